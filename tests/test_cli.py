@@ -1,0 +1,224 @@
+"""The command line: what it accepts, refuses, writes and says."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import highway_networks as hn
+
+DIGITS = ["--dataset", "digits", "--jobs", "1", "--depth", "2", "--epochs", "1"]
+
+
+def run_script(*words, cwd, **env):
+    return subprocess.run([sys.executable, hn.__file__, *words], cwd=cwd, text=True,
+                          capture_output=True, env={**os.environ, **env})
+
+
+@pytest.mark.parametrize("words, message", [
+    ("--depth 0", "--depth: '0' is not a whole number from 1 to 10000"),
+    ("--depth 1000000", "from 1 to 10000"), ("--depth -1", "from 1 to 10000"),
+    ("--depth 2.5", "whole number"), ("--lr nan", "--lr: 'nan' is not a number from"),
+    ("--lr inf", "from 1e-09 to 1000"), ("--lr 0", "from 1e-09"), ("--lr x", "number"),
+    ("--lr-decay 1.1", "from 1e-06 to 1"), ("--momentum 1", "from 0 to 0.9999"),
+    ("--clip -1", "from 0 to"), ("--batch 0", "from 1 to 60000"),
+    ("--epochs 0", "from 1 to"), ("--hidden 0", "from 1 to 10000"),
+    ("--gate-bias 101", "from -100 to 100"), ("--seed -1", "from 0 to 4294967295"),
+    ("--n-train 60001", "from 1 to 60000"), ("--n-test 0", "from 1 to 10000"),
+    ("--jobs 0", "from 1 to 1024"), ("--plain-hidden 0", "from 1 to 10000"),
+    ("--depths=", "--depths: '' is not"), ("--depths 1,,2", "'' is not"),
+    ("--depths a", "'a' is not"), ("--depths 5,5", "names a value twice"),
+    ("--seeds 1,1", "names a value twice"), ("--depth 3 --depths 4", "not allowed with"),
+    ("--activation gelu", "choose from"), ("--init no", "choose from"),
+    ("--optimizer no", "choose from"), ("--dtype int8", "choose from"),
+    ("--dataset no", "choose from"), ("--dep 3", "unrecognized"),
+    ("--out /absent/r.json", "not a file in a folder to write to"),
+    ("--dataset digits --n-train 1438", "from 1 to 1437, the images of digits"),
+    ("--dataset digits --n-test 361", "from 1 to 360, the images of digits"),
+    ("--dataset digits --n-train 99 --batch 100", "--batch: 100 is not a whole number")])
+def test_bad_values_are_refused_with_their_range(words, message, capsys):
+    with pytest.raises(SystemExit) as caught:
+        hn.main([*words.split(" "), "--jobs", "1"] if "--jobs" not in words else
+                words.split(" "))
+    assert caught.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error and error.startswith("usage:")
+
+
+def test_every_setting_is_a_flag(capsys):
+    with pytest.raises(SystemExit):
+        hn.main(["--help"])
+    text = capsys.readouterr().out
+    for flag in ("seed seeds depth depths hidden plain-hidden epochs batch lr clip "
+                 "gate-bias activation init optimizer momentum lr-decay n-train n-test "
+                 "dataset data-dir dtype jobs out no-save quick").split():
+        assert f"--{flag}" in text
+
+
+@pytest.mark.parametrize("given, quick, expected", [
+    ({}, False, {"depths": [30], "epochs": 12, "n_train": 6000, "n_test": 2000}),
+    ({}, True, {"depths": [10], "epochs": 5, "n_train": 2000, "n_test": 1000}),
+    ({"depth": 50, "epochs": 2}, True, {"depths": [50], "epochs": 2, "n_train": 2000}),
+    ({"depths": [3, 4]}, True, {"depths": [3, 4], "epochs": 5}),
+    ({"hidden": 60}, False, {"hidden": 60, "plain_hidden": 60}),
+    ({"plain_hidden": 71}, False, {"hidden": 50, "plain_hidden": 71})])
+def test_a_preset_fills_only_what_was_not_given(given, quick, expected):
+    settings = hn.resolve(given, quick)
+    assert {name: settings[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("given, name", [
+    ({}, "run.json"), ({"seed": 1}, "runs/seed=1.json"),
+    ({"seeds": [0, 1]}, "runs/seeds=0,1.json"),
+    ({"depths": [5, 10]}, "runs/seed=0_depths=5,10.json"),
+    ({"depth": 5, "lr": 0.1}, "runs/seed=0_depth=5_lr=0.1.json"),
+    ({"plain_hidden": 71}, "runs/seed=0_plain-hidden=71.json"),
+    ({"dataset": "digits"}, "runs/seed=0_dataset=digits.json")])
+def test_only_the_headline_goes_to_run_json(given, name):
+    settings = hn.resolve(given, False)
+    settings["dataset"] = given.get("dataset", "mnist")
+    hn.fit_to_data(settings, given, None)
+    flags = hn.flags_of(settings)
+    assert hn.default_out(flags) == Path(name)
+    command = hn.command_of(flags, None)
+    parsed = vars(hn.build_parser().parse_args(command.split()[2:]))
+    again = hn.resolve({k: v for k, v in parsed.items() if v is not None}, False)
+    again["dataset"] = settings["dataset"]
+    hn.fit_to_data(again, (), None)
+    assert again == settings, "the command in a record makes another run"
+
+
+def test_file_names_stay_short_and_apart():
+    names = {hn.default_out([("seeds", ",".join(map(str, range(n))))]).name
+             for n in (90, 91)}
+    assert len(names) == 2 and all(len(name) < 130 for name in names)
+
+
+def test_main_trains_both_arms_and_writes(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    record = hn.main([*DIGITS, "--seeds", "0,1"])
+    path = tmp_path / "runs" / "seeds=0,1_depth=2_dataset=digits_epochs=1.json"
+    saved = hn.read_record(path)
+    assert saved == record and [run["seed"] for run in saved["runs"]] == [0, 1]
+    assert saved["config"]["n_train"] == saved["n_train"] == 1437
+    out, err = capsys.readouterr()
+    assert "highway 2" in out and "plain 2" in out and "over 2 seeds" in out
+    assert out.splitlines()[0].split() == ["net", "seed", "parameters", "test", "acc",
+                                           "train", "loss", "seconds"]
+    lines = [line for line in err.splitlines() if "epoch" in line]
+    assert len(lines) == 4 and "epoch 1/1  train loss" in lines[0]
+
+
+def test_no_save_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert hn.main([*DIGITS, "--no-save"])["seed"] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_out_holds_no_path_of_the_machine(tmp_path):
+    record = hn.main([*DIGITS, "--out", str(tmp_path / "name.json")])
+    assert record["command"].endswith("--out name.json")
+
+
+def test_plain_hidden(tmp_path):
+    record = hn.main([*DIGITS, "--plain-hidden", "71", "--no-save"])
+    run = record["runs"][0]
+    assert run["plain"]["hidden"] == 71 and run["highway"]["hidden"] == 50
+    assert run["plain"]["parameters"] == 64 * 71 + 71 + 2 * (71 * 72) + 720
+
+
+def test_a_highway_net_at_chance_gets_advice(capsys):
+    hn.main(["--dataset", "digits", "--jobs", "1", "--depth", "60", "--epochs", "1",
+             "--gate-bias", "5", "--no-save"])
+    advice = [line for line in capsys.readouterr().err.splitlines() if "learn" in line]
+    assert advice == ["highway 60, seed 0, did not learn: try a more negative "
+                      "--gate-bias than 5, or a smaller --lr"]
+    hn.main(["--dataset", "digits", "--jobs", "1", "--depth", "2", "--no-save"])
+    assert "did not learn" not in capsys.readouterr().err
+
+
+def test_divergence_ends_with_a_record_and_exit_code_0(tmp_path):
+    path = tmp_path / "r.json"
+    words = ["--activation", "relu", "--init", "he", "--optimizer", "sgd", "--lr", "1000",
+             "--clip", "0", "--out", str(path)]
+    record = hn.main([*DIGITS, *words])
+    assert hn.read_record(path) == record
+    assert {run["plain"]["status"] for run in record["runs"]} == {"diverged"}
+
+
+def test_wrong_data_is_one_line_and_exit_code_1(tmp_path):
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"<html>")
+    ended = run_script("--seed", "0", "--data-dir", ".", cwd=tmp_path)
+    lines = ended.stderr.splitlines()
+    assert ended.returncode == 1 and len(lines) == 1 and ended.stdout == ""
+    assert lines[0].startswith("highway_networks.py: train-images-idx3-ubyte.gz: ")
+    assert [p.name for p in tmp_path.iterdir()] == ["train-images-idx3-ubyte.gz"]
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_first(tmp_path, capsys):
+    with pytest.raises(SystemExit) as caught:
+        hn.main([*DIGITS, "--out", str(tmp_path)])
+    assert caught.value.code == 2 and "not a file" in capsys.readouterr().err
+
+
+def test_a_failed_write_is_one_line(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(SystemExit) as caught:
+        hn.main([*DIGITS, "--out", str(tmp_path / "r.json")])
+    assert "No space left on device; nothing written" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_runs_from_any_folder(tmp_path):
+    ended = run_script(*DIGITS, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1].startswith("wrote runs/seed=0_depth=2")
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+@pytest.mark.parametrize("library", ["numpy", "tqdm", "threadpoolctl"])
+def test_a_missing_library_is_one_line_that_says_what_to_install(tmp_path, library):
+    (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError("
+                                            f"'no', name='{library}')")
+    ended = run_script("--help", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert ended.returncode == 1
+    assert ended.stderr == (f"highway_networks.py needs {library}. Install: "
+                            "python3 -m venv .venv && .venv/bin/pip install -e .\n")
+
+
+def test_importing_does_nothing(tmp_path):
+    code = "import os, highway_networks; print(os.listdir('.'))"
+    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, text=True,
+                           capture_output=True, check=True,
+                           env={**os.environ, "PYTHONPATH": str(Path(hn.HERE))})
+    assert (ended.stdout, ended.stderr) == ("[]\n", "")
+
+
+def alive(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_ctrl_c_leaves_no_record_and_no_process(tmp_path):
+    words = ["--dataset", "digits", "--epochs", "2000", "--jobs", "2", "--out", "r.json"]
+    with subprocess.Popen([sys.executable, hn.__file__, *words], cwd=tmp_path, text=True,
+                          stderr=subprocess.PIPE, start_new_session=True) as process:
+        process.stderr.readline()               # the first epoch is over
+        os.killpg(process.pid, signal.SIGINT)
+        error = process.stderr.read()
+    assert process.returncode == 130
+    assert error.endswith("interrupted; no record written\n")
+    assert "Traceback" not in error and list(tmp_path.iterdir()) == []
+    deadline = time.monotonic() + 10
+    while alive(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(process.pid), "a process is left over"

@@ -1,0 +1,198 @@
+"""The idx reader trusts nothing, and a machine without a network still runs."""
+
+import gzip
+import hashlib
+
+import numpy as np
+import pytest
+
+import highway_networks as hn
+
+
+@pytest.mark.parametrize("shape", [(0,), (5,), (3, 4), (2, 3, 4), (1, 28, 28)])
+def test_idx_round_trip(shape, rng):
+    array = rng.integers(256, size=shape).astype(np.uint8)
+    again = hn.decode_idx(hn.encode_idx(array))
+    assert again.dtype == np.uint8 and np.array_equal(again, array)
+
+
+GOOD = hn.encode_idx(np.arange(12, dtype=np.uint8).reshape(3, 4))
+
+
+@pytest.mark.parametrize("payload, message", [
+    (b"", "found nothing"), (b"\0\0", "starts 0000 08; found 0000"),
+    (b"<html>", "found 3c68746d"), (b"\0\0\x0d\x01\0\0\0\0", "found 00000d01"),
+    (b"\x08\x03\0\0", "found 08030000"),                        # little-endian
+    (b"\0\0\x08\0", "0 dimensions"), (b"\0\0\x08\xff" + bytes(40), "255 dimensions"),
+    (GOOD[:9], "bad idx header"), (GOOD[:-1], "wants 12 data bytes; found 11"),
+    (GOOD + b"\0", "wants 12 data bytes; found 13"),
+    (b"\0\0\x08\x03" + b"\xff" * 12 + bytes(9), r"found 9"),    # 7.9e28 bytes wanted
+    (b"\0\0\x08\x02" + b"\0\1\0\0" * 2, r"4294967296 data bytes; found 0")])
+def test_bad_idx(payload, message):
+    with pytest.raises(hn.DataError, match=message):
+        hn.decode_idx(payload)
+
+
+def expected_of(array):
+    payload = hn.encode_idx(array)
+    return hn.IdxFile("file.gz", array.shape, hashlib.sha256(payload).hexdigest())
+
+
+def read(path, array):
+    return hn.read_idx(path, expected_of(array), 10)
+
+
+LABELS = np.array([1, 2, 3, 9], np.uint8)
+
+
+@pytest.mark.parametrize("pack", [
+    lambda b: b, gzip.compress, lambda b: gzip.compress(b, 1, mtime=7),
+    lambda b: gzip.compress(b) + bytes(64)],            # zero padding is legal gzip
+    ids=["unpacked", "official", "re-packed", "padded"])
+def test_good_files_are_accepted_by_their_payload(tmp_path, pack):
+    path = tmp_path / "file.gz"
+    path.write_bytes(pack(hn.encode_idx(LABELS)))
+    assert np.array_equal(read(path, LABELS), LABELS)
+
+
+def flipped(packed, position):
+    return packed[:position] + bytes([packed[position] ^ 1]) + packed[position + 1:]
+
+
+PACKED = gzip.compress(hn.encode_idx(LABELS))
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"", "found nothing"), (PACKED[:-9], "end-of-stream"),
+    (PACKED[:5], "end-of-stream"), (flipped(PACKED, -8), "broken gzip"),
+    (flipped(PACKED, -1), "broken gzip"), (PACKED + b"x", "after the end"),
+    (PACKED + PACKED, "after the end"), (b"<!DOCTYPE html>", "found 3c21444f"),
+    (gzip.compress(bytes(10 ** 6)), "unpacks to more than"),
+    (bytes(10 ** 6), "1000000 bytes"),
+    (hn.encode_idx(LABELS[:3]), r"shape \(3,\), expected \(4,\)"),
+    (hn.encode_idx(LABELS.reshape(2, 2)[:1, :1]), "shape"),
+    (hn.encode_idx(np.array([1, 2, 3, 10], np.uint8)), "label 10, largest allowed 9"),
+    (hn.encode_idx(np.array([1, 2, 3, 8], np.uint8)), "other data of the same shape")])
+def test_bad_files_are_one_line_with_path_and_remedy(tmp_path, content, message):
+    path = tmp_path / "file.gz"
+    path.write_bytes(content)
+    with pytest.raises(hn.DataError, match=message) as caught:
+        read(path, LABELS)
+    text = str(caught.value)
+    assert text.startswith(str(path)) and "Delete it" in text and "\n" not in text
+
+
+def test_folders_and_absent_files_are_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(hn.DataError, match="not a regular file"):
+            read(path, LABELS)
+
+
+def test_shipped_digits(digits):
+    assert digits.x_train.shape == (1437, 64) and digits.x_test.shape == (360, 64)
+    assert digits.x_train.max() == digits.x_test.max() == 16
+    assert set(digits.y_train) == set(digits.y_test) == set(range(10))
+    rows = {row.tobytes() for row in np.vstack([digits.x_train, digits.x_test])}
+    assert len(rows) == 1797, "an image stands on both sides of the split"
+
+
+def test_mnist_as_it_is(mnist):
+    assert mnist.x_train.shape == (60000, 784) and mnist.x_test.shape == (10000, 784)
+    assert mnist.y_train[:5].tolist() == [5, 0, 4, 1, 9]
+    assert mnist.x_train.mean() == pytest.approx(33.318421, abs=1e-6)
+    assert np.bincount(mnist.y_test).tolist() == [980, 1135, 1032, 1010, 982, 892, 958,
+                                                  1028, 974, 1009]
+
+
+@pytest.fixture
+def small_mnist(tmp_path, monkeypatch, rng):
+    """MNIST's table, hashes included, for four tiny files in a folder."""
+    folder, files = tmp_path / "data", []
+    folder.mkdir()
+    for official in hn.DATASETS["mnist"].files:
+        shape = (20, *official.shape[1:])
+        array = rng.integers(10, size=shape).astype(np.uint8)
+        payload = hn.encode_idx(array)
+        packed = gzip.compress(payload)
+        (folder / official.name).write_bytes(packed)
+        files.append(official._replace(shape=shape, gz_sha256=hashlib.sha256(
+            packed).hexdigest(), sha256=hashlib.sha256(payload).hexdigest()))
+    table = {**hn.DATASETS, "mnist": hn.DATASETS["mnist"]._replace(files=tuple(files))}
+    monkeypatch.setattr(hn, "DATASETS", table)
+    return folder
+
+
+def test_files_may_lie_unpacked(small_mnist):
+    packed = hn.load_dataset("mnist", small_mnist)
+    for path in list(small_mnist.iterdir()):
+        path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+        path.unlink()
+    for one, two in zip(packed, hn.load_dataset("mnist", small_mnist)):
+        assert np.array_equal(one, two)
+
+
+def test_swapped_files_are_refused(small_mnist):
+    train, test = (small_mnist / f"{part}-labels-idx1-ubyte.gz"
+                   for part in ("train", "t10k"))
+    content = train.read_bytes()
+    train.write_bytes(test.read_bytes())
+    test.write_bytes(content)
+    with pytest.raises(hn.DataError, match="train-labels.*other data"):
+        hn.load_dataset("mnist", small_mnist)
+
+
+def test_where_the_folder_is_looked_for(monkeypatch, tmp_path):
+    monkeypatch.setenv("HIGHWAY_DATA_DIR", "/from/environment")
+    assert hn.data_folder("given").as_posix() == "given"
+    assert hn.data_folder().as_posix() == "/from/environment"
+    monkeypatch.delenv("HIGHWAY_DATA_DIR")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert hn.data_folder() == tmp_path / ".cache" / "hinton-mnist"
+
+
+def test_without_a_network_the_digits_stand_in_and_say_so(tmp_path, capfd):
+    name, data = hn.load_auto(tmp_path)
+    assert name == "digits" and data.x_train.shape == (1437, 64)
+    warning = capfd.readouterr().err
+    assert "NO MNIST" in warning and "USING THE SHIPPED 8x8 DIGITS" in warning
+    assert list(tmp_path.iterdir()) == [], "a failed download left something behind"
+
+
+def test_mnist_by_name_never_falls_back(tmp_path):
+    with pytest.raises(hn.MissingData) as caught:
+        hn.load_dataset("mnist", tmp_path)
+    for mirror in hn.DATASETS["mnist"].mirrors:
+        assert mirror in str(caught.value)
+    assert "--data-dir" in str(caught.value) and "--dataset digits" in str(caught.value)
+
+
+def test_a_wrong_file_is_an_error_even_where_a_missing_one_is_not(tmp_path):
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(PACKED)
+    with pytest.raises(hn.DataError, match="shape"):
+        hn.load_auto(tmp_path)
+
+
+def test_download_takes_the_next_mirror_and_checks_the_hash(small_mnist, tmp_path,
+                                                            monkeypatch):
+    """The first mirror gives other bytes, the second the file."""
+    import pooch
+    target, asked = tmp_path / "cache", []
+
+    class Downloader:
+        def __init__(self, **options):
+            assert options["timeout"] <= 60
+
+        def __call__(self, url, output_file, pooch, check_only=False):
+            asked.append(url)
+            content = (small_mnist / url.rpartition("/")[2]).read_bytes()
+            with open(output_file, "wb") as file:
+                file.write(b"<html>" if url.startswith("https://ossci") else content)
+    monkeypatch.setattr(pooch, "HTTPDownloader", Downloader)
+    data = hn.load_dataset("mnist", target)
+    assert len(data.x_train) == 20 and len(asked) == 8
+    assert sorted(p.name for p in target.iterdir()) == sorted(
+        p.name for p in small_mnist.iterdir())
+    hn.load_dataset("mnist", target)
+    assert len(asked) == 8, "a cached file was asked for again"
+
+

@@ -1,0 +1,157 @@
+"""Backward is the derivative of forward, for every block; broken ones are caught."""
+
+import numpy as np
+import pytest
+from contracts import WrongGradient, check_gradient, gradient, small_batch, small_net
+
+import highway_networks as hn
+
+KINDS = list(hn.BLOCKS)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 10, 50])
+@pytest.mark.parametrize("activation", list(hn.ACTIVATIONS))
+@pytest.mark.parametrize("block", KINDS)
+def test_gradient_by_complex_step(block, activation, depth, seed):
+    net = small_net(block, depth, activation, seed)
+    assert check_gradient(net, *small_batch(seed), seed=seed) < 1e-9
+
+
+@pytest.mark.parametrize("block", KINDS)
+def test_gradient_by_central_difference(block, seed):
+    """A second oracle that shares nothing with complex arithmetic."""
+    net, (x, labels) = small_net(block, 3, seed=seed), small_batch(seed)
+    direction = np.random.default_rng(seed).normal(size=net.params.size)
+    expected, losses = gradient(net, x, labels) @ direction, []
+    start = net.params.copy()
+    for sign in (1, -1):
+        net.params[...] = start + sign * 1e-6 * direction
+        losses.append(hn.cross_entropy(net.forward(x)[0], labels)[0])
+    assert (losses[0] - losses[1]) / 2e-6 == pytest.approx(expected, rel=1e-6)
+
+
+def without_minus_x(d, x, rows, u, dH):
+    """dT = H dy: the gate's gradient forgets the carried input."""
+    H, T = rows
+    np.multiply(T, d, out=dH)
+    d -= dH
+    T *= H * d
+
+
+def gates_swapped(d, x, rows, u, dH):
+    """dH = (1 - T) dy, dx = T dy"""
+    H, T = rows
+    np.multiply(1 - T, d, out=dH)
+    dT = (H - x) * d
+    d *= T
+    T *= dT * (1 - T)
+
+
+def without_carry(d, x, rows, u, dH):
+    """dx = 0: no gradient along the highway."""
+    hn.highway_backward(d, x, rows, u, dH)
+    d.fill(0)
+
+
+def without_sigmoid_slope(d, x, rows, u, dH):
+    """dz_T = dT"""
+    H, T = rows
+    np.multiply(T, d, out=dH)
+    dT = (H - x) * d
+    d -= dH
+    T[...] = dT
+
+
+def without_gate_on_H(d, x, rows, u, dH):
+    """dH = dy"""
+    before = d.copy()
+    hn.highway_backward(d, x, rows, u, dH)
+    dH[...] = before
+
+
+BROKEN = [without_minus_x, gates_swapped, without_carry, without_sigmoid_slope,
+          without_gate_on_H]
+
+
+@pytest.mark.parametrize("depth", [1, 10, 50])
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda f: f.__name__)
+def test_broken_block_is_caught(broken, depth, seed):
+    net = small_net("highway", depth, seed=seed)
+    net.block = net.block._replace(backward=broken)
+    with pytest.raises(WrongGradient):
+        check_gradient(net, *small_batch(seed), seed=seed)
+
+
+def test_broken_activation_is_caught(seed):
+    net = small_net("plain", 3, seed=seed)
+    net.activation = net.activation._replace(
+        backward=lambda dH, H: np.copyto(H, dH))
+    with pytest.raises(WrongGradient):
+        check_gradient(net, *small_batch(seed), seed=seed)
+
+
+class WithoutBias(hn.DeepNet):
+    """Forgets the bias's gradient."""
+
+    def backward(self, dlogits, cache):
+        grad = super().backward(dlogits, cache)
+        self.views(grad)["b_H"][...] = 0
+        return grad
+
+
+class WrongTranspose(hn.DeepNet):
+    """dx = W dz instead of W^T dz."""
+
+    def cache(self, batch):
+        cache = super().cache(batch)
+        cache.layers = [(W, W[:, :-1], *rest) for W, _, *rest in cache.layers]
+        return cache
+
+
+class WithoutThroughPath(hn.DeepNet):
+    """dx without its part through H and the gates."""
+
+    def cache(self, batch):
+        cache = super().cache(batch)
+        cache.layers = [(W, 0 * back, *rest) for W, back, *rest in cache.layers]
+        return cache
+
+
+@pytest.mark.parametrize("broken", [WithoutBias, WrongTranspose, WithoutThroughPath])
+def test_broken_net_is_caught(broken, seed):
+    net = broken("plain", 3, 7, inputs=12, classes=5, seed=seed, dtype="float64")
+    with pytest.raises(WrongGradient):
+        check_gradient(net, *small_batch(seed), seed=seed)
+
+
+def test_gradient_of_a_batch_is_the_mean_over_its_halves(seed):
+    net, (x, labels) = small_net("highway", 4, seed=seed), small_batch(seed)
+    halves = [gradient(net, np.ascontiguousarray(x[:, k::2]), labels[k::2])
+              for k in (0, 1)]
+    np.testing.assert_allclose(gradient(net, x, labels), np.mean(halves, axis=0),
+                               rtol=1e-10, atol=1e-15)
+
+
+@pytest.mark.parametrize("activation", list(hn.ACTIVATIONS))
+@pytest.mark.parametrize("block", ["plain", "highway"])
+def test_logits_and_gradient_as_torch_has_them(block, activation, seed):
+    torch = pytest.importorskip("torch", reason="torch is not installed; it is an "
+                                                "independent oracle, not a dependency")
+    net, (x, labels) = small_net(block, 6, activation, seed), small_batch(seed)
+    weights = {name: torch.tensor(np.ascontiguousarray(view), requires_grad=True)
+               for name, view in net.views(net.params).items()}
+    act = getattr(torch, activation)
+    h = act(weights["W_in"] @ torch.tensor(x) + weights["b_in"])
+    for layer in range(net.depth):
+        H = act(weights["W_H"][layer] @ h + weights["b_H"][layer][:, None])
+        if block == "highway":
+            T = torch.sigmoid(weights["W_T"][layer] @ h + weights["b_T"][layer][:, None])
+            h = H * T + h * (1 - T)
+        else:
+            h = H
+    logits = weights["W_out"] @ h + weights["b_out"][:, None]
+    torch.nn.functional.cross_entropy(logits.T, torch.tensor(labels)).backward()
+    np.testing.assert_allclose(net.forward(x)[0], logits.detach().numpy(), rtol=1e-10)
+    for name, view in net.views(gradient(net, x, labels)).items():
+        expected = weights[name].grad.numpy()
+        assert abs(view - expected).max() <= 1e-10 * abs(expected).max(), name

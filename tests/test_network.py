@@ -1,0 +1,229 @@
+"""DeepNet: exact identities, what is shared between nets, probes, and its door."""
+
+import math
+
+import numpy as np
+import pytest
+from contracts import gradient, small_batch, small_net
+
+import highway_networks as hn
+
+
+def test_layer_copies_its_input_bit_for_bit_where_T_is_0(rng):
+    """Eq. 4 and 5: y = x and dx = dy; sigmoid(-200) is 0 in every float."""
+    net = hn.DeepNet("highway", 30, 20, inputs=16, gate_bias=-200.0)
+    x = rng.normal(size=(16, 9)).astype("float32")
+    outputs = net.block_outputs(x)
+    assert np.count_nonzero(net.gates(x)) == 0
+    for layer in range(30):
+        assert np.array_equal(outputs[layer + 1], outputs[0])
+    logits, cache = net.forward(x)
+    grad = net.views(net.backward(np.ones_like(logits), cache))
+    assert np.count_nonzero(grad["W_H"]) == np.count_nonzero(grad["W_T"]) == 0
+    assert np.count_nonzero(grad["W_in"])
+
+
+def test_layer_is_plain_where_T_is_1(rng):
+    """Eq. 4, the other end: with T = 1 a highway net is the plain net of its W_H."""
+    nets = [hn.DeepNet(block, 5, 20, inputs=16, gate_bias=200.0, dtype="float64")
+            for block in ("highway", "plain")]
+    x = rng.normal(size=(16, 9))
+    logits = [net.forward(x)[0] for net in nets]
+    np.testing.assert_allclose(*logits, rtol=1e-12, atol=1e-14)
+
+
+def test_nets_of_one_seed_share_what_they_can():
+    highway = hn.DeepNet("highway", 12, 20, inputs=16, seed=3)
+    plain = hn.DeepNet("plain", 12, 20, inputs=16, seed=3)
+    deeper = hn.DeepNet("highway", 20, 20, inputs=16, seed=3)
+    other = hn.DeepNet("highway", 12, 20, inputs=16, seed=4)
+    one, two, three, four = (n.views(n.params) for n in (highway, plain, deeper, other))
+    for name in ("W_in", "W_H", "W_out"):
+        assert np.array_equal(one[name], two[name])
+        assert not np.array_equal(one[name], four[name])
+    for name in ("W_H", "W_T"):
+        assert np.array_equal(one[name], three[name][:12])
+    assert not np.array_equal(one["W_H"], one["W_T"])
+    assert np.all(one["b_T"] == -2) and not np.any(one["b_H"])
+
+
+@pytest.mark.parametrize("init, deviation", [
+    ("uniform", 1 / math.sqrt(3 * 200)), ("glorot", math.sqrt(2 / 400)),
+    ("he", math.sqrt(2 / 200))])
+def test_initial_weights_have_the_deviation_of_their_rule(init, deviation, seed):
+    net = hn.DeepNet("highway", 2, 200, inputs=300, init=init, seed=seed)
+    for name in ("W_H", "W_T"):
+        assert net.views(net.params)[name].std() == pytest.approx(deviation, rel=0.02)
+    assert abs(net.views(net.params)["W_H"].mean()) < 0.02 * deviation * 3
+
+
+def test_parameter_counts_are_the_papers():
+    """784 -> 50 -> 9, 19, 49, 99 highway layers -> 10, and plain layers of 71."""
+    for layers, highway, plain in ((9, 85_660, 102_463), (19, 136_660, 153_583),
+                                   (49, 289_660, 306_943), (99, 544_660, 562_543)):
+        assert hn.DeepNet("highway", layers, 50).params.size == highway
+        assert hn.DeepNet("plain", layers, 71).params.size == plain
+
+
+@pytest.mark.parametrize("block", list(hn.BLOCKS))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_block_contract(block, dtype, seed):
+    """Every registered block: dtype, aliasing, purity, finite at depth 100."""
+    net = small_net(block, 4, seed=seed, dtype=dtype)
+    x, labels = small_batch(seed, dtype=dtype)
+    x_before, params_before = x.copy(), net.params.copy()
+    logits, cache = net.forward(x)
+    assert logits.shape == (5, 6) and logits.dtype == cache.grad.dtype == dtype
+    for view in net.views(net.params).values():
+        assert np.shares_memory(view, net.params)
+    assert sum(v.size for v in net.views(net.params).values()) == net.params.size
+    first = gradient(net, x, labels)
+    assert first.dtype == dtype and np.isfinite(first).all()
+    assert np.array_equal(x, x_before) and np.array_equal(net.params, params_before)
+    for buffer in (cache.z, cache.u, cache.d, cache.dH, cache.x[:, :-1], cache.grad):
+        buffer.fill(np.nan)                     # nothing of an old pass may matter
+    logits_again, cache = net.forward(x, cache)
+    again = net.backward(hn.cross_entropy(logits_again, labels)[1], cache)
+    assert np.array_equal(again, first)
+    order = np.random.default_rng(seed).permutation(6)
+    permuted = net.forward(x[:, order])[0]
+    np.testing.assert_allclose(permuted, net.forward(x)[0][:, order], rtol=1e-4)
+    assert net.forward(x[:, :1])[0].shape == (5, 1)
+    deep = small_net(block, 100, seed=seed, dtype=dtype)
+    assert np.isfinite(gradient(deep, x, labels)).all()
+
+
+def test_cache_serves_one_backward_pass_of_its_own_net(seed):
+    net, twin = small_net("highway", 2), small_net("highway", 2)
+    x, labels = small_batch(seed)
+    logits, cache = net.forward(x)
+    dlogits = hn.cross_entropy(logits, labels)[1]
+    with pytest.raises(ValueError, match="fresh from forward"):
+        twin.backward(dlogits, cache)
+    net.backward(dlogits, cache)
+    with pytest.raises(ValueError, match="fresh from forward"):
+        net.backward(dlogits, cache)
+    _, cache = net.forward(x, closed=[0])
+    with pytest.raises(ValueError, match="none closed"):
+        net.backward(dlogits, cache)
+
+
+def test_evaluating_between_forward_and_backward_changes_nothing(seed):
+    net, (x, labels) = small_net("highway", 3, seed=seed), small_batch(seed)
+    expected = gradient(net, x, labels)
+    logits, cache = net.forward(x)
+    dlogits = hn.cross_entropy(logits, labels)[1]
+    net.predict(2 * x), net.gates(-x), net.block_outputs(x)
+    assert np.array_equal(net.backward(dlogits, cache), expected)
+
+
+def test_probes(seed):
+    net, (x, _) = small_net("highway", 3, seed=seed), small_batch(seed)
+    w, outputs, T = net.views(net.params), net.block_outputs(x), net.gates(x)
+    assert outputs.shape == (4, 7, 6) and T.shape == (3, 7, 6)
+    np.testing.assert_allclose(outputs[0], np.tanh(w["W_in"] @ x + w["b_in"]))
+    for layer in range(3):
+        before, b_H, b_T = outputs[layer], w["b_H"][layer], w["b_T"][layer]
+        H = np.tanh(w["W_H"][layer] @ before + b_H[:, None])
+        gate = 1 / (1 + np.exp(-(w["W_T"][layer] @ before + b_T[:, None])))
+        np.testing.assert_allclose(T[layer], gate, rtol=1e-12)
+        np.testing.assert_allclose(outputs[layer + 1], H * gate + before * (1 - gate),
+                                   rtol=1e-10, atol=1e-14)
+    logits = w["W_out"] @ outputs[-1] + w["b_out"][:, None]
+    assert np.array_equal(net.predict(x), logits.argmax(axis=0))
+
+
+@pytest.mark.parametrize("block", ["plain", "highway"])
+def test_closed_layers_copy_their_input(block, seed):
+    net, (x, _) = small_net(block, 5, seed=seed), small_batch(seed)
+    outputs = net.block_outputs(x, closed=[1, 3])
+    for layer in range(5):
+        same = np.array_equal(outputs[layer], outputs[layer + 1])
+        assert same == (layer in (1, 3))
+    if block == "highway":
+        T = net.gates(x, closed=[1, 3])
+        assert [not T[layer].any() for layer in range(5)] == [0, 1, 0, 1, 0]
+    everything = net.block_outputs(x, closed=range(5))
+    assert np.array_equal(everything[5], everything[0])
+
+
+def test_the_door():
+    net, (x, _) = small_net("highway", 2), small_batch()
+    for bad in (x[:5], x[0], x.astype("float32")):
+        with pytest.raises(ValueError, match="the net takes float64"):
+            net.forward(bad)
+    for value in (np.nan, np.inf):
+        x[3, 2] = value
+        with pytest.raises(ValueError, match="NaN or an infinity"):
+            net.predict(x)
+    with pytest.raises(ValueError, match="layers are 0 to 1"):
+        net.predict(small_batch()[0], closed=[2])
+    with pytest.raises(ValueError, match="no transform gate"):
+        small_net("plain", 2).gates(small_batch()[0])
+    for name in ("block", "activation", "init"):
+        with pytest.raises(ValueError, match=f"{name} 'no': choose from"):
+            hn.DeepNet(**{name: "no"})
+    for name in ("depth", "hidden", "inputs", "classes"):
+        with pytest.raises(ValueError, match="at least 1"):
+            hn.DeepNet(**{name: 0})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_save_and_load(tmp_path, dtype, seed):
+    net = small_net("highway", 3, "relu", seed, dtype)
+    net.save(tmp_path / "net.npz")
+    twin, (x, _) = hn.DeepNet.load(tmp_path / "net.npz"), small_batch(dtype=dtype)
+    assert np.array_equal(net.params, twin.params) and twin.settings == net.settings
+    assert np.array_equal(net.forward(x)[0], twin.forward(x)[0])
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    np.savez(tmp_path / "short.npz", settings='{"depth": 3}', params=np.zeros(3))
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    (tmp_path / "empty.npz").write_bytes(b"")
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "net.npz").read_bytes()[:200])
+    for name in ("other.npz", "short.npz", "array.npy", "empty.npz", "cut.npz"):
+        with pytest.raises(ValueError, match="not a saved DeepNet"):
+            hn.DeepNet.load(tmp_path / name)
+    with pytest.raises(OSError):
+        hn.DeepNet.load(tmp_path / "absent.npz")
+
+
+def test_one_update_worked_by_hand():
+    """One pixel, one unit, one highway layer, two classes, every number on paper.
+
+    x = 1, W_in = 0.5, W_H = 1, W_T = 2, b_T = -1, W_out = (1, -1), label 0.
+    """
+    net = hn.DeepNet("highway", 1, 1, inputs=1, classes=2, dtype="float64")
+    w = net.views(net.params)
+    for name, value in (("W_in", 0.5), ("b_in", 0), ("W_H", 1), ("b_H", 0), ("W_T", 2),
+                        ("b_T", -1), ("W_out", [[1], [-1]]), ("b_out", 0)):
+        w[name][...] = value
+    logits, cache = net.forward(np.ones((1, 1)))
+    a = 0.46211715726000975         # tanh(0.5), the projection
+    H = 0.4318081805950961          # tanh(a)
+    T = 0.4810676344379233          # 1 / (1 + exp(1 - 2 a))
+    y = 0.4475364895535856          # H T + a (1 - T)
+    assert math.isclose(H, math.tanh(a)) and math.isclose(a, math.tanh(0.5))
+    assert math.isclose(T, 1 / (1 + math.exp(1 - 2 * a)))
+    assert math.isclose(y, H * T + a * (1 - T), rel_tol=1e-12)
+    np.testing.assert_allclose(logits[:, 0], [y, -y], rtol=1e-12)
+
+    loss, dlogits = hn.cross_entropy(logits, np.array([0]))
+    p = 1 / (1 + math.exp(-2 * y))              # softmax of (y, -y) for class 0
+    assert math.isclose(loss, -math.log(p), rel_tol=1e-12)
+    np.testing.assert_allclose(dlogits[:, 0], [p - 1, 1 - p], rtol=1e-12)
+
+    g = net.views(net.backward(dlogits, cache))
+    dy = 2 * (p - 1)                            # W_out^T dlogits
+    dz_H = T * dy * (1 - H * H)
+    dz_T = (H - a) * dy * T * (1 - T)
+    da = (1 - T) * dy + 1 * dz_H + 2 * dz_T
+    expected = {"W_out": [[(p - 1) * y], [(1 - p) * y]], "b_out": [p - 1, 1 - p],
+                "W_H": [[[dz_H * a]]], "b_H": [[dz_H]],
+                "W_T": [[[dz_T * a]]], "b_T": [[dz_T]],
+                "W_in": [[da * (1 - a * a)]], "b_in": [[da * (1 - a * a)]]}
+    for name, value in expected.items():
+        np.testing.assert_allclose(g[name], value, rtol=1e-10, err_msg=name)
+
+    hn.SGD(net.params, momentum=0.9).step(net.params, cache.grad, 0.1)
+    assert w["W_H"].item() == pytest.approx(1 - 0.1 * dz_H * a, rel=1e-12)
+    assert w["b_T"].item() == pytest.approx(-1 - 0.1 * dz_T, rel=1e-12)
