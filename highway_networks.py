@@ -27,6 +27,7 @@ depth 49 here.
 from __future__ import annotations
 
 import argparse
+import errno
 import hashlib
 import importlib.util
 import json
@@ -125,7 +126,8 @@ class IdxFile(NamedTuple):
     name: str       # the gzipped file; the same name without .gz may lie unpacked
     shape: tuple    # (N, height, width) of images, (N,) of labels
     sha256: str     # of the payload, which re-packing does not change
-    gz_sha256: str = ""     # of the official .gz, for the download
+    gz_sha256: str = ""     # of the official .gz, for the download,
+    gz_bytes: int = 0       # and its size
 
 
 class Dataset(NamedTuple):
@@ -144,16 +146,20 @@ DATASETS = {
         files=(
             IdxFile("train-images-idx3-ubyte.gz", (60000, 28, 28),
                     "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-                    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+                    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+                    9912422),
             IdxFile("train-labels-idx1-ubyte.gz", (60000,),
                     "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-                    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+                    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+                    28881),
             IdxFile("t10k-images-idx3-ubyte.gz", (10000, 28, 28),
                     "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-                    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+                    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+                    1648877),
             IdxFile("t10k-labels-idx1-ubyte.gz", (10000,),
                     "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-                    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+                    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+                    4542),
         ),
         scale=255, classes=10,
         mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/",
@@ -174,6 +180,16 @@ DATASETS = {
         scale=16, classes=10, folder=HERE / "data" / "digits",
     ),
 }
+
+
+# Files of other data sets that come under the same names, by the SHA-256 of the .gz.
+STRANGERS = {
+    "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84": "Fashion-MNIST",
+    "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845": "Fashion-MNIST",
+    "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073": "Fashion-MNIST",
+    "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5": "Fashion-MNIST",
+}
+TIMEOUT, DEADLINE = 20, 900     # seconds without a byte, and for one file in all
 
 
 class Data(NamedTuple):
@@ -214,7 +230,7 @@ def decode_idx(payload):
 def read_payload(path, size):
     """The idx bytes of a plain or gzipped file: `size` at most, checked to the end."""
     try:
-        if not path.is_file():
+        if not path.is_file():      # before it is opened: a FIFO would block
             raise DataError("not a regular file")
         if path.stat().st_size > size + 4096:   # no gzip of good data is longer
             raise DataError(f"{path.stat().st_size} bytes, {size} expected unpacked")
@@ -223,6 +239,9 @@ def read_payload(path, size):
         raise DataError(error.strerror or str(error)) from error
     if packed[:2] != b"\x1f\x8b":
         return packed
+    known = STRANGERS.get(hashlib.sha256(packed).hexdigest())
+    if known:
+        raise DataError(f"this is a file of {known}")
     inflate = zlib.decompressobj(wbits=31)      # 31: gzip, with its CRC and length
     try:
         payload = inflate.decompress(packed, size + 1)
@@ -240,21 +259,66 @@ def read_payload(path, size):
 def read_idx(path, expected, classes):
     """One checked file of a data set -> uint8 array. DataError: path and remedy."""
     try:
-        payload = read_payload(path, 4 + 4 * len(expected.shape)
-                               + math.prod(expected.shape))
+        ndim = len(expected.shape)
+        payload = read_payload(path, 4 + 4 * ndim + math.prod(expected.shape))
         array = decode_idx(payload)
+        if array.ndim != ndim:
+            raise DataError(f"idx magic {0x800 + array.ndim}, expected {0x800 + ndim}")
         if array.shape != expected.shape:
             raise DataError(f"shape {array.shape}, expected {expected.shape}")
-        if array.ndim == 1 and array.max() >= classes:
+        if ndim == 1 and array.max() >= classes:
             raise DataError(f"label {array.max()}, largest allowed {classes - 1}")
         digest = hashlib.sha256(payload).hexdigest()
         if digest != expected.sha256:
             raise DataError(f"SHA-256 {digest[:16]}..., expected "
                             f"{expected.sha256[:16]}...: other data of the same shape")
     except DataError as error:
-        raise DataError(f"{path}: {error}. Delete it and run again to fetch a good "
-                        "copy, or name another folder with --data-dir") from error
+        remedy = ("Delete it and run again to fetch a good copy, or name another folder "
+                  "with --data-dir" if expected.gz_sha256 else
+                  "Restore it from the repository")
+        raise DataError(f"{path}: {error}. {remedy}") from error
     return array
+
+
+def download(url, target, expected):
+    """One file from one mirror, as pooch's downloader. Raises OSError or DataError.
+
+    Only the mirror's own scheme is spoken, so no redirect leaves https.
+    """
+    import requests
+    from urllib3.exceptions import HTTPError
+    session, size, stop = requests.Session(), 0, time.monotonic() + DEADLINE
+    session.adapters.clear()
+    session.mount(url.partition("//")[0], requests.adapters.HTTPAdapter())
+    bar = tqdm(total=expected.gz_bytes, desc=expected.name, unit="B", unit_scale=True,
+               disable=not sys.stderr.isatty())
+    with session, bar, open(target, "wb") as file:
+        with session.get(url, stream=True, timeout=TIMEOUT) as response:
+            response.raise_for_status()
+            try:
+                # read1 hands over what is there, so a dripping server meets the clock.
+                while chunk := response.raw.read1(1 << 16):
+                    if not size and chunk.lstrip()[:1] == b"<":
+                        raise DataError("an HTML page, not the file (a login portal?)")
+                    size += len(chunk)
+                    if size > expected.gz_bytes:
+                        raise DataError(f"more than the {expected.gz_bytes} bytes "
+                                        "expected")
+                    if time.monotonic() > stop:
+                        raise DataError(f"not complete after {DEADLINE} s")
+                    file.write(chunk)
+                    bar.update(len(chunk))
+            except HTTPError as error:
+                raise DataError(repr(error)) from error
+
+
+def reason_of(error):
+    """The line of an exception that a user can act on."""
+    text = " ".join(str(error).rpartition("Caused by ")[2].split())
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        text = "the certificate cannot be verified (on macOS: run Install " \
+               "Certificates.command). " + text
+    return text[:200]
 
 
 def fetch(expected, mirrors, folder):
@@ -262,24 +326,53 @@ def fetch(expected, mirrors, folder):
     before the file takes its name. Raises MissingData with every mirror's reason."""
     import pooch
     reasons = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, "no right to write there")
+    except OSError as error:
+        reasons, mirrors = [f"{folder}: {error.strerror}"], ()
     for mirror in mirrors:
         try:
-            download = pooch.HTTPDownloader(timeout=20, progressbar=sys.stderr.isatty())
-            return Path(pooch.retrieve(mirror + expected.name, fname=expected.name,
-                                       known_hash="sha256:" + expected.gz_sha256,
-                                       path=folder, downloader=download))
+            return Path(pooch.retrieve(
+                mirror + expected.name, fname=expected.name, path=folder,
+                known_hash="sha256:" + expected.gz_sha256,
+                downloader=lambda url, target, _: download(url, target, expected)))
         except (OSError, ValueError) as error:
-            reason = str(error).rpartition("Caused by ")[2].split("\n")[0]
-            reasons.append(f"{mirror}: {reason[:200]}")
-    raise MissingData(f"{folder / expected.name} is missing and no mirror gave it "
-                      f"({'; '.join(reasons)}). Put the four MNIST idx files there, or "
-                      "name their folder with --data-dir, or use --dataset digits")
+            reasons.append(f"{mirror}: {reason_of(error)}")
+    raise MissingData(f"{folder / expected.name} is missing and cannot be fetched "
+                      f"({'; '.join(reasons)}). Put the four MNIST idx files there, "
+                      "or name their folder with --data-dir or $HIGHWAY_DATA_DIR, or "
+                      "use --dataset digits")
 
 
 def data_folder(data_dir=None):
     """--data-dir, else $HIGHWAY_DATA_DIR, else the usual cache for these files."""
-    chosen = data_dir or os.environ.get("HIGHWAY_DATA_DIR")
-    return Path(chosen or "~/.cache/hinton-mnist").expanduser()
+    chosen = data_dir or os.environ.get("HIGHWAY_DATA_DIR") or "~/.cache/hinton-mnist"
+    folder = os.path.expanduser(chosen)
+    if folder.startswith("~"):
+        raise DataError(f"{chosen}: there is no home folder. Name the folder of the four "
+                        "MNIST idx files with --data-dir or $HIGHWAY_DATA_DIR")
+    return Path(folder)
+
+
+def mend(path, expected, mirrors, error):
+    """Replace a broken file from a mirror; it stays beside the good one as .bad. Raises
+    the DataError it was found with, and leaves it where it is, if no mirror helps."""
+    aside = path.with_name(path.name + ".bad")
+    try:
+        os.replace(path, aside)
+    except OSError:
+        raise error from None
+    try:
+        good = fetch(expected, mirrors, path.parent)
+    except BaseException as failure:
+        if not os.path.lexists(path):
+            os.replace(aside, path)
+        raise (error if isinstance(failure, DataError) else failure) from None
+    print(f"{error}\nFetched a good copy; the other is {aside.name} now.",
+          file=sys.stderr)
+    return good
 
 
 def load_dataset(name, data_dir=None):
@@ -296,7 +389,13 @@ def load_dataset(name, data_dir=None):
             path = path.with_suffix("")
         if not os.path.lexists(path) and dataset.mirrors:
             path = fetch(expected, dataset.mirrors, folder)
-        array = read_idx(path, expected, dataset.classes)
+        try:
+            array = read_idx(path, expected, dataset.classes)
+        except DataError as error:
+            if not dataset.mirrors:
+                raise
+            path = mend(path, expected, dataset.mirrors, error)
+            array = read_idx(path, expected, dataset.classes)
         arrays.append(array.reshape(len(array), -1) if array.ndim == 3 else array)
     return Data(*arrays)
 
@@ -1133,25 +1232,31 @@ def resolve(given, quick):
     return settings
 
 
-def fit_to_data(settings, given, fail):
-    """Cap the default numbers of images to what there is; fail where given."""
-    def refuse(name, most, of):
-        fail(f"argument --{name.replace('_', '-')}: {settings[name]} is not a whole "
-             f"number from 1 to {most}, the {of}")
+def cap_images(settings):
+    """The settings with no more images than the data set has."""
     files = DATASETS[settings["dataset"]].files
-    for name, images in (("n_train", files[0]), ("n_test", files[2])):
-        if name in given and settings[name] > images.shape[0]:
-            refuse(name, images.shape[0], f"images of {settings['dataset']}")
-        settings[name] = min(settings[name], images.shape[0])
-    if settings["batch"] > settings["n_train"]:
-        refuse("batch", settings["n_train"], "training images")
+    return settings | {"n_train": min(settings["n_train"], files[0].shape[0]),
+                       "n_test": min(settings["n_test"], files[2].shape[0])}
+
+
+def fit_to_data(settings, given, fail):
+    """`cap_images`, but fail where the number was given; and a batch must fit."""
+    def check(name, most, of):
+        if settings[name] > most:
+            fail(f"argument --{name.replace('_', '-')}: {settings[name]} is not a whole "
+                 f"number from 1 to {most}, the {of}")
+    capped = cap_images(settings)
+    for name in {"n_train", "n_test"} & set(given):
+        check(name, capped[name], f"images of {settings['dataset']}")
+    check("batch", capped["n_train"], "training images")
+    return capped
 
 
 def flags_of(settings):
     """The flags that make this run: the seeds, and what differs from the headline."""
-    headline, flags = resolve({"dataset": settings["dataset"]}, quick=False), []
-    fit_to_data(headline, (), None)
+    headline = cap_images(resolve({"dataset": settings["dataset"]}, quick=False))
     headline |= {"dataset": "mnist", "plain_hidden": settings["hidden"]}
+    flags = []
     for name, value in settings.items():
         if name != "seeds" and value == headline[name]:
             continue
@@ -1304,6 +1409,8 @@ def main(argv=None):
         if importlib.util.find_spec(library) is None:
             sys.exit(f"highway_networks.py needs {library}. Install: {INSTALL}")
     from joblib import cpu_count
+    # As an exception a SIGTERM cleans up behind itself, like Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     nets = 2 * len(settings["depths"]) * len(settings["seeds"])
     jobs = min(own["jobs"] or cpu_count(), nets)
     try:
@@ -1312,7 +1419,7 @@ def main(argv=None):
                 settings["dataset"], data = load_auto(own["data_dir"])
             else:
                 data = load_dataset(settings["dataset"], own["data_dir"])
-            fit_to_data(settings, options, parser.error)
+            settings = fit_to_data(settings, options, parser.error)
         arms = train_all(make_configs(settings), data, jobs)
     except DataError as error:
         sys.exit(f"highway_networks.py: {error}")

@@ -1,5 +1,7 @@
 """What all tests share: no network, one seed, one small data set."""
 
+import gzip
+import hashlib
 import os
 import socket
 
@@ -8,23 +10,27 @@ import pytest
 
 import highway_networks as hn
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch):
     """Only the loopback interface may be reached."""
-    connect = socket.socket.connect
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
 
-    def guarded(self, address):
+    def guarded_connect(self, address):
         if self.family in (socket.AF_INET, socket.AF_INET6):
-            if address[0] not in ("127.0.0.1", "::1", "localhost"):
+            if address[0] not in LOOPBACK:
                 raise OSError(f"a test tried to reach {address}")
         return connect(self, address)
 
-    def no_lookup(host, *rest, **more):
-        raise socket.gaierror(f"a test tried to look up {host}")
+    def guarded_look_up(host, *rest, **more):
+        if host not in LOOPBACK:
+            raise socket.gaierror(f"a test tried to look up {host}")
+        return look_up(host, *rest, **more)
 
-    monkeypatch.setattr(socket.socket, "connect", guarded)
-    monkeypatch.setattr(socket, "getaddrinfo", no_lookup)
+    monkeypatch.setattr(socket.socket, "connect", guarded_connect)
+    monkeypatch.setattr(socket, "getaddrinfo", guarded_look_up)
 
 
 @pytest.fixture(autouse=True)
@@ -61,3 +67,22 @@ def mnist():
         if not (path.exists() or path.with_suffix("").exists()):
             pytest.skip(f"no MNIST files in {folder}")
     return hn.load_dataset("mnist")
+
+
+@pytest.fixture
+def small_mnist(tmp_path, monkeypatch, rng):
+    """MNIST's table, hashes included, for four tiny files in a folder."""
+    folder, files = tmp_path / "data", []
+    folder.mkdir()
+    for official in hn.DATASETS["mnist"].files:
+        shape = (20, *official.shape[1:])
+        array = rng.integers(10, size=shape).astype(np.uint8)
+        payload = hn.encode_idx(array)
+        packed = gzip.compress(payload)
+        (folder / official.name).write_bytes(packed)
+        files.append(official._replace(
+            shape=shape, sha256=hashlib.sha256(payload).hexdigest(),
+            gz_sha256=hashlib.sha256(packed).hexdigest(), gz_bytes=len(packed)))
+    table = {**hn.DATASETS, "mnist": hn.DATASETS["mnist"]._replace(files=tuple(files))}
+    monkeypatch.setattr(hn, "DATASETS", table)
+    return folder

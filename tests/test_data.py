@@ -35,7 +35,7 @@ def test_bad_idx(payload, message):
 
 def expected_of(array):
     payload = hn.encode_idx(array)
-    return hn.IdxFile("file.gz", array.shape, hashlib.sha256(payload).hexdigest())
+    return hn.IdxFile("file.gz", array.shape, hashlib.sha256(payload).hexdigest(), "gz")
 
 
 def read(path, array):
@@ -70,7 +70,7 @@ PACKED = gzip.compress(hn.encode_idx(LABELS))
     (gzip.compress(bytes(10 ** 6)), "unpacks to more than"),
     (bytes(10 ** 6), "1000000 bytes"),
     (hn.encode_idx(LABELS[:3]), r"shape \(3,\), expected \(4,\)"),
-    (hn.encode_idx(LABELS.reshape(2, 2)[:1, :1]), "shape"),
+    (hn.encode_idx(LABELS.reshape(2, 2)[:1, :1]), "idx magic 2050, expected 2049"),
     (hn.encode_idx(np.array([1, 2, 3, 10], np.uint8)), "label 10, largest allowed 9"),
     (hn.encode_idx(np.array([1, 2, 3, 8], np.uint8)), "other data of the same shape")])
 def test_bad_files_are_one_line_with_path_and_remedy(tmp_path, content, message):
@@ -102,24 +102,6 @@ def test_mnist_as_it_is(mnist):
     assert mnist.x_train.mean() == pytest.approx(33.318421, abs=1e-6)
     assert np.bincount(mnist.y_test).tolist() == [980, 1135, 1032, 1010, 982, 892, 958,
                                                   1028, 974, 1009]
-
-
-@pytest.fixture
-def small_mnist(tmp_path, monkeypatch, rng):
-    """MNIST's table, hashes included, for four tiny files in a folder."""
-    folder, files = tmp_path / "data", []
-    folder.mkdir()
-    for official in hn.DATASETS["mnist"].files:
-        shape = (20, *official.shape[1:])
-        array = rng.integers(10, size=shape).astype(np.uint8)
-        payload = hn.encode_idx(array)
-        packed = gzip.compress(payload)
-        (folder / official.name).write_bytes(packed)
-        files.append(official._replace(shape=shape, gz_sha256=hashlib.sha256(
-            packed).hexdigest(), sha256=hashlib.sha256(payload).hexdigest()))
-    table = {**hn.DATASETS, "mnist": hn.DATASETS["mnist"]._replace(files=tuple(files))}
-    monkeypatch.setattr(hn, "DATASETS", table)
-    return folder
 
 
 def test_files_may_lie_unpacked(small_mnist):
@@ -168,31 +150,6 @@ def test_mnist_by_name_never_falls_back(tmp_path):
 
 def test_a_wrong_file_is_an_error_even_where_a_missing_one_is_not(tmp_path):
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(PACKED)
-    with pytest.raises(hn.DataError, match="shape"):
+    with pytest.raises(hn.DataError, match="idx magic 2049, expected 2051"):
         hn.load_auto(tmp_path)
-
-
-def test_download_takes_the_next_mirror_and_checks_the_hash(small_mnist, tmp_path,
-                                                            monkeypatch):
-    """The first mirror gives other bytes, the second the file."""
-    import pooch
-    target, asked = tmp_path / "cache", []
-
-    class Downloader:
-        def __init__(self, **options):
-            assert options["timeout"] <= 60
-
-        def __call__(self, url, output_file, pooch, check_only=False):
-            asked.append(url)
-            content = (small_mnist / url.rpartition("/")[2]).read_bytes()
-            with open(output_file, "wb") as file:
-                file.write(b"<html>" if url.startswith("https://ossci") else content)
-    monkeypatch.setattr(pooch, "HTTPDownloader", Downloader)
-    data = hn.load_dataset("mnist", target)
-    assert len(data.x_train) == 20 and len(asked) == 8
-    assert sorted(p.name for p in target.iterdir()) == sorted(
-        p.name for p in small_mnist.iterdir())
-    hn.load_dataset("mnist", target)
-    assert len(asked) == 8, "a cached file was asked for again"
-
-
+    assert [path.name for path in tmp_path.iterdir()] == ["train-images-idx3-ubyte.gz"]

@@ -1,0 +1,373 @@
+"""A misbehaving mirror on the loopback interface: nothing it does poisons the cache."""
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+import trustme
+
+import highway_networks as hn
+
+MAIN = Path(__file__).with_name("patched_main.py")
+
+
+class Mirror(BaseHTTPRequestHandler):
+    """/BEHAVIOUR/FILE gives the file, or what its behaviour does instead."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        behaviour, name = self.path.strip("/").split("/")
+        self.server.asked.append(behaviour)
+        body = (self.server.folder / name).read_bytes()
+        try:
+            getattr(self, behaviour)(body, name)
+        except OSError:
+            pass                                # the client has gone, as it should
+
+    def send(self, body, length=None, status=200):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def good(self, body, _):
+        self.send(body)
+
+    def absent(self, body, _):
+        self.send(b"no such file", status=404)
+
+    def busy(self, body, _):
+        self.send(b"later", status=503)
+
+    def cut(self, body, _):
+        self.send(body[:len(body) // 2], len(body))
+
+    def silently_cut(self, body, _):
+        self.send_response(200)                 # no length: the end looks regular
+        self.end_headers()
+        self.wfile.write(body[:len(body) // 2])
+
+    def page(self, body, _):
+        self.send(b"\n<!DOCTYPE html><title>Log in</title>")
+
+    def other(self, body, _):
+        self.send(bytes([body[0] ^ 1]) + body[1:])
+
+    def endless(self, body, _):
+        self.send_response(200)
+        self.end_headers()
+        while True:
+            self.wfile.write(body)
+
+    def hang(self, body, _):
+        self.server.closing.wait(10)
+
+    def drip(self, body, _):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        for byte in body:
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+            if self.server.closing.wait(0.05):
+                return
+
+    def elsewhere(self, body, name, to="file:///etc/hostname"):
+        self.send_response(302)
+        self.send_header("Location", to)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def to_ftp(self, body, name):
+        self.elsewhere(body, name, f"ftp://127.0.0.1/{name}")
+
+    def to_http(self, body, name):
+        self.elsewhere(body, name, f"{self.server.plain}/good/{name}")
+
+    def to_good(self, body, name):
+        self.elsewhere(body, name, f"/good/{name}")
+
+
+@pytest.fixture
+def serve(small_mnist):
+    """serve(context=None) starts a mirror of small_mnist and returns its address."""
+    servers = []
+
+    def start(context=None, plain=None):
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
+        server.daemon_threads = True
+        server.folder, server.plain = small_mnist, plain
+        server.asked, server.closing = [], threading.Event()
+        if context:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        servers.append(server)
+        scheme = "https" if context else "http"
+        return f"{scheme}://127.0.0.1:{server.server_port}", server
+    yield start
+    for server in servers:
+        server.closing.set()
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return tmp_path / "cache" / "mnist"
+
+
+def use_mirrors(monkeypatch, *mirrors):
+    table = {**hn.DATASETS, "mnist": hn.DATASETS["mnist"]._replace(mirrors=mirrors)}
+    monkeypatch.setattr(hn, "DATASETS", table)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+FAULTS = [("absent", "404"), ("busy", "503"), ("cut", "IncompleteRead"),
+          ("silently_cut", "does not match the known hash"),
+          ("page", "an HTML page"), ("other", "does not match the known hash"),
+          ("endless", "more than the"), ("hang", "timed out"), ("drip", "not complete"),
+          ("elsewhere", "No connection adapters"), ("to_ftp", "No connection adapters")]
+
+
+@pytest.mark.parametrize("fault, reason", FAULTS)
+def test_a_faulty_mirror_is_passed_over(serve, cache, small_mnist, monkeypatch, fault,
+                                        reason):
+    monkeypatch.setattr(hn, "TIMEOUT", 0.3)
+    monkeypatch.setattr(hn, "DEADLINE", 0.3)
+    address, server = serve()
+    use_mirrors(monkeypatch, f"{address}/{fault}/")
+    for _ in range(2):                          # the second run finds no poison
+        with pytest.raises(hn.MissingData) as caught:
+            hn.load_dataset("mnist", cache)
+        assert f"{address}/{fault}/: " in str(caught.value)
+        assert reason in str(caught.value) and names(cache) == []
+    server.asked.clear()
+    use_mirrors(monkeypatch, f"{address}/{fault}/", f"{address}/good/")
+    data = hn.load_dataset("mnist", cache)
+    assert server.asked == [fault, "good"] * 4 and names(cache) == names(small_mnist)
+    for ours, theirs in zip(data, hn.load_dataset("mnist", small_mnist)):
+        assert np.array_equal(ours, theirs)
+    hn.load_dataset("mnist", cache)
+    assert len(server.asked) == 8, "a file that lies in the cache was asked for again"
+
+
+def test_a_redirect_within_the_scheme_is_followed(serve, cache, monkeypatch):
+    address, server = serve()
+    use_mirrors(monkeypatch, f"{address}/to_good/")
+    hn.load_dataset("mnist", cache)
+    assert server.asked == ["to_good", "good"] * 4
+
+
+def tls_context(authority):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+def test_an_unknown_certificate_is_refused_and_never_downgraded(serve, cache,
+                                                               monkeypatch):
+    address, server = serve(tls_context(trustme.CA()))
+    use_mirrors(monkeypatch, f"{address}/good/")
+    with pytest.raises(hn.MissingData, match="certificate cannot be verified") as caught:
+        hn.load_dataset("mnist", cache)
+    assert "Install Certificates.command" in str(caught.value)
+    assert "--data-dir" in str(caught.value) and server.asked == []
+
+
+def test_https_is_not_left_by_a_redirect(serve, cache, tmp_path, monkeypatch):
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
+    plain, plain_server = serve()
+    address, server = serve(tls_context(authority), plain)
+    use_mirrors(monkeypatch, f"{address}/to_http/")
+    with pytest.raises(hn.MissingData, match="No connection adapters"):
+        hn.load_dataset("mnist", cache)
+    assert server.asked == ["to_http"] and plain_server.asked == []
+    use_mirrors(monkeypatch, f"{address}/good/")
+    hn.load_dataset("mnist", cache)
+
+
+def spoil(path, how):
+    content = path.read_bytes()
+    path.write_bytes({"truncated": content[:-20], "empty": b"",
+                      "flipped": content[:40] + bytes([content[40] ^ 4]) + content[41:],
+                      "page": b"<html></html>"}[how])
+
+
+@pytest.mark.parametrize("how", ["truncated", "empty", "flipped", "page"])
+def test_a_poisoned_cache_is_mended(serve, cache, small_mnist, monkeypatch, capsys, how):
+    address, server = serve()
+    use_mirrors(monkeypatch, f"{address}/good/")
+    hn.load_dataset("mnist", cache)
+    path = cache / "t10k-images-idx3-ubyte.gz"
+    spoil(path, how)
+    spoiled = path.read_bytes()
+    hn.load_dataset("mnist", cache)
+    assert path.read_bytes() == (small_mnist / path.name).read_bytes()
+    assert (cache / (path.name + ".bad")).read_bytes() == spoiled
+    assert "Fetched a good copy" in capsys.readouterr().err
+    assert len(server.asked) == 5
+
+
+def test_a_poisoned_cache_without_a_mirror_is_an_error_and_stays(serve, cache,
+                                                                 monkeypatch):
+    address, _ = serve()
+    use_mirrors(monkeypatch, f"{address}/good/")
+    hn.load_dataset("mnist", cache)
+    path = cache / "train-labels-idx1-ubyte.gz"
+    spoil(path, "truncated")
+    before = names(cache)
+    use_mirrors(monkeypatch, f"{address}/absent/")
+    for _ in range(2):
+        with pytest.raises(hn.DataError, match="end-of-stream") as caught:
+            hn.load_dataset("mnist", cache)
+        assert not isinstance(caught.value, hn.MissingData) and names(cache) == before
+
+
+@pytest.fixture
+def table(tmp_path):
+    """table(*mirrors) writes the small MNIST's table for a process of its own."""
+    def write(*mirrors):
+        path = tmp_path / "table.json"
+        path.write_text(json.dumps({"files": hn.DATASETS["mnist"].files,
+                                    "mirrors": mirrors}))
+        return path
+    return write
+
+
+def start(table, *words):
+    return subprocess.Popen([sys.executable, MAIN, table, *words], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_many_processes_with_an_empty_cache_all_succeed(serve, cache, table,
+                                                        small_mnist):
+    address, _ = serve()
+    words = ("--dataset", "mnist", "--data-dir", str(cache), "--depth", "1", "--epochs",
+             "1", "--batch", "10", "--jobs", "1", "--no-save")
+    running = [start(table(f"{address}/good/"), *words) for _ in range(6)]
+    for process in running:
+        _, error = process.communicate(timeout=60)
+        assert process.returncode == 0, error
+    assert names(cache) == names(small_mnist)
+
+
+@pytest.mark.parametrize("sent, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_download_leaves_nothing(serve, cache, table, sent, code):
+    address, server = serve()
+    process = start(table(f"{address}/drip/"), "--data-dir", str(cache), "--jobs", "1")
+    deadline = time.monotonic() + 20
+    while not server.asked and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.2)
+    assert any(path.stat().st_size >= 0 for path in cache.iterdir()), "not under way"
+    process.send_signal(sent)
+    _, error = process.communicate(timeout=20)
+    assert process.returncode == code and "Traceback" not in error
+    assert names(cache) == []
+
+
+def make_folder_a(kind, path):
+    if kind == "file":
+        path.write_text("")
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "dangling link":
+        path.symlink_to(path.with_name("nowhere"))
+    elif kind == "below a file":
+        path.with_name("parent").write_text("")
+        return path.with_name("parent") / "mnist"
+    return path
+
+
+@pytest.mark.parametrize("kind", ["file", "fifo", "dangling link", "below a file"])
+def test_an_absurd_cache_folder_is_one_clear_line(tmp_path, kind):
+    folder = make_folder_a(kind, tmp_path / "cache")
+    with pytest.raises(hn.DataError) as caught:
+        hn.load_dataset("mnist", folder)
+    text = str(caught.value)
+    assert str(folder) in text and "--data-dir" in text and "\n" not in text
+    assert "$HIGHWAY_DATA_DIR" in text
+
+
+def test_a_read_only_folder_is_read_and_never_written(serve, cache, small_mnist,
+                                                      monkeypatch):
+    address, server = serve()
+    use_mirrors(monkeypatch, f"{address}/good/")
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with pytest.raises(hn.MissingData, match="no right to write there"):
+        hn.load_dataset("mnist", cache)
+    assert len(hn.load_dataset("mnist", small_mnist).x_train) == 20
+    assert server.asked == []
+
+
+def test_a_full_disk_is_one_clear_line(serve, cache, monkeypatch):
+    address, _ = serve()
+    use_mirrors(monkeypatch, f"{address}/good/")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(hn, "download", full)
+    with pytest.raises(hn.MissingData, match="No space left on device"):
+        hn.load_dataset("mnist", cache)
+    assert names(cache) == []
+
+
+def test_no_home_is_one_clear_line(monkeypatch):
+    monkeypatch.delenv("HIGHWAY_DATA_DIR", raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    with pytest.raises(hn.DataError, match="no home folder.*--data-dir"):
+        hn.data_folder()
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "dangling link"])
+def test_an_absurd_cache_entry_is_no_hang_and_no_write(cache, small_mnist, monkeypatch,
+                                                       kind):
+    use_mirrors(monkeypatch, "http://127.0.0.1:9/")      # nobody listens there
+    cache.mkdir(parents=True)
+    path, target = cache / "train-images-idx3-ubyte.gz", cache / "target"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(target)
+    with pytest.raises(hn.DataError, match="not a regular file"):
+        hn.load_dataset("mnist", cache)
+    assert os.path.lexists(path) and not target.exists()
+
+
+def test_a_link_is_replaced_not_written_through(serve, cache, tmp_path, monkeypatch):
+    address, _ = serve()
+    use_mirrors(monkeypatch, f"{address}/good/")
+    cache.mkdir(parents=True)
+    other = tmp_path / "precious"
+    other.write_text("precious")
+    (cache / "train-images-idx3-ubyte.gz").symlink_to(other)
+    hn.load_dataset("mnist", cache)
+    assert other.read_text() == "precious"
+    assert not (cache / "train-images-idx3-ubyte.gz").is_symlink()
+
+
+def test_a_file_of_a_known_other_data_set_is_refused_by_name(small_mnist, monkeypatch):
+    path = small_mnist / "train-images-idx3-ubyte.gz"
+    digest = hn.hashlib.sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setattr(hn, "STRANGERS", {digest: "Fashion-MNIST"})
+    use_mirrors(monkeypatch)
+    with pytest.raises(hn.DataError, match="this is a file of Fashion-MNIST"):
+        hn.load_dataset("mnist", small_mnist)
