@@ -1087,17 +1087,20 @@ def write_record(path, record):
 
 
 def parse_json(text):
-    """JSON as the standard has it -> value. Raises ValueError, for NaN and for a key
-    that stands twice too, which Python's reader lets pass."""
+    """JSON as the standard has it -> value. Raises ValueError, for NaN, for numbers
+    too large for a float and for a key that stands twice too, which Python lets pass."""
     def unique(pairs):
         keys = [key for key, _ in pairs]
         if len(set(keys)) < len(keys):
             raise ValueError(f"key {max(keys, key=keys.count)!r} stands there twice")
         return dict(pairs)
 
-    def refuse(name):
-        raise ValueError(f"{name} is not JSON")
-    return json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+    def finite(number):
+        if not math.isfinite(float(number)):
+            raise ValueError(f"{number} is not JSON, or too large")
+        return float(number)
+    return json.loads(text, object_pairs_hook=unique, parse_constant=finite,
+                      parse_float=finite)
 
 
 def check_record(record):
@@ -1123,9 +1126,12 @@ def check_record(record):
                            f"{place}{name}.")
             inner = f"{place}{name}.history."
             epochs = len(need(history, "epoch", list, inner))
-            for series in ("train_loss", "train_acc", "test_acc"):
-                if len(need(history, series, list, inner)) != epochs:
+            for series in ("epoch", "train_loss", "train_acc", "test_acc"):
+                values = need(history, series, list, inner)
+                if len(values) != epochs:
                     raise RecordError(f"field '{inner}{series}' is not {epochs} long")
+                if not all(v is None or type(v) in (int, float) for v in values):
+                    raise RecordError(f"field '{inner}{series}' holds no numbers")
 
 
 def read_record(path, command="python3 highway_networks.py --seed 0"):
@@ -1250,6 +1256,19 @@ def fit_to_data(settings, given, fail):
         check(name, capped[name], f"images of {settings['dataset']}")
     check("batch", capped["n_train"], "training images")
     return capped
+
+
+def check_memory(settings, jobs, fail):
+    """Fail before the start where the largest nets, side by side, exceed the machine's
+    memory: five vectors of parameters, and each layer's x, z and u."""
+    L, U, B = max(settings["depths"]), settings["hidden"], settings["batch"]
+    widest = DATASETS[settings["dataset"]].files[0]
+    weights = L * 2 * U * (U + 1) + U * math.prod(widest.shape[1:])
+    needed = jobs * np.dtype(settings["dtype"]).itemsize * (5 * weights + 4 * L * U * B)
+    present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > present:
+        fail(f"argument --depth: {L} blocks of {U} units on {jobs} processes need about "
+             f"{needed / 2**30:.0f} GiB; this machine has {present / 2**30:.0f} GiB")
 
 
 def flags_of(settings):
@@ -1420,6 +1439,7 @@ def main(argv=None):
             else:
                 data = load_dataset(settings["dataset"], own["data_dir"])
             settings = fit_to_data(settings, options, parser.error)
+            check_memory(settings, jobs, parser.error)
         arms = train_all(make_configs(settings), data, jobs)
     except DataError as error:
         sys.exit(f"highway_networks.py: {error}")

@@ -39,6 +39,7 @@ def run_script(*words, cwd, **env):
     ("--out /absent/r.json", "not a file in a folder to write to"),
     ("--dataset digits --n-train 1438", "from 1 to 1437, the images of digits"),
     ("--dataset digits --n-test 361", "from 1 to 360, the images of digits"),
+    ("--dataset digits --depth 9999 --hidden 9999", "GiB; this machine has"),
     ("--dataset digits --n-train 99 --batch 100", "--batch: 100 is not a whole number")])
 def test_bad_values_are_refused_with_their_range(words, message, capsys):
     with pytest.raises(SystemExit) as caught:

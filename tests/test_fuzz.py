@@ -1,0 +1,169 @@
+"""Arbitrary and mutated bytes give the right answer or the one documented error.
+
+A few hundred examples in every run; 200,000 and more with
+
+    python3 -m pytest -m fuzz -s
+
+which runs them in a process of its own under a memory limit and prints their number.
+"""
+
+import gzip
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import highway_networks as hn
+
+EXAMPLES = int(os.environ.get("HIGHWAY_FUZZ_EXAMPLES", "150"))
+MEMORY = 600 * 2**20            # bytes of address space above what the imports take
+COUNTS = {}
+
+arrays = st.lists(st.integers(0, 6), min_size=1, max_size=3).flatmap(
+    lambda shape: st.binary(min_size=(size := int(np.prod(shape))), max_size=size).map(
+        lambda data: np.frombuffer(data, np.uint8).reshape(shape)))
+headers = st.builds(lambda start, sizes, body: start + sizes + body,
+                    st.sampled_from([b"\0\0\x08\x01", b"\0\0\x08\x02", b"\0\0\x08\x03",
+                                     b"\0\0\x08\xff", b"\0\0\x09\x01", b"\x08\0\0\x03"]),
+                    st.sampled_from([0, 1, 5, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]).map(
+                        lambda n: n.to_bytes(4, "big") * 3) | st.binary(max_size=16),
+                    st.binary(max_size=40))
+LABELS = np.array([3, 1, 4, 1, 5, 9], np.uint8)
+EXPECTED = hn.IdxFile("f.gz", LABELS.shape,
+                      hn.hashlib.sha256(hn.encode_idx(LABELS)).hexdigest())
+RECORD = json.dumps({"schema": hn.SCHEMA, "schema_version": 1, "runs": [
+    {"depth": 3, **{block: {"history": {
+        name: [1, 2] for name in ("epoch", "train_loss", "train_acc", "test_acc")}}
+        for block in ("highway", "plain")}}]}).encode()
+
+
+def edits(draw, content):
+    """A few bytes of `content` flipped, cut, doubled or inserted."""
+    content = bytearray(content)
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(content)))
+        kind = draw(st.sampled_from("fcdi"))
+        if kind == "f" and at < len(content):
+            content[at] ^= draw(st.integers(1, 255))
+        elif kind == "c":
+            del content[at:at + draw(st.integers(1, 20))]
+        elif kind == "d":
+            content[at:at] = content[:at]
+        else:
+            content[at:at] = draw(st.binary(min_size=1, max_size=8))
+    return bytes(content)
+
+
+mutated_idx = st.composite(lambda draw: edits(draw, hn.encode_idx(draw(arrays))))()
+packs = st.sampled_from([bytes, gzip.compress, lambda b: gzip.compress(b) + bytes(9),
+                         lambda b: zlib.compress(b), lambda b: gzip.compress(b) * 2])
+mutated_file = st.composite(lambda draw: edits(
+    draw, draw(packs)(draw(mutated_idx | st.just(hn.encode_idx(LABELS))))))()
+json_text = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+    | st.sampled_from(["runs", "highway", "plain", "history", "epoch", "depth"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["runs", "highway", "plain", "history", "epoch", "depth",
+                         "schema", "schema_version", "test_acc"]), inner, max_size=4),
+    max_leaves=8).map(lambda value: json.dumps(value).encode())
+mutated_record = st.composite(lambda draw: edits(draw, RECORD))()
+
+
+def counted(check):
+    """Run as a property, and count the examples."""
+    def count(*args, **more):
+        COUNTS[check.__name__] = COUNTS.get(check.__name__, 0) + 1
+        return check(*args, **more)
+    count.__name__ = check.__name__
+    return count
+
+
+def property_of(**strategies):
+    def wrap(check):
+        return settings(max_examples=EXAMPLES, deadline=None, database=None,
+                        suppress_health_check=list(HealthCheck))(
+            given(**strategies)(counted(check)))
+    return wrap
+
+
+@property_of(array=arrays)
+def check_round_trip(array):
+    again = hn.decode_idx(hn.encode_idx(array))
+    assert again.shape == array.shape and np.array_equal(again, array)
+
+
+@property_of(payload=st.binary(max_size=60) | headers | mutated_idx)
+def check_decode(payload):
+    try:
+        array = hn.decode_idx(payload)
+    except hn.DataError as error:
+        assert "\n" not in str(error)
+        return
+    assert hn.encode_idx(array) == payload, "accepted, and not what the bytes say"
+
+
+FILE = Path(f"fuzz-{os.getpid()}.bin")
+
+
+@property_of(content=mutated_file)
+def check_file(content):
+    FILE.write_bytes(content)
+    try:
+        array = hn.read_idx(FILE, EXPECTED, 10)
+    except hn.DataError as error:
+        assert str(error).startswith(str(FILE)) and "\n" not in str(error)
+        return
+    assert np.array_equal(array, LABELS), "wrong labels were let in"
+
+
+@property_of(content=st.binary(max_size=60) | json_text | mutated_record)
+def check_record_reader(content):
+    FILE.write_bytes(content)
+    try:
+        record = hn.read_record(FILE)
+    except hn.RecordError as error:
+        assert str(error).startswith(str(FILE)) and "\n" not in str(error)
+        return
+    json.dumps(record, allow_nan=False)
+    for run in record["runs"]:
+        for block in ("highway", "plain"):
+            history = run[block]["history"]
+            assert len(history["test_acc"]) == len(history["epoch"])
+
+
+CHECKS = [check_round_trip, check_decode, check_file, check_record_reader]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_property(check, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check()
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_very_many_examples(check, tmp_path):
+    ended = subprocess.run(
+        [sys.executable, __file__, check.__name__], cwd=tmp_path, text=True,
+        env={**os.environ, "HIGHWAY_FUZZ_EXAMPLES": "50000",
+             "PYTHONPATH": str(hn.HERE)}, capture_output=True)
+    print(ended.stdout, end="")
+    assert ended.returncode == 0, ended.stderr
+
+
+if __name__ == "__main__":
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf(
+        "SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + MEMORY, in_use + MEMORY))
+    begin = time.perf_counter()
+    globals()[sys.argv[1]]()
+    print(f"{sys.argv[1]}: {COUNTS} in {time.perf_counter() - begin:.0f} s")
