@@ -1414,33 +1414,48 @@ def print_table(arms, gate_bias):
                   file=sys.stderr)
 
 
+def save(record, out):
+    """Write the record, or exit with 1 and a line that says why not."""
+    try:
+        out.parent.mkdir(exist_ok=True)
+        write_record(out, record)
+    except OSError as error:
+        sys.exit(f"highway_networks.py: {out}: {error.strerror}; nothing written")
+    print(f"wrote {out}")
+
+
+def run(settings, given, own, fail):
+    """Load the data while the processes start, train every net -> settings, arms."""
+    from joblib import cpu_count
+    nets = 2 * len(settings["depths"]) * len(settings["seeds"])
+    jobs = min(own["jobs"] or cpu_count(), nets)
+    with starting_workers(jobs):
+        if settings["dataset"] == "auto":
+            settings["dataset"], data = load_auto(own["data_dir"])
+        else:
+            data = load_dataset(settings["dataset"], own["data_dir"])
+        settings = fit_to_data(settings, given, fail)
+        check_memory(settings, jobs, fail)
+    return settings, train_all(make_configs(settings), data, jobs)
+
+
 def main(argv=None):
-    """Run the command line; return the record. Exits with 1 where data are wrong."""
-    parser = build_parser()
-    options = vars(parser.parse_args(argv))
-    own = {name: options.pop(name)
-           for name in ("quick", "data_dir", "jobs", "out", "no_save")}
-    settings = resolve(options, own["quick"])
-    out = Path(own["out"]) if own["out"] else None
-    if out and (out.is_dir() or not os.access(out.parent, os.W_OK)):
-        parser.error(f"argument --out: {out} is not a file in a folder to write to")
+    """Run the command line; return the record. Exits with 2 for a wrong flag, 1 for
+    wrong data, 130 after Ctrl-C."""
     for library in ("joblib", "pooch"):
         if importlib.util.find_spec(library) is None:
             sys.exit(f"highway_networks.py needs {library}. Install: {INSTALL}")
-    from joblib import cpu_count
+    parser = build_parser()
+    given = vars(parser.parse_args(argv))
+    own = {name: given.pop(name)
+           for name in ("quick", "data_dir", "jobs", "out", "no_save")}
+    out = Path(own["out"]) if own["out"] else None
+    if out and (out.is_dir() or not os.access(out.parent, os.W_OK)):
+        parser.error(f"argument --out: {out} is not a file in a folder to write to")
     # As an exception a SIGTERM cleans up behind itself, like Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    nets = 2 * len(settings["depths"]) * len(settings["seeds"])
-    jobs = min(own["jobs"] or cpu_count(), nets)
     try:
-        with starting_workers(jobs):
-            if settings["dataset"] == "auto":
-                settings["dataset"], data = load_auto(own["data_dir"])
-            else:
-                data = load_dataset(settings["dataset"], own["data_dir"])
-            settings = fit_to_data(settings, options, parser.error)
-            check_memory(settings, jobs, parser.error)
-        arms = train_all(make_configs(settings), data, jobs)
+        settings, arms = run(resolve(given, own["quick"]), given, own, parser.error)
     except DataError as error:
         sys.exit(f"highway_networks.py: {error}")
     except KeyboardInterrupt:
@@ -1450,13 +1465,7 @@ def main(argv=None):
     record = make_record(settings, arms, command_of(flags, out))
     print_table(arms, settings["gate_bias"])
     if not own["no_save"]:
-        out = out or default_out(flags)
-        try:
-            out.parent.mkdir(exist_ok=True)
-            write_record(out, record)
-        except OSError as error:
-            sys.exit(f"highway_networks.py: {out}: {error.strerror}; nothing written")
-        print(f"wrote {out}")
+        save(record, out or default_out(flags))
     return record
 
 
