@@ -227,21 +227,20 @@ def decode_idx(payload):
     return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
 
 
-def read_payload(path, size):
-    """The idx bytes of a plain or gzipped file: `size` at most, checked to the end."""
+def read_file(path, most):
+    """The bytes of a regular file of at most so many. Raises DataError."""
     try:
         if not path.is_file():      # before it is opened: a FIFO would block
             raise DataError("not a regular file")
-        if path.stat().st_size > size + 4096:   # no gzip of good data is longer
-            raise DataError(f"{path.stat().st_size} bytes, {size} expected unpacked")
-        packed = path.read_bytes()
+        if path.stat().st_size > most:
+            raise DataError(f"{path.stat().st_size} bytes, {most} allowed")
+        return path.read_bytes()
     except OSError as error:
         raise DataError(error.strerror or str(error)) from error
-    if packed[:2] != b"\x1f\x8b":
-        return packed
-    known = STRANGERS.get(hashlib.sha256(packed).hexdigest())
-    if known:
-        raise DataError(f"this is a file of {known}")
+
+
+def gunzip(packed, size):
+    """The payload of one gzip stream, checked to its end, of at most `size` bytes."""
     inflate = zlib.decompressobj(wbits=31)      # 31: gzip, with its CRC and length
     try:
         payload = inflate.decompress(packed, size + 1)
@@ -258,9 +257,14 @@ def read_payload(path, size):
 
 def read_idx(path, expected, classes):
     """One checked file of a data set -> uint8 array. DataError: path and remedy."""
+    ndim = len(expected.shape)
+    size = 4 + 4 * ndim + math.prod(expected.shape)
     try:
-        ndim = len(expected.shape)
-        payload = read_payload(path, 4 + 4 * ndim + math.prod(expected.shape))
+        content = read_file(path, size + 4096)      # no gzip of good data is longer
+        digest = hashlib.sha256(content).hexdigest()
+        if digest in STRANGERS:
+            raise DataError(f"this is a file of {STRANGERS[digest]}")
+        payload = gunzip(content, size) if content[:2] == b"\x1f\x8b" else content
         array = decode_idx(payload)
         if array.ndim != ndim:
             raise DataError(f"idx magic {0x800 + array.ndim}, expected {0x800 + ndim}")
@@ -268,10 +272,11 @@ def read_idx(path, expected, classes):
             raise DataError(f"shape {array.shape}, expected {expected.shape}")
         if ndim == 1 and array.max() >= classes:
             raise DataError(f"label {array.max()}, largest allowed {classes - 1}")
-        digest = hashlib.sha256(payload).hexdigest()
-        if digest != expected.sha256:
-            raise DataError(f"SHA-256 {digest[:16]}..., expected "
-                            f"{expected.sha256[:16]}...: other data of the same shape")
+        if digest != expected.gz_sha256:            # not the official .gz: re-packed?
+            digest = hashlib.sha256(payload).hexdigest()
+            if digest != expected.sha256:
+                raise DataError(f"SHA-256 {digest[:16]}..., expected {expected.sha256[:16]}"
+                                "...: other data of the same shape")
     except DataError as error:
         remedy = ("Delete it and run again to fetch a good copy, or name another folder "
                   "with --data-dir" if expected.gz_sha256 else
@@ -1350,8 +1355,9 @@ def reporter(config, row):
 
 
 def train_reported(config, data, row):
-    """`train_arm` with its progress on stderr: the work of one process."""
-    return train_arm(config, data, reporter(config, row))
+    """`train_arm` with its progress on stderr: the work of one process. Without a
+    config nothing but the imports."""
+    return config and train_arm(config, data, reporter(config, row))
 
 
 @contextmanager
@@ -1364,7 +1370,7 @@ def starting_workers(jobs):
     # The processes inherit this: Ctrl-C is for the parent, which then ends them.
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     started = Parallel(n_jobs=jobs, return_as="generator")(
-        delayed(np.zeros)(1) for _ in range(jobs))
+        delayed(train_reported)(None, None, None) for _ in range(jobs))
     signal.signal(signal.SIGINT, handler)
     try:
         yield
