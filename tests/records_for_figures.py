@@ -1,0 +1,96 @@
+"""Small records, every number of them known, to test pictures and animation on."""
+
+import copy
+import json
+import math
+
+
+def wave(*place):
+    """A number in (0, 1) that no two places share."""
+    return 0.5 + 0.49 * math.sin(1 + sum((i + 1.7) * n for i, n in enumerate(place)))
+
+
+def make_arm(block, depth, seed, epochs):
+    """One arm of a record: highway learns, plain does not."""
+    learns = block == "highway"
+    epoch = list(range(1, epochs + 1))
+    noise = [wave(depth, seed, e) for e in epoch]
+    acc = [round((0.9 * e / (e + 1) if learns else 0.1) + 0.02 * n, 6)
+           for e, n in zip(epoch, noise)]
+    loss = [round((2 / (e + 1) if learns else 2.3) + 0.02 * n, 6)
+            for e, n in zip(epoch, noise)]
+    T = [[e, [round(0.12 + 0.08 * math.tanh(e) * (wave(seed, e, layer) - 0.5), 6)
+              for layer in range(depth)]] for e in range(epochs + 1)] if learns else []
+    return {"label": f"{block} {depth}", "block": block, "depth": depth, "seed": seed,
+            "parameters": 1000 * depth * (1 + learns), "status": "ok",
+            "history": {"epoch": epoch, "train_loss": loss, "train_acc": acc,
+                        "grad_norm": [1.0] * epochs, "test_acc": acc},
+            "final_train_acc": acc[-1], "final_test_acc": acc[-1],
+            "final_train_loss": loss[-1], "layer_T_history": T,
+            "final_T_per_layer": T[-1][1] if T else []}
+
+
+def make_record(depths=(6,), seeds=(0,), epochs=4, gate_bias=-2.0, dataset="mnist"):
+    """A record of ours."""
+    return {"schema": "highway-networks/run", "schema_version": 1,
+            "command": "python3 highway_networks.py --seed 0", "dataset": dataset,
+            "seed": seeds[0], "seeds": list(seeds), "n_train": 6000, "n_test": 2000,
+            "config": {"gate_bias": gate_bias, "init": "uniform"},
+            "runs": [{"depth": depth, "seed": seed,
+                      **{block: make_arm(block, depth, seed, epochs)
+                         for block in ("highway", "plain")}}
+                     for depth in depths for seed in seeds]}
+
+
+def diverge(arm, after):
+    """Let an arm have no value from the epoch `after` on; -1: no gate either."""
+    arm["status"], arm["final_T_per_layer"] = "diverged", []
+    for name, values in arm["history"].items():
+        if name != "epoch":
+            arm["history"][name] = [value if i < after else None
+                                    for i, value in enumerate(values)]
+    arm["layer_T_history"] = [row for row in arm["layer_T_history"] if row[0] <= after]
+
+
+def as_earlier(record):
+    """The same record as the earlier reproduction wrote it: without our keys, and gates
+    only of the deepest highway net, from epoch 1."""
+    record = copy.deepcopy(record)
+    for key in ("schema", "schema_version", "command", "dataset", "config", "seeds"):
+        del record[key]
+    deepest = max(run["depth"] for run in record["runs"])
+    for run in record["runs"]:
+        del run["seed"]
+        for block in ("highway", "plain"):
+            del run[block]["status"], run[block]["parameters"]
+        del run["plain"]["layer_T_history"]
+        gates = run["highway"]["layer_T_history"]
+        run["highway"]["layer_T_history"] = gates[1:] if run["depth"] == deepest else []
+    return record
+
+
+def save(path, record):
+    """Write a record; returns its path as text."""
+    path.write_text(json.dumps(record), encoding="utf-8")
+    return str(path)
+
+
+def sample_records():
+    """Name -> record: each kind that the pictures and the animation must hold."""
+    several = make_record(depths=(3, 6, 9), seeds=(0, 1, 2, 3, 4), epochs=5)
+    lost, none_left = copy.deepcopy(several), make_record()
+    for run in lost["runs"]:
+        if run["depth"] == 6 or run["seed"] == 4:
+            diverge(run["plain"], 2)
+    diverge(lost["runs"][-2]["highway"], 3)
+    for block in ("highway", "plain"):
+        diverge(none_left["runs"][0][block], -1)
+    one_lost = make_record()
+    diverge(one_lost["runs"][0]["highway"], 2)
+    one_lost["runs"][0]["highway"]["history"]["train_loss"][1] = 3e4
+    return {"one block": make_record(depths=(1,)), "100 blocks": make_record((100,)),
+            "1000 blocks": make_record((1000,), epochs=2, gate_bias=-8.0),
+            "one epoch": make_record(epochs=1), "400 epochs": make_record(epochs=400),
+            "digits": make_record(dataset="digits"), "seeds": several, "lost": lost,
+            "one lost": one_lost, "none left": none_left,
+            "earlier": as_earlier(make_record(depths=(3, 6)))}
