@@ -1116,11 +1116,11 @@ def check_record(record):
                               f"{kind.__name__}")
         return holder[name]
     if need({"record": record}, "record", dict).get("schema", SCHEMA) != SCHEMA:
-        raise RecordError(f"field 'schema' is {record['schema']!r}, not {SCHEMA!r}")
+        raise RecordError(f"field 'schema' is {record['schema']!r:.40}, not {SCHEMA!r}")
     version = record.get("schema_version", SCHEMA_VERSION)
     if not isinstance(version, int) or version > SCHEMA_VERSION:
-        raise RecordError(f"field 'schema_version' is {version!r}; this code reads up "
-                          f"to {SCHEMA_VERSION}")
+        raise RecordError(f"field 'schema_version' is {version!r:.40}; this code reads "
+                          f"up to {SCHEMA_VERSION}")
     if not need(record, "runs", list):
         raise RecordError("field 'runs' is empty")
     for number, run in enumerate(record["runs"]):

@@ -198,6 +198,30 @@ def test_sweep_on_five_seeds():
     assert all(mean["plain", depth] <= 0.20 for depth in (20, 30, 50))
 
 
+def test_sentences_beside_the_pictures():
+    """Each sentence under a picture of the README, from the record it is drawn from."""
+    value = hn.read_record(ROOT / "run.json")
+    run, start = value["runs"][0], 1 / (1 + math.exp(-value["config"]["gate_bias"]))
+    highway, plain = (np.array(run[block]["history"]["test_acc"])
+                      for block in ("highway", "plain"))
+    assert (highway > 0.5).all() and (highway[-3:] > highway[:3]).all()
+    assert (abs(plain - 0.1) < 0.03).all()
+    losses = np.array(run["plain"]["history"]["train_loss"])
+    assert (abs(losses - math.log(10)) < 0.01).all()
+    T = np.array([row for _, row in run["highway"]["layer_T_history"]])
+    assert abs(T[0] - start).max() < 0.01
+    assert abs(T[3] - T[0]).mean() > 3 * abs(T[-1] - T[3]).mean()
+    opened = T[-1] > start
+    assert 0 < opened.sum() < 10 and opened[-opened.sum():].all()
+    sweep = hn.read_record(ROOT / "run_sweep.json")
+    for one in sweep["runs"]:
+        assert one["highway"]["final_test_acc"] > 0.8
+        if one["depth"] == 5:
+            assert one["plain"]["final_test_acc"] > 0.8
+        if one["depth"] >= 20:
+            assert abs(one["plain"]["final_test_acc"] - 0.1) < 0.03
+
+
 def test_the_headline_runs_again_to_the_same_bytes(tmp_path, mnist):
     """Where NumPy, BLAS and its kernel are those of the record."""
     old = hn.read_record(ROOT / "run.json")
