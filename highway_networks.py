@@ -10,9 +10,10 @@ its input alone:
 
     dH = T * dy      dT = (H - x) * dy      dx = (1 - T) * dy                  (Eq. 9)
 
-b_T starts negative, so T starts near 0, y near x and dx near dy: signal and gradient
-cross any depth unharmed, and training opens the gates where they help. This module is
-the whole machine: data, blocks, net, loss, optimisers, training, records, command line.
+b_T starts negative, so T starts near 0, y near x and dx near dy: each layer shrinks
+signal and gradient only by 1 - T, and training opens the gates where they help. The
+deeper the net, the more negative b_T must be. This module is the whole machine: data,
+blocks, net, loss, optimisers, training, records, command line.
 
     python3 highway_networks.py --seed 0       one highway and one plain net -> run.json
 
@@ -34,7 +35,9 @@ import json
 import math
 import os
 import platform
+import shlex
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -70,7 +73,8 @@ def setting(default, text, *, low=None, high=None, choices=None):
 
 @dataclass(frozen=True)
 class Config:
-    """One net and its training, complete: two equal Configs give the same weights.
+    """One net and its training, complete: two equal Configs give the same weights on
+    one machine with one set of library versions.
 
     The command line is generated from these fields, and every record holds them all.
     Raises ValueError for a value that is not allowed.
@@ -83,7 +87,8 @@ class Config:
     hidden: int = setting(50, "units of every block", low=1, high=10_000)
     activation: str = setting("tanh", "of H", choices=("tanh", "relu"))
     init: str = setting("uniform", "of weights; uniform is U(+-1/sqrt(fan_in)), a "
-                        "third of glorot's variance", choices=("uniform", "glorot", "he"))
+                        "third of glorot's variance",
+                        choices=("uniform", "glorot", "he"))
     gate_bias: float = setting(-2.0, "initial b_T of every gate", low=-100, high=100)
     epochs: int = setting(12, "passes over the training images", low=1, high=100_000)
     batch: int = setting(128, "images per step", low=1, high=60_000)
@@ -99,8 +104,10 @@ class Config:
     def __post_init__(self):
         for item in fields(self):
             value, meta = getattr(self, item.name), item.metadata
+            kind = (int, float) if isinstance(item.default, float) else int
             if not meta or (value in meta["choices"] if meta["choices"] else
-                            meta["low"] <= value <= meta["high"]):
+                            isinstance(value, kind)
+                            and meta["low"] <= value <= meta["high"]):
                 continue
             allowed = meta["choices"] or f"{meta['low']} to {meta['high']}"
             raise ValueError(f"{item.name} is {value!r}; allowed: {allowed}")
@@ -230,11 +237,12 @@ def decode_idx(payload):
 def read_file(path, most):
     """The bytes of a regular file of at most so many. Raises DataError."""
     try:
-        if not path.is_file():      # before it is opened: a FIFO would block
+        info = os.stat(path)
+        if not stat.S_ISREG(info.st_mode):      # before opening it: a FIFO would block
             raise DataError("not a regular file")
-        if path.stat().st_size > most:
-            raise DataError(f"{path.stat().st_size} bytes, {most} allowed")
-        return path.read_bytes()
+        if info.st_size > most:
+            raise DataError(f"{info.st_size} bytes, {most} allowed")
+        return Path(path).read_bytes()
     except OSError as error:
         raise DataError(error.strerror or str(error)) from error
 
@@ -275,11 +283,11 @@ def read_idx(path, expected, classes):
         if digest != expected.gz_sha256:            # not the official .gz: re-packed?
             digest = hashlib.sha256(payload).hexdigest()
             if digest != expected.sha256:
-                raise DataError(f"SHA-256 {digest[:16]}..., expected {expected.sha256[:16]}"
-                                "...: other data of the same shape")
+                raise DataError(f"SHA-256 {digest[:16]}, expected "
+                                f"{expected.sha256[:16]}: other data of the same shape")
     except DataError as error:
-        remedy = ("Delete it and run again to fetch a good copy, or name another folder "
-                  "with --data-dir" if expected.gz_sha256 else
+        remedy = ("Delete it and run again to fetch a good copy, or name another "
+                  "folder with --data-dir" if expected.gz_sha256 else
                   "Restore it from the repository")
         raise DataError(f"{path}: {error}. {remedy}") from error
     return array
@@ -356,8 +364,8 @@ def data_folder(data_dir=None):
     chosen = data_dir or os.environ.get("HIGHWAY_DATA_DIR") or "~/.cache/hinton-mnist"
     folder = os.path.expanduser(chosen)
     if folder.startswith("~"):
-        raise DataError(f"{chosen}: there is no home folder. Name the folder of the four "
-                        "MNIST idx files with --data-dir or $HIGHWAY_DATA_DIR")
+        raise DataError(f"{chosen}: there is no home folder. Name the folder of the "
+                        "four MNIST idx files with --data-dir or $HIGHWAY_DATA_DIR")
     return Path(folder)
 
 
@@ -367,12 +375,14 @@ def mend(path, expected, mirrors, error):
     aside = path.with_name(path.name + ".bad")
     try:
         os.replace(path, aside)
+    except FileNotFoundError:       # another process is at it
+        pass
     except OSError:
         raise error from None
     try:
         good = fetch(expected, mirrors, path.parent)
     except BaseException as failure:
-        if not os.path.lexists(path):
+        if os.path.lexists(aside) and not os.path.lexists(path):
             os.replace(aside, path)
         raise (error if isinstance(failure, DataError) else failure) from None
     print(f"{error}\nFetched a good copy; the other is {aside.name} now.",
@@ -383,7 +393,8 @@ def mend(path, expected, mirrors, error):
 def load_dataset(name, data_dir=None):
     """"mnist" or "digits" -> uint8 Data: images (N, P), labels (N,). Raises DataError.
 
-    Every file is checked on every read, down to the SHA-256 of its payload.
+    Every file is checked on every read, down to the SHA-256 of its payload. The arrays
+    are read-only.
     """
     dataset = DATASETS[name]
     folder = dataset.folder or data_folder(data_dir)
@@ -487,7 +498,8 @@ ACTIVATIONS = {
 def activate(z, H, gates, activation, half):
     """z (R, B) -> H and the gates in place; H and gates are the two parts of z's rows.
 
-    sigmoid(z) = 0.5 + 0.5 tanh(z / 2), so one tanh call can serve H and every gate.
+    sigmoid(z) = 0.5 + 0.5 tanh(z / 2), so one tanh call can serve H and every gate. In
+    float32 T is a multiple of 2^-25, and 0 below z = -18: such a gate never opens.
     half is 0.5 as an array: NumPy converts a Python number on every call.
     """
     if not gates.size:
@@ -549,7 +561,7 @@ def highway_backward(d, x, rows, u, dH):
     np.multiply(u, d, out=T)        # dz_T
 
 
-# The only place that knows the kinds of block.
+# The only place that knows the mathematics of each kind.
 BLOCKS = {
     "plain": Block("", plain_forward, plain_backward),
     "highway": Block("T", highway_forward, highway_backward),
@@ -582,6 +594,8 @@ class Cache:
         # x's last row stays 1: it meets the biases, the last column of the weights.
         self.x = np.ones((L + 1, U + 1, batch), net.dtype)      # block inputs
         self.z = np.empty((L, R, batch), net.dtype)     # z -> H and gates -> dz
+        k = net.block.gates.find("T") + 1
+        self.T = self.z[:, k * U:(k + 1) * U] if k else None    # (L, U, batch)
         self.u = np.empty((L, U, batch), net.dtype)     # what a block keeps
         self.logits = np.empty((net.classes, batch), net.dtype)
         self.d = np.empty((U, batch), net.dtype)        # dy -> dx, layer after layer
@@ -601,8 +615,8 @@ class Cache:
 class DeepNet:
     """P pixels -> projection -> L blocks of U units -> C logits.  (sections 2, 3.1)
 
-    Weights are one flat vector, `params`; `views(flat)` names the parts of it, or of a
-    gradient or any other vector laid out alike:
+    Weights are one flat vector, `params`, to be written into, never replaced;
+    `views(flat)` names the parts of it, or of any other vector laid out alike:
 
         W_in (U, P), b_in (U, 1), W_H (L, U, U), b_H (L, U), W_out (C, U), b_out (C,)
         and for each gate of the block, here T: W_T (L, U, U), b_T (L, U)
@@ -621,8 +635,8 @@ class DeepNet:
             if value not in table:
                 raise ValueError(f"{name} {value!r}: choose from {', '.join(table)}")
         if min(depth, hidden, inputs, classes) < 1:
-            raise ValueError(f"depth {depth}, hidden {hidden}, inputs {inputs}, classes "
-                             f"{classes}: each must be at least 1")
+            raise ValueError(f"depth {depth}, hidden {hidden}, inputs {inputs}, "
+                             f"classes {classes}: each must be at least 1")
         self.settings = {"block": block, "depth": depth, "hidden": hidden,
                          "inputs": inputs, "classes": classes, "activation": activation}
         self.block, self.activation = BLOCKS[block], ACTIVATIONS[activation]
@@ -638,7 +652,7 @@ class DeepNet:
         self._initialize(init, gate_bias, seed)
 
     def _initialize(self, init, gate_bias, seed):
-        U, weights = self.hidden, self.views(self.params)
+        weights = self.views(self.params)
         names = ("W_in", "W_out", "W_H", "W_T", "W_C")
         for name, stream in zip(names, streams(seed)["weights"].spawn(len(names))):
             if name in weights:
@@ -675,14 +689,17 @@ class DeepNet:
         """(P, B) -> logits (C, B) and the cache, filled.
 
         closed: layers 0..L-1 whose gates are held at 0, so that they copy their input
-        (lesioning, section 4.2); a block without gates is taken out all the same.
-        Raises ValueError for an x or a layer that does not fit.
+        (lesioning, section 4.2); a block without gates is taken out all the same. The
+        logits belong to the cache, which also keeps x itself until backward. Raises
+        ValueError for an x or a layer that does not fit.
         """
         if x.ndim != 2 or len(x) != self.inputs or x.dtype != self.dtype:
             raise ValueError(f"x is {x.dtype} {x.shape}; the net takes {self.dtype} "
                              f"({self.inputs}, B)")
-        if not set(closed) <= set(range(self.depth)):
-            raise ValueError(f"closed {closed}: layers are 0 to {self.depth - 1}")
+        closed = frozenset(closed)
+        if closed - set(range(self.depth)):
+            raise ValueError(f"closed {sorted(closed)}: layers are 0 to "
+                             f"{self.depth - 1}")
         if cache is None or cache.net is not self or cache.batch != x.shape[1]:
             cache = self.cache(x.shape[1])
         weights, first = cache.weights, cache.x[0, :self.hidden]
@@ -739,7 +756,7 @@ class DeepNet:
         block has none."""
         if "T" not in self.block.gates:
             raise ValueError(f"{self.settings['block']} blocks have no transform gate")
-        return transform_gates(self, self._probe(x, closed)[1])
+        return self._probe(x, closed)[1].T
 
     def block_outputs(self, x, closed=()):
         """(P, B) -> the projection's output and every block's, (L + 1, U, B)."""
@@ -748,7 +765,8 @@ class DeepNet:
     def save(self, path):
         """Write settings and weights to one .npz, without pickles."""
         settings = json.dumps(self.settings)
-        np.savez_compressed(path, settings=settings, params=self.params)
+        with open(path, "wb") as file:      # NumPy would add .npz to a bare name
+            np.savez_compressed(file, settings=settings, params=self.params)
 
     @classmethod
     def load(cls, path):
@@ -764,12 +782,6 @@ class DeepNet:
         except Exception as error:      # zipfile, zlib, json, numpy: each its own kind
             raise ValueError(f"{path} is not a saved DeepNet: {error}") from error
         return net
-
-
-def transform_gates(net, cache):
-    """T of every layer, (L, U, B), in a cache that forward has just filled."""
-    U, row = net.hidden, 1 + net.block.gates.index("T")
-    return cache.z[:, row * U:(row + 1) * U]
 
 
 # --------------------------------------------------------------------------------------
@@ -864,7 +876,7 @@ def significant(value):
 
 
 class Diverged(ArithmeticError):
-    """The loss or the gradient is no longer finite."""
+    """The loss, a weight or the norm of the gradient is no longer finite."""
 
 
 def train_step(net, x, labels, cache, optimizer, lr, clip):
@@ -882,7 +894,8 @@ def train_step(net, x, labels, cache, optimizer, lr, clip):
 
 
 def batches(x, labels, size, rng):
-    """One epoch of shuffled (P, size) batches; the N mod size last images sit out."""
+    """One epoch of shuffled (P, size) batches and their labels; the N mod size last
+    images sit out. Each batch overwrites the one before."""
     order = rng.permutation(len(x))
     rows = np.empty((size, x.shape[1]), x.dtype)
     for start in range(0, len(x) - size + 1, size):
@@ -906,32 +919,25 @@ def train_epoch(net, data, config, epoch, cache, optimizer, rng):
 def evaluate(net, x, labels, cache):
     """x (N, P) -> accuracy, and the mean T of each layer (L,), empty without gates.
 
-    Raises Diverged if a gate is not a number.
+    Raises Diverged if a logit is not finite.
     """
-    size, right, gates = min(cache.batch, len(x)), 0, "T" in net.block.gates
-    T_sum = np.zeros(net.depth if gates else 0)
+    size, right = min(cache.batch, len(x)), 0
+    T_sum = np.zeros(0 if cache.T is None else net.depth)
     for start in range(0, len(x), size):
         # All batches are of one size: the last reaches back and skips what it repeats.
         back = max(start + size - len(x), 0)
         rows = slice(start - back, start - back + size)
         logits, cache = net.forward(x[rows].T, cache)
+        if not np.isfinite(logits).all():
+            raise Diverged("a logit is not finite")
         right += np.count_nonzero((logits.argmax(axis=0) == labels[rows])[back:])
-        if gates:
-            T_sum += transform_gates(net, cache)[:, :, back:].sum(axis=(1, 2))
-    if not np.isfinite(T_sum).all():
-        raise Diverged("a transform gate is not a number")
+        if cache.T is not None:
+            T_sum += cache.T[:, :, back:].sum(axis=(1, 2))
     return right / len(x), T_sum / (net.hidden * len(x))
 
 
-def train(net, data, config, report=None):
-    """Train on scaled Data -> (history, layer_T_history, status).
-
-    history: per epoch, `train_loss`, `train_acc` and `grad_norm` are means over its
-    steps, each taken before its update; `test_acc` is taken after the epoch. The
-    gates' mean T on the test images, per layer, starts at epoch 0. A run whose loss
-    stops being finite ends there, status "diverged", and has None from that epoch on.
-    report(epoch, history), if given, is called after each epoch.
-    """
+def train_epochs(net, data, config, report):
+    """The work of `train`."""
     cache, rng = net.cache(config.batch), np.random.default_rng(
         streams(config.seed)["batches"])
     optimizer = OPTIMIZERS[config.optimizer](net.params, config)
@@ -956,19 +962,38 @@ def train(net, data, config, report=None):
     return history, layer_T, "ok"
 
 
-def train_arm(config, data, report=None):
-    """Configuration and uint8 subset -> one arm of the record, trained on one BLAS
-    thread: more slow these sizes down and change the last bits."""
+def make_net(config, inputs):
+    """The untrained DeepNet of a configuration, for images of so many pixels."""
+    names = ("block", "depth", "hidden", "activation", "init", "gate_bias", "seed",
+             "dtype")
+    return DeepNet(**{name: getattr(config, name) for name in names}, inputs=inputs,
+                   classes=DATASETS[config.dataset].classes)
+
+
+def train(net, data, config, report=None):
+    """Train on scaled Data -> (history, layer_T_history, status), on one BLAS thread:
+    more slow these sizes down and change the last bits.
+
+    history: per epoch, `train_loss`, `train_acc` and `grad_norm` are means over its
+    steps, each taken before its update; `test_acc` is taken after the epoch. The
+    gates' mean T on the test images, per layer, starts at epoch 0. A run whose loss
+    stops being finite ends there, status "diverged", and has None from that epoch on.
+    report(epoch, history), if given, is called after each epoch. Raises ValueError if
+    there are fewer images than a batch takes.
+    """
+    if config.batch > len(data.x_train):
+        raise ValueError(f"batch {config.batch} of {len(data.x_train)} training images")
     with threadpool_limits(1, "blas"):
-        start = time.perf_counter()
-        scaled = scale_pixels(data, config.dataset, config.dtype)
-        net = DeepNet(config.block, config.depth, config.hidden,
-                      inputs=data.x_train.shape[1],
-                      classes=DATASETS[config.dataset].classes,
-                      activation=config.activation, init=config.init,
-                      gate_bias=config.gate_bias, seed=config.seed, dtype=config.dtype)
-        history, layer_T, status = train(net, scaled, config, report)
-        seconds = time.perf_counter() - start
+        return train_epochs(net, data, config, report)
+
+
+def train_arm(config, data, report=None):
+    """Configuration and uint8 subset -> one arm of the record."""
+    start = time.perf_counter()
+    net = make_net(config, data.x_train.shape[1])
+    scaled = scale_pixels(data, config.dataset, config.dtype)
+    history, layer_T, status = train(net, scaled, config, report)
+    seconds = time.perf_counter() - start
     return {
         "label": f"{config.block} {config.depth}", "block": config.block,
         "depth": config.depth, "hidden": config.hidden, "epochs": config.epochs,
@@ -1010,13 +1035,12 @@ def git_state():
 
 def environment():
     """What may change the last bits or the speed of a run; no user, host or path."""
-    blas = [lib for lib in threadpool_info() if lib["user_api"] == "blas"]
+    blas = next((lib for lib in threadpool_info() if lib["user_api"] == "blas"), {})
     revision, dirty = git_state()
     return {"python": platform.python_version(), "numpy": np.__version__,
             "platform": f"{platform.system()} {platform.machine()}",
-            "blas": blas[0]["internal_api"] if blas else None,
-            "blas_version": blas[0]["version"] if blas else None,
-            "blas_kernel": blas[0].get("architecture") if blas else None,
+            "blas": blas.get("internal_api"), "blas_version": blas.get("version"),
+            "blas_kernel": blas.get("architecture"),
             "blas_threads": 1, "git": revision, "git_dirty": dirty}
 
 
@@ -1063,7 +1087,7 @@ def to_json(value, indent=""):
     """
     deeper = indent + " "
     if isinstance(value, dict) and value:
-        inner = [f"{json.dumps(key)}: {to_json(item, deeper)}"
+        inner = [f"{json.dumps(str(key))}: {to_json(item, deeper)}"
                  for key, item in value.items()]
     elif isinstance(value, list) and value and isinstance(value[0], (dict, list)):
         inner = [to_json(item, deeper) if isinstance(item, dict)
@@ -1092,8 +1116,8 @@ def write_record(path, record):
 
 
 def parse_json(text):
-    """JSON as the standard has it -> value. Raises ValueError, for NaN, for numbers
-    too large for a float and for a key that stands twice too, which Python lets pass."""
+    """JSON as the standard has it -> value. Raises ValueError; also for NaN, numbers
+    too large for a float and a key that stands twice, which Python lets pass."""
     def unique(pairs):
         keys = [key for key, _ in pairs]
         if len(set(keys)) < len(keys):
@@ -1102,10 +1126,14 @@ def parse_json(text):
 
     def finite(number):
         if not math.isfinite(float(number)):
-            raise ValueError(f"{number} is not JSON, or too large")
+            raise ValueError(f"{number[:20]} is not JSON, or too large")
         return float(number)
+
+    def whole(number):
+        finite(number)
+        return int(number)
     return json.loads(text, object_pairs_hook=unique, parse_constant=finite,
-                      parse_float=finite)
+                      parse_float=finite, parse_int=whole)
 
 
 def check_record(record):
@@ -1143,13 +1171,10 @@ def read_record(path, command="python3 highway_networks.py --seed 0"):
     """A checked record. Records without our `schema` key, by the earlier reproduction,
     are read too. Raises RecordError, one line that names file, field and remedy."""
     try:
-        if os.path.getsize(path) > RECORD_LIMIT:
-            raise RecordError(f"larger than {RECORD_LIMIT} bytes")
-        record = parse_json(Path(path).read_text(encoding="utf-8"))
+        record = parse_json(read_file(path, RECORD_LIMIT).decode())
         check_record(record)
-    except (OSError, ValueError, RecursionError) as error:
-        what = error.strerror if isinstance(error, OSError) else error
-        raise RecordError(f"{path}: {what}. Make it with: {command}") from error
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{path}: {error}. Make it with: {command}") from error
     return record
 
 
@@ -1226,21 +1251,12 @@ def build_parser():
 
 
 def resolve(given, quick):
-    """Flags given, preset, defaults, in this order -> the settings of the run."""
-    given = dict(given)
-    seeds = given.pop("seeds", None) or [given.pop("seed", Config.seed)]
-    if quick:
-        preset = {name: value for name, value in QUICK.items()
-                  if name not in given and not (name == "depth" and "depths" in given)}
-        given |= preset
-    depths = given.pop("depths", None) or [given.pop("depth", Config.depth)]
-    dataset = given.get("dataset", "auto")
-    settings = {"seeds": seeds, "depths": depths, "dataset": dataset}
-    for item in fields(Config):
-        if item.metadata and item.name not in ("seed", "depth"):
-            settings[item.name] = given.get(item.name, item.default)
-    settings["plain_hidden"] = given.get("plain_hidden", settings["hidden"])
-    return settings
+    """Defaults, preset, flags given, the last one wins -> the settings of the run."""
+    values = {"dataset": "auto"} | {item.name: item.default for item in fields(Config)
+                                    if item.metadata}
+    values |= (QUICK if quick else {}) | given
+    values.setdefault("plain_hidden", values["hidden"])
+    return {"seeds": [values.pop("seed")], "depths": [values.pop("depth")]} | values
 
 
 def cap_images(settings):
@@ -1254,11 +1270,12 @@ def fit_to_data(settings, given, fail):
     """`cap_images`, but fail where the number was given; and a batch must fit."""
     def check(name, most, of):
         if settings[name] > most:
-            fail(f"argument --{name.replace('_', '-')}: {settings[name]} is not a whole "
-                 f"number from 1 to {most}, the {of}")
+            fail(f"argument --{name.replace('_', '-')}: {settings[name]} is not a "
+                 f"whole number from 1 to {most}, the {of}")
     capped = cap_images(settings)
-    for name in {"n_train", "n_test"} & set(given):
-        check(name, capped[name], f"images of {settings['dataset']}")
+    for name in ("n_train", "n_test"):
+        if name in given:
+            check(name, capped[name], f"images of {settings['dataset']}")
     check("batch", capped["n_train"], "training images")
     return capped
 
@@ -1266,14 +1283,17 @@ def fit_to_data(settings, given, fail):
 def check_memory(settings, jobs, fail):
     """Fail before the start where the largest nets, side by side, exceed the machine's
     memory: five vectors of parameters, and each layer's x, z and u."""
-    L, U, B = max(settings["depths"]), settings["hidden"], settings["batch"]
-    widest = DATASETS[settings["dataset"]].files[0]
-    weights = L * 2 * U * (U + 1) + U * math.prod(widest.shape[1:])
-    needed = jobs * np.dtype(settings["dtype"]).itemsize * (5 * weights + 4 * L * U * B)
+    L, B = max(settings["depths"]), settings["batch"]
+    P = math.prod(DATASETS[settings["dataset"]].files[0].shape[1:])
+    kinds = ((settings["hidden"], 2), (settings["plain_hidden"], 1))
+    floats, U = max((5 * U * (L * k * (U + 1) + P) + (k + 2) * L * U * B, U)
+                    for U, k in kinds)
+    needed = jobs * np.dtype(settings["dtype"]).itemsize * floats
     present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > present:
-        fail(f"argument --depth: {L} blocks of {U} units on {jobs} processes need about "
-             f"{needed / 2**30:.0f} GiB; this machine has {present / 2**30:.0f} GiB")
+        fail(f"argument --depth: {L} blocks of {U} units on {jobs} processes need "
+             f"about {needed / 2**30:.0f} GiB; this machine has "
+             f"{present / 2**30:.0f} GiB")
 
 
 def flags_of(settings):
@@ -1305,7 +1325,9 @@ def command_of(flags, out):
     """The command that makes this record again, without paths of this machine."""
     if out is not None and out != default_out(flags):
         flags = [*flags, ("out", out.name if out.is_absolute() else out.as_posix())]
-    return "python3 highway_networks.py " + " ".join(f"--{k} {v}" for k, v in flags)
+    words = (f"--{k}={v}" if v.startswith("-") else f"--{k} {shlex.quote(v)}"
+             for k, v in flags)
+    return " ".join(["python3 highway_networks.py", *words])
 
 
 def make_configs(settings):
@@ -1356,8 +1378,10 @@ def reporter(config, row):
 
 def train_reported(config, data, row):
     """`train_arm` with its progress on stderr: the work of one process. Without a
-    config nothing but the imports."""
-    return config and train_arm(config, data, reporter(config, row))
+    configuration nothing but the imports."""
+    if config is None:
+        return None
+    return train_arm(config, data, reporter(config, row))
 
 
 @contextmanager
@@ -1369,9 +1393,11 @@ def starting_workers(jobs):
     from joblib import Parallel, delayed
     # The processes inherit this: Ctrl-C is for the parent, which then ends them.
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    started = Parallel(n_jobs=jobs, return_as="generator")(
-        delayed(train_reported)(None, None, None) for _ in range(jobs))
-    signal.signal(signal.SIGINT, handler)
+    try:
+        started = Parallel(n_jobs=jobs, return_as="generator")(
+            delayed(train_reported)(None, None, None) for _ in range(jobs))
+    finally:
+        signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:
@@ -1387,16 +1413,15 @@ def train_all(configs, data, jobs):
         return config.depth * config.hidden ** 2 * (1 + len(BLOCKS[config.block].gates))
     order = sorted(range(len(configs)), key=cost, reverse=True)
     bars = sys.stderr.isatty() and len(configs) < os.get_terminal_size(2).lines
-    subsets = {config.seed: None for config in configs}
-    for seed in subsets:
-        subsets[seed] = take_subset(data, replace(configs[0], seed=seed))
-    arms = Parallel(n_jobs=jobs)(
+    subsets = {seed: take_subset(data, replace(configs[0], seed=seed))
+               for seed in {config.seed: 0 for config in configs}}
+    arms = dict(zip(order, Parallel(n_jobs=jobs)(
         delayed(train_reported)(configs[i], subsets[configs[i].seed],
                                 i if bars else None)
-        for i in order)
+        for i in order)))
     if bars:
         print("\n" * len(configs), end="", file=sys.stderr)
-    return [arms[order.index(i)] for i in range(len(configs))]
+    return [arms[i] for i in range(len(configs))]
 
 
 def print_table(arms, gate_bias):
@@ -1447,7 +1472,7 @@ def run(settings, given, own, fail):
 
 def main(argv=None):
     """Run the command line; return the record. Exits with 2 for a wrong flag, 1 for
-    wrong data, 130 after Ctrl-C."""
+    wrong data or a failed write, 130 after Ctrl-C."""
     for library in ("joblib", "pooch"):
         if importlib.util.find_spec(library) is None:
             sys.exit(f"highway_networks.py needs {library}. Install: {INSTALL}")
@@ -1456,10 +1481,11 @@ def main(argv=None):
     own = {name: given.pop(name)
            for name in ("quick", "data_dir", "jobs", "out", "no_save")}
     out = Path(own["out"]) if own["out"] else None
-    if out and (out.is_dir() or not os.access(out.parent, os.W_OK)):
-        parser.error(f"argument --out: {out} is not a file in a folder to write to")
-    # As an exception a SIGTERM cleans up behind itself, like Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    folder = out.parent if out else Path()
+    if not own["no_save"] and ((out and out.is_dir()) or not folder.is_dir()
+                               or not os.access(folder, os.W_OK)):
+        parser.error(f"argument --out: {out or folder.resolve()} is not a file in a "
+                     "folder to write to")
     try:
         settings, arms = run(resolve(given, own["quick"]), given, own, parser.error)
     except DataError as error:
@@ -1476,4 +1502,6 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
+    # As an exception a SIGTERM cleans up behind itself, like Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     main()

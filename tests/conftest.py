@@ -29,6 +29,9 @@ def offline(monkeypatch):
             raise socket.gaierror(f"a test tried to look up {host}")
         return look_up(host, *rest, **more)
 
+    for name in ("https_proxy", "HTTPS_PROXY"):     # for the processes we start:
+        monkeypatch.setenv(name, "http://127.0.0.1:9")      # nobody listens there
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     monkeypatch.setattr(socket.socket, "connect", guarded_connect)
     monkeypatch.setattr(socket, "getaddrinfo", guarded_look_up)
 

@@ -18,8 +18,8 @@ class WrongGradient(AssertionError):
 
 
 def small_net(block, depth, activation="tanh", seed=0, dtype="float64"):
-    """12 pixels, 7 units, 5 classes: small, and no two sizes alike. With all of one
-    sign the biases matter too, so they are drawn, not zero."""
+    """12 pixels, 7 units, 5 classes: small, and no two sizes alike. Biases are drawn,
+    because zero ones would hide an error in their use."""
     net = hn.DeepNet(block, depth, 7, inputs=12, classes=5, activation=activation,
                      init="glorot", gate_bias=-1.0, seed=seed, dtype=dtype)
     rng = np.random.default_rng([seed, 1])

@@ -1,6 +1,7 @@
 """The command line: what it accepts, refuses, writes and says."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,15 @@ import pytest
 import highway_networks as hn
 
 DIGITS = ["--dataset", "digits", "--jobs", "1", "--depth", "2", "--epochs", "1"]
+
+
+OWN = ("quick", "data_dir", "jobs", "out", "no_save")     # flags that are no settings
+
+
+def settings_of(command):
+    """The settings that a command line makes, before the data are known."""
+    given = vars(hn.build_parser().parse_args(shlex.split(command)[2:]))
+    return hn.resolve({k: v for k, v in given.items() if k not in OWN}, given["quick"])
 
 
 def run_script(*words, cwd, **env):
@@ -32,7 +42,8 @@ def run_script(*words, cwd, **env):
     ("--jobs 0", "from 1 to 1024"), ("--plain-hidden 0", "from 1 to 10000"),
     ("--depths=", "--depths: '' is not"), ("--depths 1,,2", "'' is not"),
     ("--depths a", "'a' is not"), ("--depths 5,5", "names a value twice"),
-    ("--seeds 1,1", "names a value twice"), ("--depth 3 --depths 4", "not allowed with"),
+    ("--seeds 1,1", "names a value twice"),
+    ("--depth 3 --depths 4", "not allowed with"),
     ("--activation gelu", "choose from"), ("--init no", "choose from"),
     ("--optimizer no", "choose from"), ("--dtype int8", "choose from"),
     ("--dataset no", "choose from"), ("--dep 3", "unrecognized"),
@@ -40,7 +51,8 @@ def run_script(*words, cwd, **env):
     ("--dataset digits --n-train 1438", "from 1 to 1437, the images of digits"),
     ("--dataset digits --n-test 361", "from 1 to 360, the images of digits"),
     ("--dataset digits --depth 9999 --hidden 9999", "GiB; this machine has"),
-    ("--dataset digits --n-train 99 --batch 100", "--batch: 100 is not a whole number")])
+    ("--dataset digits --depth 9999 --plain-hidden 9999", "blocks of 9999 units"),
+    ("--dataset digits --n-train 99 --batch 100", "--batch: 100 is not a whole")])
 def test_bad_values_are_refused_with_their_range(words, message, capsys):
     with pytest.raises(SystemExit) as caught:
         hn.main([*words.split(" "), "--jobs", "1"] if "--jobs" not in words else
@@ -57,7 +69,7 @@ def test_every_setting_is_a_flag(capsys):
     for flag in ("seed seeds depth depths hidden plain-hidden epochs batch lr clip "
                  "gate-bias activation init optimizer momentum lr-decay n-train n-test "
                  "dataset data-dir dtype jobs out no-save quick").split():
-        assert f"--{flag}" in text
+        assert f"--{flag} " in text.replace("\n", " ") or f"--{flag}]" in text
 
 
 @pytest.mark.parametrize("given, quick, expected", [
@@ -86,8 +98,7 @@ def test_only_the_headline_goes_to_run_json(given, name):
     flags = hn.flags_of(settings)
     assert hn.default_out(flags) == Path(name)
     command = hn.command_of(flags, None)
-    parsed = vars(hn.build_parser().parse_args(command.split()[2:]))
-    again = hn.resolve({k: v for k, v in parsed.items() if v is not None}, False)
+    again = settings_of(command)
     again["dataset"] = settings["dataset"]
     assert hn.cap_images(again) == settings, "the command in a record makes another run"
 
@@ -143,8 +154,8 @@ def test_a_highway_net_at_chance_gets_advice(capsys):
 
 def test_divergence_ends_with_a_record_and_exit_code_0(tmp_path):
     path = tmp_path / "r.json"
-    words = ["--activation", "relu", "--init", "he", "--optimizer", "sgd", "--lr", "1000",
-             "--clip", "0", "--out", str(path)]
+    words = ["--activation", "relu", "--init", "he", "--optimizer", "sgd",
+             "--lr", "1000", "--clip", "0", "--out", str(path)]
     record = hn.main([*DIGITS, *words])
     assert hn.read_record(path) == record
     assert {run["plain"]["status"] for run in record["runs"]} == {"diverged"}
@@ -174,6 +185,28 @@ def test_a_failed_write_is_one_line(tmp_path, monkeypatch, capsys):
         hn.main([*DIGITS, "--out", str(tmp_path / "r.json")])
     assert "No space left on device; nothing written" in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_for_the_record_is_looked_for_first(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hn, "train_all", lambda *_: pytest.fail("it trained first"))
+    with pytest.raises(SystemExit) as caught:
+        hn.main([*DIGITS, "--out", "file/r.json"])
+    assert caught.value.code == 2
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(SystemExit) as caught:
+        hn.main(DIGITS)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.count("not a file in a folder to write to") == 2
+
+
+@pytest.mark.parametrize("words", [["--gate-bias=-1e-05"], ["--out", "my record.json"]])
+def test_the_recorded_command_parses_again(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    record = hn.main([*DIGITS, *words])
+    again = hn.main([*shlex.split(record["command"])[2:], "--jobs", "1"])
+    assert again["config"] == record["config"] and again["command"] == record["command"]
 
 
 def test_runs_from_any_folder(tmp_path):
@@ -210,9 +243,10 @@ def alive(group):
 
 
 def test_ctrl_c_leaves_no_record_and_no_process(tmp_path):
-    words = ["--dataset", "digits", "--epochs", "2000", "--jobs", "2", "--out", "r.json"]
-    with subprocess.Popen([sys.executable, hn.__file__, *words], cwd=tmp_path, text=True,
-                          stderr=subprocess.PIPE, start_new_session=True) as process:
+    words = [sys.executable, hn.__file__, "--dataset", "digits", "--epochs", "2000",
+             "--jobs", "2", "--out", "r.json"]
+    with subprocess.Popen(words, cwd=tmp_path, text=True, stderr=subprocess.PIPE,
+                          start_new_session=True) as process:
         process.stderr.readline()               # the first epoch is over
         os.killpg(process.pid, signal.SIGINT)
         error = process.stderr.read()

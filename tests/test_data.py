@@ -83,8 +83,9 @@ def test_bad_files_are_one_line_with_path_and_remedy(tmp_path, content, message)
 
 
 def test_folders_and_absent_files_are_refused(tmp_path):
-    for path in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(hn.DataError, match="not a regular file"):
+    for path, message in ((tmp_path, "not a regular file"),
+                          (tmp_path / "absent", "No such file")):
+        with pytest.raises(hn.DataError, match=message):
             read(path, LABELS)
 
 

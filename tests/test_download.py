@@ -182,8 +182,9 @@ def test_an_unknown_certificate_is_refused_and_never_downgraded(serve, cache,
                                                                monkeypatch):
     address, server = serve(tls_context(trustme.CA()))
     use_mirrors(monkeypatch, f"{address}/good/")
-    with pytest.raises(hn.MissingData, match="certificate cannot be verified") as caught:
+    with pytest.raises(hn.MissingData) as caught:
         hn.load_dataset("mnist", cache)
+    assert "certificate cannot be verified" in str(caught.value)
     assert "Install Certificates.command" in str(caught.value)
     assert "--data-dir" in str(caught.value) and server.asked == []
 
@@ -210,7 +211,8 @@ def spoil(path, how):
 
 
 @pytest.mark.parametrize("how", ["truncated", "empty", "flipped", "page"])
-def test_a_poisoned_cache_is_mended(serve, cache, small_mnist, monkeypatch, capsys, how):
+def test_a_poisoned_cache_is_mended(serve, cache, small_mnist, monkeypatch, capsys,
+                                    how):
     address, server = serve()
     use_mirrors(monkeypatch, f"{address}/good/")
     hn.load_dataset("mnist", cache)
@@ -275,7 +277,7 @@ def test_an_interrupted_download_leaves_nothing(serve, cache, table, sent, code)
     while not server.asked and time.monotonic() < deadline:
         time.sleep(0.02)
     time.sleep(0.2)
-    assert any(path.stat().st_size >= 0 for path in cache.iterdir()), "not under way"
+    assert names(cache), "the download is not under way"
     process.send_signal(sent)
     _, error = process.communicate(timeout=20)
     assert process.returncode == code and "Traceback" not in error
@@ -347,7 +349,7 @@ def test_an_absurd_cache_entry_is_no_hang_and_no_write(cache, small_mnist, monke
         path.mkdir()
     else:
         path.symlink_to(target)
-    with pytest.raises(hn.DataError, match="not a regular file"):
+    with pytest.raises(hn.DataError, match="not a regular file|No such file"):
         hn.load_dataset("mnist", cache)
     assert os.path.lexists(path) and not target.exists()
 

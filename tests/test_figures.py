@@ -551,7 +551,7 @@ BAD = [
      "history.test_acc[1]"),
     (set_to([0.5] * 3, *HIGHWAY, "history", "test_acc"), "history.test_acc"),
     (set_to([-1, 1, 1, 1], *HIGHWAY, "history", "train_loss"), "history.train_loss[0]"),
-    (set_to([10**400, 1, 1, 1], *HIGHWAY, "history", "train_loss"),
+    (set_to([10**40, 1, 1, 1], *HIGHWAY, "history", "train_loss"),
      "history.train_loss[0]"),
     (set_to([1, 2, 2, 3], *HIGHWAY, "history", "epoch"), "history.epoch[2]"),
     (set_to([1, 2, 3, 4.0], *HIGHWAY, "history", "epoch"), "history.epoch[3]"),

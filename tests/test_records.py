@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
+from test_cli import settings_of
 
 ROOT = Path(hn.__file__).parent
 COMMITTED = sorted([*ROOT.glob("*.json"), *ROOT.glob("records/*.json")])
@@ -49,8 +50,8 @@ def test_environment_names_no_user_host_or_path(record):
     env = hn.read_record(record)["env"]
     assert env["numpy"] == np.__version__ and env["blas_threads"] == 1
     text = json.dumps(hn.read_record(record))
-    for private in (str(ROOT), str(record.parent), os.uname().nodename):
-        assert private not in text
+    for private in (ROOT, record.parent, Path.home(), os.uname().nodename):
+        assert str(private) not in text
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, [1.0, -math.inf], [[math.nan]]])
@@ -86,8 +87,9 @@ HISTORY = '"history": {"epoch": [1], "train_loss": [1], "train_acc": [1], "test_
     ('{"schema_version": 99, "runs": [1]}', "'schema_version' is 99"),
     ('{"runs": [], "runs": []}', "'runs' stands there twice"),
     ('{"a": NaN}', "NaN is not JSON"), ('{"a": 1e999}', "1e999 is not JSON"),
-    ('{"runs": [{"depth": 3, "highway": {' + HISTORY + '["x"]}}}]}', "holds no numbers"),
+    ('{"runs": [{"depth": 3, "highway": {' + HISTORY + '["x"]}}}]}', "no numbers"),
     ('{"a": -Infinity}', "Infinity is not JSON"),
+    ('{"a": 1' + "0" * 400 + "}", "is not JSON, or too large"),
     ("[" * 100_000, "recursion"), ("\ud800", None), ('{"runs": [3]}', "runs[0].depth"),
     ('{"runs": [{"depth": 3}]}', "'runs[0].highway' is missing"),
     ('{"runs": [{"depth": 3, "highway": {' + HISTORY + '[1, 2]}}}]}',
@@ -109,8 +111,11 @@ def test_absent_and_oversized_records(tmp_path, monkeypatch):
         hn.read_record(tmp_path / "absent.json")
     (tmp_path / "r.json").write_text("{}" + " " * 100)
     monkeypatch.setattr(hn, "RECORD_LIMIT", 50)
-    with pytest.raises(hn.RecordError, match="larger than 50 bytes"):
+    with pytest.raises(hn.RecordError, match="102 bytes, 50 allowed"):
         hn.read_record(tmp_path / "r.json")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(hn.RecordError, match="not a regular file"):
+        hn.read_record(tmp_path / "fifo")
 
 
 def test_a_record_of_the_earlier_reproduction_is_read(tmp_path, record):
@@ -152,16 +157,13 @@ def test_somebody_elses_checkout_is_not_ours(monkeypatch):
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)
 def test_committed_record(path):
-    """Valid, made from a clean commit by the command it names, every arm complete."""
+    """Valid, from a commit, with the command that makes its settings and file."""
     value = hn.read_record(path)
     assert value["schema"] == hn.SCHEMA and value["dataset"] == "mnist"
     assert value["env"]["git_dirty"] is False and len(value["env"]["git"]) == 40
-    parser = hn.build_parser()
-    given = vars(parser.parse_args(value["command"].split()[2:]))
-    settings = hn.resolve({k: v for k, v in given.items() if v is not None}, False)
-    assert settings | {"dataset": "mnist"} == value["config"]
-    named = given["out"] or "run.json"
-    assert path == ROOT / named
+    assert settings_of(value["command"]) | {"dataset": "mnist"} == value["config"]
+    _, _, out = value["command"].partition(" --out ")
+    assert path == ROOT / (out or "run.json")
     assert value["summary"] == hn.summarize(
         [run[block] for run in value["runs"] for block in ("highway", "plain")])
     deepest = max(value["runs"], key=lambda run: run["depth"])

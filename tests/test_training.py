@@ -129,14 +129,29 @@ def test_learning_rate_decays_by_epoch(digits, monkeypatch):
 @pytest.mark.parametrize("change", [
     dict(lr=1e3, activation="relu", clip=0.0, optimizer="sgd"),     # overflows later
     dict(gate_bias=100.0, init="he", activation="relu", lr=1e3, clip=0.0)])
-def test_divergence_is_recorded_and_is_no_error(digits, change):
-    config = dataclasses.replace(CONFIG, epochs=4, depth=20, **change)
+@pytest.mark.parametrize("block", list(hn.BLOCKS))
+def test_divergence_is_recorded_and_is_no_error(digits, change, block):
+    config = dataclasses.replace(CONFIG, block=block, epochs=4, depth=20, **change)
     arm = hn.train_arm(config, hn.take_subset(digits, config))
     assert arm["status"] == "diverged"
     assert arm["final_test_acc"] is arm["final_train_loss"] is None
     assert len(arm["history"]["train_loss"]) == len(arm["history"]["epoch"]) == 4
     assert arm["final_T_per_layer"] == []
     json.loads(hn.to_json(arm))
+
+
+def test_weights_that_overflow_in_the_last_step_are_noticed(digits):
+    """One epoch of one step: no later loss would tell."""
+    config = hn.Config(block="plain", dataset="digits", activation="relu", init="he",
+                       lr=1e3, clip=0.0, epochs=1, batch=1437, n_train=1437, n_test=360)
+    arm = hn.train_arm(config, hn.take_subset(digits, config))
+    assert arm["status"] == "diverged" and arm["final_test_acc"] is None
+
+
+def test_a_batch_larger_than_the_data_is_refused(digits):
+    config = dataclasses.replace(CONFIG, batch=1438)
+    with pytest.raises(ValueError, match="batch 1438 of 1437"):
+        hn.train(hn.make_net(config, 64), scaled(digits, config), config)
 
 
 def test_a_step_that_is_not_finite_leaves_the_weights_alone():
@@ -149,7 +164,8 @@ def test_a_step_that_is_not_finite_leaves_the_weights_alone():
 
 def test_config_refuses_what_is_not_allowed():
     for name, value in (("depth", 0), ("lr", float("nan")), ("activation", "gelu"),
-                        ("momentum", 1.0), ("dtype", "int8"), ("batch", -1)):
+                        ("momentum", 1.0), ("dtype", "int8"), ("batch", -1),
+                        ("depth", 2.5), ("depth", "3")):
         with pytest.raises(ValueError, match=f"{name} is .*allowed"):
             hn.Config(**{name: value})
 
@@ -184,8 +200,8 @@ def test_record_is_the_same_in_another_process(tmp_path):
     for hash_seed in ("1", "2"):
         path = tmp_path / hash_seed / "r.json"
         path.parent.mkdir()
-        subprocess.run([sys.executable, hn.__file__, *RUN, "--jobs", "2", "--out", path],
-                       env={**os.environ, "PYTHONHASHSEED": hash_seed}, check=True,
-                       capture_output=True)
+        words = [sys.executable, hn.__file__, *RUN, "--jobs", "2", "--out", path]
+        subprocess.run(words, check=True, capture_output=True,
+                       env={**os.environ, "PYTHONHASHSEED": hash_seed})
         records.append(comparable(path))
     assert records[0] == records[1]
