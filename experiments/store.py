@@ -1,0 +1,317 @@
+"""Finished trials as files: written whole, checked on every read, never trusted.
+
+A folder, the store, holds the trials of one protocol:
+
+    protocol.json       what all its trials have in common; any other one is refused
+    HASH.json           a finished trial, named by the hash of its config
+    HASH.json.bad       was not a whole, unedited trial: set aside, the trial run again
+    .unfinished-*/      what a process is just writing, or was when it was killed
+
+Files appear whole, by renaming, so there is no index to keep and no lock to be left
+behind: two processes may run one trial twice and then write the same. All of a file but
+`seconds` and `env` is the same on every run on one machine with one set of library
+versions, whatever the number of processes; `digest` covers exactly that part.
+
+A packed file holds trials as JSON lines, to be committed beside a figure. This module
+runs nothing; experiments/trials.py does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import highway_networks as hn
+
+SCHEMA_VERSION = 1
+DAY = 86400             # seconds
+
+
+class StoreError(ValueError):
+    """A store or packed file cannot be used: which file, why, and what to do."""
+
+
+class Trial(NamedTuple):
+    """One finished trial, field by field as in its file."""
+
+    hash: str           # of config
+    protocol: str       # hash of the protocol it was run under
+    config: dict
+    status: str         # "ok" or "failed"
+    error: str | None   # why it failed
+    result: object      # what its function returned; None if it failed
+    digest: str         # hash of the five fields before it
+    seconds: float      # wall-clock
+    env: dict           # hn.environment() where it was run
+
+
+def hash_of(value):
+    """The first 32 hexadecimal digits of the SHA-256 of a value's canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def digest_of(trial):
+    """The hash of what a rerun of a trial must give again."""
+    return hash_of([trial.protocol, trial.config, trial.status, trial.error,
+                    trial.result])
+
+
+@lru_cache(maxsize=1)
+def environment():
+    """hn.environment(), which asks git, once in each process."""
+    return hn.environment()
+
+
+def make_trial(protocol, config, status, error, result, seconds):
+    """A Trial with its hashes; protocol is the hash of the protocol."""
+    trial = Trial(hash_of(config), protocol, config, status, error, result, "",
+                  round(seconds, 3), environment())
+    return trial._replace(digest=digest_of(trial))
+
+
+def plain(value, name):
+    """A dict as JSON keeps it, keys sorted. Raises StoreError."""
+    try:
+        value = hn.parse_json(json.dumps(value, sort_keys=True, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StoreError(f"{name} is not JSON: {error}. Use str, int, float, bool, "
+                         "None and lists and dicts of these") from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{name} is a {type(value).__name__}, not a dict")
+    return value
+
+
+# --------------------------------------------------------------------------------------
+# Reading
+
+
+def headed(schema, **fields):
+    """The record of this schema and these fields."""
+    return {"schema": f"highway-networks/{schema}", "schema_version": SCHEMA_VERSION,
+            **fields}
+
+
+def parse(text, schema, names):
+    """JSON text of a record -> its fields: these and no others, or ValueError."""
+    try:
+        record = hn.parse_json(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(record, dict):
+        raise ValueError("not a JSON object")
+    for name, value in headed(schema).items():
+        if record.pop(name, None) != value:
+            raise ValueError(f"field {name!r} is not {value!r}")
+    if odd := set(record) ^ set(names):
+        raise ValueError(f"field {min(odd)!r} is missing or unknown")
+    return record
+
+
+def parse_trial(text):
+    """JSON text of a trial's record -> Trial. ValueError names the wrong field."""
+    trial = Trial(**parse(text, "trial", Trial._fields))
+    if trial.hash != hash_of(trial.config):
+        raise ValueError("field 'hash' is not that of field 'config'")
+    if trial.digest != digest_of(trial):
+        raise ValueError("field 'digest' is not that of the results: they were edited")
+    if not isinstance(trial.seconds, (int, float)) or not isinstance(trial.env, dict):
+        raise ValueError("field 'seconds' or 'env' is of another kind")
+    return trial
+
+
+def read(path):
+    """A file's text. ValueError if it cannot be ours, OSError if it is unreadable."""
+    info = path.stat()
+    if not stat.S_ISREG(info.st_mode):      # opening a FIFO would wait for ever
+        raise ValueError("not a regular file")
+    if info.st_size > hn.RECORD_LIMIT:
+        raise ValueError(f"larger than {hn.RECORD_LIMIT} bytes")
+    return path.read_text(encoding="utf-8")
+
+
+def read_trial(path):
+    """A trial's file -> Trial. Raises ValueError, OSError."""
+    trial = parse_trial(read(path))
+    if path.stem != trial.hash:
+        raise ValueError("its name is not its field 'hash'")
+    return trial
+
+
+def read_protocol(folder):
+    """The protocol of a store. StoreError; FileNotFoundError where there is none."""
+    path = folder / "protocol.json"
+    try:
+        return parse(read(path), "protocol", ["protocol"])["protocol"]
+    except ValueError as error:
+        raise StoreError(f"{path}: {error}. Restore it, or delete it and run again: "
+                         "each trial knows the hash of its protocol") from error
+
+
+def scan(folder, protocol, broken):
+    """The finished trials of a folder, {hash: Trial}; broken(path, why) gets the other
+    files of such names. Raises StoreError for a good trial of another protocol."""
+    trials = {}
+    for path in sorted(folder.glob("[0-9a-f]" * 32 + ".json")):
+        try:
+            trial = trials[path.stem] = read_trial(path)
+        except FileNotFoundError:       # set aside by another process just now
+            continue
+        except ValueError as error:
+            broken(path, error)
+            continue
+        if trial.protocol != hash_of(protocol):
+            raise StoreError(f"{path}: a good trial of another protocol than this one. "
+                             "Go back to that, or name a new folder")
+    return trials
+
+
+def load_trials(path):
+    """A store's folder or a packed file -> its protocol and Trials, sorted by hash or
+    as packed. Runs and changes nothing. Raises StoreError, whatever is wrong."""
+    path = Path(path)
+
+    def broken(trial, why):
+        raise StoreError(f"{trial}: {why}. Run its experiment to have it made again")
+    try:
+        if not path.is_dir():
+            return unpack(path)
+        protocol = read_protocol(path)
+        return protocol, list(scan(path, protocol, broken).values())
+    except OSError as error:
+        raise StoreError(f"{error.filename}: {error.strerror}. Name the folder of some "
+                         "trials or a packed file") from error
+
+
+# --------------------------------------------------------------------------------------
+# Writing
+
+
+class Store:
+    """A folder of trials of one protocol, as one run writes it. Picklable.
+
+    What is not whole yet lies in `scratch`, which belongs to this run alone and is
+    removed with it. Methods that write raise StoreError.
+    """
+
+    def __init__(self, folder, protocol, scratch):
+        self.folder, self.scratch = folder, Path(scratch)
+        self.protocol = hash_of(protocol)
+
+    def write(self, name, record):
+        """Write a file whole or not at all."""
+        try:
+            self.scratch.mkdir(exist_ok=True)
+            hn.write_record(self.scratch / name, record)
+            os.replace(self.scratch / name, self.folder / name)
+        except OSError as error:
+            raise StoreError(f"{self.folder / name}: {error.strerror}. Mend that and "
+                             "run again: all trials before it are kept") from error
+
+    def find(self, name):
+        """The finished trial of this hash and our protocol, or None."""
+        with suppress(FileNotFoundError, ValueError):
+            trial = read_trial(self.folder / f"{name}.json")
+            return trial if trial.protocol == self.protocol else None
+
+    def save(self, trial):
+        """Write a trial and return it, or the better one that is there."""
+        there = self.find(trial.hash) if trial.status == "failed" else None
+        if there and there.status == "ok":      # another process had more luck
+            return there
+        self.write(f"{trial.hash}.json", headed("trial", **trial._asdict()))
+        return trial
+
+
+@contextmanager
+def open_store(folder, protocol):
+    """Make or check a folder -> its Store and finished trials. Raises StoreError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob(".unfinished-*"):
+            with suppress(OSError):
+                if time.time() - old.stat().st_mtime > DAY:     # its process was killed
+                    shutil.rmtree(old)
+        with suppress(FileNotFoundError):
+            check_protocol(folder, protocol)
+        trials = scan(folder, protocol, set_aside)
+        scratch = tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder,
+                                              ignore_cleanup_errors=True)
+    except OSError as error:
+        raise StoreError(f"{error.filename or folder}: {error.strerror}. Name a folder "
+                         "to read and write in") from error
+    with scratch:
+        store = Store(folder, protocol, scratch.name)
+        if not (folder / "protocol.json").exists():
+            store.write("protocol.json", headed("protocol", protocol=protocol))
+            check_protocol(folder, protocol)    # another process may have been later
+        yield store, trials
+
+
+def check_protocol(folder, protocol):
+    """Raise StoreError, with the diff, unless this is the protocol of the store."""
+    there = read_protocol(folder)
+    if there != protocol:
+        path = folder / "protocol.json"
+        diff = difflib.unified_diff(
+            hn.to_json(there).splitlines(), hn.to_json(protocol).splitlines(),
+            str(path), "asked for now", lineterm="")
+        raise StoreError(f"{path}: the trials here were run under another protocol. Go "
+                         "back to that, or name a new folder for the new one.\n"
+                         + "\n".join(diff))
+
+
+def set_aside(path, why):
+    """Rename a broken trial's file out of the way, and say so."""
+    with suppress(FileNotFoundError):       # another process was first
+        os.replace(path, f"{path}.bad")
+    print(f"{path}: {why}. Set aside as {path.name}.bad", file=sys.stderr)
+
+
+# --------------------------------------------------------------------------------------
+# Packing
+
+
+def pack_trials(path, protocol, trials):
+    """Write trials of one protocol into one file of JSON lines: the protocol and their
+    number, then one line for each. Raises StoreError, OSError."""
+    path, protocol = Path(path), plain(protocol, "protocol")
+    if strangers := [t.hash for t in trials if t.protocol != hash_of(protocol)]:
+        raise StoreError(f"{path}: not written; trial {strangers[0]} is of another "
+                         "protocol. Pack the trials that load_trials gives")
+    records = [headed("trials", protocol=protocol, count=len(trials)),
+               *(headed("trial", **trial._asdict()) for trial in trials)]
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        part = Path(scratch) / path.name
+        part.write_text("".join(json.dumps(record) + "\n" for record in records))
+        os.replace(part, path)
+
+
+def unpack(path):
+    """A packed file -> its protocol and Trials, every hash checked. StoreError."""
+    line = 1
+    try:
+        first, *rest = read(path).split("\n")
+        header, trials = parse(first, "trials", ["protocol", "count"]), []
+        for text in rest[:-1]:              # the file ends with the end of a line
+            line += 1
+            trials.append(parse_trial(text))
+            if trials[-1].protocol != hash_of(header["protocol"]):
+                raise ValueError("a trial of another protocol")
+        if len(trials) != header["count"]:
+            raise ValueError(f"{len(trials)} whole trials of {header['count']}")
+    except ValueError as error:
+        raise StoreError(f"{path}, line {line}: {error}. Restore it, or pack it again "
+                         "from its store") from error
+    return header["protocol"], trials

@@ -1,0 +1,252 @@
+"""Run the trials of long experiments: in parallel, resumable, none lost or run twice.
+
+A trial is one call train(config, *data): config is a dict and the result a value that
+JSON can hold. Its folder (experiments/store.py) is all there is to the progress of an
+experiment:
+
+    trials = run_trials(train, configs, "runs/search", protocol={"dataset": "mnist"})
+
+The same call again, after a crash or beside a process that is still at it, runs what is
+missing. A trial that raises is recorded as failed, and so is one whose worker is killed
+twice; the others go on.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import signal
+import sys
+import time
+import traceback
+import warnings
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+
+from joblib import Parallel, cpu_count, delayed
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+from threadpoolctl import threadpool_limits
+from tqdm import tqdm
+
+import highway_networks as hn
+from experiments.store import StoreError, hash_of, make_trial, open_store, plain
+
+KILLED = "its worker was killed, and again when it ran alone"
+
+
+def compute(protocol, train, config, *data):
+    """Run one trial, on one BLAS thread -> Trial. What it raises is why it failed."""
+    start, status, error, result = time.perf_counter(), "ok", None, None
+    try:
+        with threadpool_limits(1, "blas"):
+            result = train(copy.deepcopy(config), *data)
+        # As a file will give it back.
+        result = hn.parse_json(json.dumps(result, allow_nan=False))
+    except (Exception, SystemExit) as caught:
+        where = traceback.extract_tb(caught.__traceback__)[-1]
+        status, result = "failed", None
+        error = (f"{type(caught).__name__}: {str(caught)[:2000]} "
+                 f"({Path(where.filename).name}, line {where.lineno})")
+    return make_trial(protocol, config, status, error, result,
+                      time.perf_counter() - start)
+
+
+def compute_and_save(store, again, train, config, *data):
+    """The work of a local process. It writes the trial itself, so that nothing finished
+    is lost, whatever becomes of the process that asked for it."""
+    there = store.find(hash_of(config))
+    if there and not (again and there.status == "failed"):
+        return there        # by another process, or just before its worker was killed
+    return store.save(compute(store.protocol, train, config, *data))
+
+
+def parallel(tasks, jobs):
+    """Hand tasks to local processes, one to each; yield what they return, as it comes.
+    """
+    # Ctrl-C is for this process, which then ends the others: they inherit SIG_IGN.
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        outputs = Parallel(jobs, backend="loky", pre_dispatch=jobs, batch_size=1,
+                           return_as="generator_unordered")(tasks)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    try:
+        yield from outputs
+    finally:
+        with warnings.catch_warnings():     # joblib's, that work was left undone
+            warnings.simplefilter("ignore")
+            outputs.close()
+
+
+def on_this_machine(store, configs, again, jobs, train, data):
+    """-> attempt for `run_all`, in local processes."""
+    def attempt(names, done):
+        out = []
+
+        def tasks():
+            for name in names:
+                out.append(name)
+                yield delayed(compute_and_save)(store, again, train, configs[name],
+                                                *data)
+        try:
+            with closing(parallel(tasks(), jobs)) as trials:
+                for trial in trials:
+                    done.add(trial.hash)
+                    yield trial
+        except TerminatedWorkerError as error:
+            if not out:
+                raise StoreError("processes are killed before they have a trial; is "
+                                 "there memory for so many?") from error
+            return [name for name in out if name not in done]
+        return []
+    return attempt
+
+
+@contextmanager
+def connected(address):
+    """-> Dask's package and a client of the scheduler there. Raises StoreError."""
+    try:
+        import distributed
+    except ImportError as error:
+        raise StoreError("a cluster needs Dask: pip install -e '.[cluster]'") from error
+    try:
+        client = distributed.Client(address, timeout=10, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"no Dask scheduler answers at {address}: {error}. Start one "
+                         "with: dask scheduler") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=30)
+        except distributed.TimeoutError as error:
+            raise StoreError(f"the Dask scheduler at {address} has no worker. Start: "
+                             f"dask worker {address} --nthreads 1") from error
+        yield distributed, client
+
+
+@contextmanager
+def on_cluster(store, configs, address, train, data):
+    """-> attempt for `run_all`, on a Dask cluster. Raises StoreError.
+
+    Its workers may not see the store: they hand their trials back to be written here.
+    Not through joblib, whose Dask backend waits for ever for what Dask gives up.
+    """
+    with connected(address) as (distributed, client):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")
+            # Unlike scattered data, a task's result outlives the worker that has it.
+            sent = [client.submit(copy.copy, item, pure=False) for item in data]
+
+        def attempt(names, done):
+            killed, futures = [], {client.submit(
+                compute, store.protocol, train, configs[name], *sent, pure=False,
+                priority=-number): name for number, name in enumerate(names)}
+            try:
+                for future in distributed.as_completed(futures, loop=client.loop):
+                    try:
+                        trial = store.save(future.result())
+                    except distributed.KilledWorker:
+                        killed.append(futures[future])
+                        continue
+                    done.add(trial.hash)
+                    yield trial
+            except distributed.CancelledError as error:
+                raise StoreError(f"lost the Dask scheduler at {address}. Start one and "
+                                 "run again: finished trials are kept") from error
+            return killed
+        yield attempt
+
+
+def run_all(store, configs, attempt):
+    """Run trials, {hash: config}; yield the Trials as they finish.
+
+    attempt(names, done): yields Trials, adds their hashes to `done` and returns those
+        that were out when a worker was killed, if one was.
+
+    A killed worker takes with it more than the trial that killed it, and nobody says
+    which that was. So all that were out are suspect and wait until the rest is done, to
+    run again one at a time: the next kill has one author, and no innocent trial pays.
+    """
+    done, suspects = set(), []
+    while waiting := [name for name in configs if name not in {*done, *suspects}]:
+        suspects += yield from attempt(waiting, done)
+    for name in suspects:
+        print(f"a worker was killed while trial {name[:8]} was out; it runs alone now",
+              file=sys.stderr)
+        if (yield from attempt([name], done)):
+            yield store.save(make_trial(store.protocol, configs[name], "failed", KILLED,
+                                        None, 0))
+
+
+def run_trials(train, configs, folder, *, protocol, data=(), jobs=None, cluster=None,
+               retry_failed=False):
+    """Run train(config, *data) for each config without a finished trial in the folder;
+    return the Trials of all, in the order of configs. Call it from the main thread.
+
+    train: a function of a module, or any that cloudpickle can send; its result must be
+        JSON. A trial that raises is recorded as failed.
+    configs, protocol: dicts of JSON. The protocol is what all trials have in common.
+    data: more arguments, which train may not change. Give arrays one by one, not in a
+        tuple: then processes share them.
+    jobs: processes, one per core unless given. 1 runs the trials in this process, which
+        then is not there to go on after a trial that gets it killed.
+    cluster: the address of a Dask scheduler, whose workers run the trials instead. They
+        must be able to import this package, and have one thread each, because NumPy's
+        thread limit is one per process.
+    retry_failed: run failed trials again too.
+
+    Raises StoreError for a folder of another protocol or that cannot be written, and a
+    cluster that is not there. After that, and after Ctrl-C, finished trials are kept.
+    """
+    configs = [plain(config, f"configs[{i}]") for i, config in enumerate(configs)]
+    wanted = {hash_of(config): config for config in configs}
+    with open_store(Path(folder), plain(protocol, "protocol")) as (store, there):
+        finished = {name: trial for name, trial in there.items() if name in wanted
+                    and not (retry_failed and trial.status == "failed")}
+        todo = {name: wanted[name] for name in wanted if name not in finished}
+        place = (on_cluster(store, todo, cluster, train, data) if cluster and todo else
+                 nullcontext(on_this_machine(store, todo, retry_failed,
+                                             jobs or cpu_count(), train, data)))
+        with (place as attempt, closing(run_all(store, todo, attempt)) as trials,
+              progress(len(wanted), len(finished)) as report):
+            for trial in trials:
+                finished[trial.hash] = trial
+                report(trial)
+    warn_of_mixture(finished.values())
+    return [finished[hash_of(config)] for config in configs]
+
+
+@contextmanager
+def progress(total, done):
+    """-> report(trial): a bar if stderr is a terminal, else a line for each trial."""
+    count = itertools.count(done + 1)
+    with tqdm(total=total, initial=done, unit="trial",
+              disable=not sys.stderr.isatty()) as bar:
+        def report(trial):
+            number = next(count)
+            bar.update()
+            if bar.disable or trial.error:
+                why = f"  {trial.error.splitlines()[0]}" if trial.error else ""
+                tqdm.write(f"trial {number}/{total}  {trial.hash[:8]}  {trial.status}  "
+                           f"{trial.seconds:.1f} s{why}", file=sys.stderr)
+        yield report
+
+
+def warn_of_mixture(trials):
+    """Say on stderr in what the environments of trials differ, if they do."""
+    names = {name for trial in trials for name in trial.env}
+    mixed = sorted(name for name in names
+                   if len({hash_of(trial.env.get(name)) for trial in trials}) > 1)
+    if mixed:
+        print(f"these trials are not all of one environment: {', '.join(mixed)} differ",
+              file=sys.stderr)
+
+
+def add_flags(parser):
+    """The flags of every experiment that runs trials: three arguments of run_trials."""
+    parser.add_argument("--jobs", type=hn.number(int, 1, 1024), metavar="N",
+                        help="processes (default: one per core)")
+    parser.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, "
+                        "tcp://HOST:PORT, whose workers run the trials instead")
+    parser.add_argument("--retry-failed", action="store_true",
+                        help="run failed trials again")

@@ -1,0 +1,48 @@
+"""A small random search over the shipped digits, for the tests to kill and resume.
+
+    python3 -m tests.small_search FOLDER --trials 12 --jobs 2
+"""
+
+import argparse
+import sys
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.trials import add_flags, run_trials
+
+COMMON = {"dataset": "digits", "depth": 4, "hidden": 16, "batch": 64, "n_train": 1437,
+          "n_test": 360, "optimizer": "sgd"}
+
+
+def train(config, *arrays):
+    """One trial: a highway net on the digits, its final loss and curve."""
+    arm = hn.train_arm(hn.Config(**COMMON, **config), hn.Data(*arrays))
+    return {"status": arm["status"], "train_loss": arm["history"]["train_loss"],
+            "test_acc": arm["final_test_acc"]}
+
+
+def settings(number, epochs):
+    """So many random settings, always the same."""
+    rng = np.random.default_rng(0)
+    return [{"lr": float(10 ** rng.uniform(-3, 0)), "seed": i, "epochs": epochs,
+             "gate_bias": float(-rng.integers(1, 5))} for i in range(number)]
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--trials", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=8)
+    add_flags(parser)
+    args = parser.parse_args(argv)
+    try:
+        run_trials(train, settings(args.trials, args.epochs), args.folder,
+                   protocol=COMMON, data=hn.load_dataset("digits"), jobs=args.jobs,
+                   cluster=args.cluster, retry_failed=args.retry_failed)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

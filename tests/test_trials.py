@@ -1,0 +1,634 @@
+"""Trials survive kills, broken files, other processes and other protocols."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import highway_networks as hn
+from experiments import store as store_module
+from experiments.store import (
+    Store,
+    StoreError,
+    hash_of,
+    load_trials,
+    make_trial,
+    pack_trials,
+    parse_trial,
+)
+from experiments.trials import KILLED, run_trials
+
+ROOT = Path(hn.__file__).parent
+PROTOCOL = {"dataset": "none", "rungs": [1, 2]}
+CONFIGS = [{"x": x, "lr": 0.1 / (x + 1)} for x in range(4)]
+
+
+def square(config):
+    return {"x2": config["x"] ** 2, "curve": [config["lr"], 1e-30, None, "é"]}
+
+
+def same(trial):
+    """What every run of a trial must give again."""
+    return trial._replace(seconds=0, env={})
+
+
+def content(folder):
+    """The finished trials of a folder, wall-clock and environment aside."""
+    return {trial.hash: same(trial) for trial in load_trials(folder)[1]}
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def run(train, configs, folder, **more):
+    more = {"protocol": PROTOCOL, "jobs": 1} | more
+    return run_trials(train, configs, folder, **more)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A store in which `square` has run."""
+    run(square, CONFIGS, tmp_path / "store")
+    return tmp_path / "store"
+
+
+def trial_file(folder, number=1):
+    return folder / f"{hash_of(CONFIGS[number])}.json"
+
+
+# --------------------------------------------------------------------------------------
+# Files and resuming
+
+
+def test_each_trial_is_a_file_and_the_answer_is_in_the_order_asked(folder):
+    asked = [CONFIGS[2], CONFIGS[0], {"lr": 0.1, "x": 0}]
+    trials = run(square, asked, folder)
+    assert [trial.config for trial in trials] == [CONFIGS[2], CONFIGS[0], CONFIGS[0]]
+    assert trials[0].result == {"x2": 4, "curve": [0.1 / 3, 1e-30, None, "é"]}
+    assert names(folder) == sorted(
+        ["protocol.json", *(f"{hash_of(config)}.json" for config in CONFIGS)])
+    record = hn.parse_json(trial_file(folder).read_text())
+    assert list(record) == ["schema", "schema_version", "hash", "protocol", "config",
+                            "status", "error", "result", "digest", "seconds", "env"]
+    assert record["env"] == hn.environment() | {
+        "git": record["env"]["git"], "git_dirty": record["env"]["git_dirty"]}
+
+
+def test_resuming_runs_only_what_is_missing(folder):
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    calls = []
+
+    def counted(config):
+        calls.append(config["x"])
+        return square(config)
+    more = [{"x": 7, "lr": 1.0}, *CONFIGS, {"x": 8, "lr": 1.0}]
+    assert [trial.config["x"] for trial in run(counted, more, folder)] == [
+        7, 0, 1, 2, 3, 8]
+    assert calls == [7, 8]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_run_of_nothing_makes_an_empty_store(tmp_path):
+    assert run(square, [], tmp_path) == []
+    assert load_trials(tmp_path) == (PROTOCOL, [])
+
+
+def test_a_trial_is_the_same_from_memory_and_from_its_file(tmp_path):
+    def odd(config):
+        return {1: (1, 2), "pair": (np.pi, True)}
+    first, = run(odd, CONFIGS[:1], tmp_path)
+    assert first.result == {"1": [1, 2], "pair": [np.pi, True]}
+    assert run(None, CONFIGS[:1], tmp_path) == [first] == load_trials(tmp_path)[1]
+
+
+def test_train_cannot_change_the_configuration_it_is_recorded_under(tmp_path):
+    def train(config):
+        config["x"] = 99
+    assert run(train, CONFIGS[:1], tmp_path)[0].config == CONFIGS[0]
+
+
+def test_files_are_the_same_to_the_byte_whatever_the_number_of_processes(tmp_path):
+    def lines(folder):
+        return {path.name: path.read_text().partition(' "seconds"')[0]
+                for path in sorted(folder.iterdir())}
+    for jobs in (1, 2):
+        run(square, CONFIGS, tmp_path / str(jobs), jobs=jobs)
+    assert lines(tmp_path / "1") == lines(tmp_path / "2")
+    assert len(lines(tmp_path / "1")) == 5
+
+
+@pytest.mark.parametrize("config, why", [
+    ({"x": np.float32(1)}, "not JSON serializable"), ({"x": np.nan}, "not JSON compl"),
+    ({"x": {1}}, "not JSON serializable"), ({"x": 1, 1: 2}, "not JSON: "),
+    ({1: 2, None: 3}, "not JSON: "), ([1], "a list")])
+def test_a_configuration_that_is_not_json_is_refused(tmp_path, config, why):
+    with pytest.raises(StoreError, match=rf"configs\[1\] is .*{why}"):
+        run(square, [CONFIGS[0], config], tmp_path)
+    assert names(tmp_path) == []
+
+
+# --------------------------------------------------------------------------------------
+# The protocol
+
+
+def test_a_changed_protocol_is_refused_with_a_diff(folder):
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(StoreError) as caught:
+        run(None, CONFIGS, folder, protocol={"dataset": "mnist", "rungs": [1, 2]})
+    first, *diff = str(caught.value).splitlines()
+    assert str(folder / "protocol.json") in first and "name a new folder" in first
+    assert diff[2:] == ["@@ -1,4 +1,4 @@", " {", '- "dataset": "none",',
+                        '+ "dataset": "mnist",', '  "rungs": [1, 2]', " }"]
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_the_order_of_keys_is_no_change(folder):
+    turned = dict(reversed(PROTOCOL.items()))
+    assert len(run(None, CONFIGS, folder, protocol=turned)) == 4
+
+
+def test_trials_know_their_protocol_when_the_manifest_is_lost(folder):
+    (folder / "protocol.json").unlink()
+    with pytest.raises(StoreError, match="of another protocol"):
+        run(None, CONFIGS, folder, protocol={"dataset": "mnist"})
+    assert "protocol.json" not in names(folder)
+    run(None, CONFIGS, folder)
+    assert load_trials(folder)[0] == PROTOCOL
+
+
+def test_a_broken_manifest_is_refused(folder):
+    manifest = folder / "protocol.json"
+    for text in ("", manifest.read_text()[:-5], manifest.read_text() + "x", "[1]"):
+        manifest.write_text(text)
+        for use in (load_trials, lambda folder: run(None, CONFIGS, folder)):
+            with pytest.raises(StoreError, match="protocol.json: .*delete it and run"):
+                use(folder)
+        assert manifest.read_text() == text
+
+
+def test_a_manifest_written_by_another_process_just_now_counts(tmp_path, monkeypatch):
+    def beaten(path, record, write=hn.write_record):
+        write(path, record)
+        if path.name == "protocol.json":
+            write(tmp_path / "protocol.json", record | {"protocol": {"other": 1}})
+            monkeypatch.setattr(os, "replace", lambda *_: None)
+    monkeypatch.setattr(hn, "write_record", beaten)
+    with pytest.raises(StoreError, match="under another protocol"):
+        run(square, CONFIGS, tmp_path)
+
+
+# --------------------------------------------------------------------------------------
+# Broken files
+
+
+def edited(old, new):
+    return lambda text: text.replace(old, new)
+
+
+BREAK = {
+    "half-written": lambda text: text[:len(text) // 2],
+    "empty": lambda text: "",
+    "not JSON": lambda text: text + "}",
+    "not UTF-8": lambda text: "\udcff" + text,
+    "not an object": lambda text: "[]",
+    "a NaN": edited("1e-30", "NaN"),
+    "a number too large": edited("1e-30", "1e999"),
+    "a key twice": edited('"status"', '"error": null, "status"'),
+    "nested": lambda text: text.replace("1e-30", "[" * 100_000 + "]" * 100_000),
+    "a result edited": edited('"x2": 1', '"x2": 2'),
+    "a setting edited": edited('"lr": 0.05', '"lr": 0.06'),
+    "status edited": edited('"ok"', '"failed"'),
+    "hash edited": lambda text: text.replace(hash_of(CONFIGS[1]), hash_of(CONFIGS[2])),
+    "digest lost": lambda text: json.dumps(
+        {key: value for key, value in json.loads(text).items() if key != "digest"}),
+    "another schema": edited("highway-networks/trial", "highway-networks/run"),
+    "a newer version": edited('"schema_version": 1', '"schema_version": 2'),
+    "seconds edited": edited('"seconds": ', '"seconds": "long", "n": '),
+    "env edited": lambda text: text[:text.index('"env"')] + '"env": 3}',
+}
+
+
+@pytest.mark.parametrize("kind", BREAK)
+def test_a_broken_trial_is_set_aside_and_run_again(folder, kind, capfd):
+    path, good = trial_file(folder), content(folder)
+    broken = BREAK[kind](path.read_text())
+    assert broken != path.read_text()
+    path.write_text(broken, errors="surrogateescape")
+    with pytest.raises(StoreError, match=f"{path}: .* to have it made again"):
+        load_trials(folder)
+    assert run(square, CONFIGS, folder)[1].result == {
+        "x2": 1, "curve": [0.05, 1e-30, None, "é"]}
+    bad = path.with_name(path.name + ".bad")
+    assert bad.read_text(errors="surrogateescape") == broken
+    assert f"{path}: " in (line := capfd.readouterr().err.splitlines()[0])
+    assert bad.name in line
+    assert content(folder) == good
+
+
+def test_every_damage_to_one_character_is_noticed_or_harmless(folder):
+    text = trial_file(folder).read_text()
+    good = same(parse_trial(text))
+    noticed = 0
+    for place in range(len(text)):
+        for changed in (text[:place], text[:place] + text[place + 1:],
+                        text[:place] + chr(ord(text[place]) ^ 1) + text[place + 1:],
+                        text[:place] + "1" + text[place:]):
+            try:
+                assert same(parse_trial(changed)) == good, changed
+            except ValueError:
+                noticed += 1
+    assert noticed > 2 * len(text)
+
+
+def test_a_trial_under_the_name_of_another_is_set_aside(folder, capfd):
+    shutil.copy(trial_file(folder, 0), trial_file(folder, 1))
+    assert run(square, CONFIGS, folder)[1].config == CONFIGS[1]
+    assert "its name is not its field 'hash'" in capfd.readouterr().err
+
+
+def test_what_is_no_regular_file_is_set_aside_unopened(folder, monkeypatch, capfd):
+    for number, make in enumerate((os.mkfifo, os.mkdir)):
+        trial_file(folder, number).unlink()
+        make(trial_file(folder, number))
+    good = run(square, CONFIGS, folder)
+    assert [trial.result["x2"] for trial in good] == [0, 1, 4, 9]
+    assert capfd.readouterr().err.count("not a regular file") == 2
+
+
+def test_a_file_over_the_limit_is_not_read(folder, monkeypatch):
+    monkeypatch.setattr(hn, "RECORD_LIMIT", 10)
+    with pytest.raises(StoreError, match="larger than 10 bytes"):
+        load_trials(folder)
+
+
+def test_foreign_files_are_left_alone(folder):
+    strangers = ["notes.txt", "other.json", "A" * 32 + ".json", "0" * 32 + ".json.bad",
+                 "0" * 32 + ".json.tmp"]
+    for name in strangers:
+        (folder / name).write_text("mine")
+    assert len(run(square, CONFIGS, folder)) == len(load_trials(folder)[1]) == 4
+    assert all((folder / name).read_text() == "mine" for name in strangers)
+
+
+def test_what_a_killed_process_was_writing_goes_after_a_day(folder):
+    for name, age in (("young", 3600), ("old", 2 * 86400)):
+        (folder / f".unfinished-{name}").mkdir()
+        (folder / f".unfinished-{name}" / "half.json").write_text("{")
+        then = time.time() - age
+        os.utime(folder / f".unfinished-{name}", (then, then))
+    run(None, CONFIGS, folder)
+    assert [name for name in names(folder) if name[0] == "."] == [".unfinished-young"]
+
+
+def test_a_folder_that_cannot_be_used_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    for place in ("file", "file/below"):
+        with pytest.raises(StoreError, match=r"file.*\. Name a folder to read"):
+            run(square, CONFIGS, tmp_path / place)
+    with pytest.raises(StoreError, match="none.*Name the folder"):
+        load_trials(tmp_path / "none")
+
+
+def test_a_full_disk_stops_the_run_and_keeps_what_is_there(folder, monkeypatch):
+    before = content(folder)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(StoreError, match="No space left on device. Mend that"):
+            run(square, [*CONFIGS, {"x": 9, "lr": 1}], folder)
+    assert content(folder) == before
+    assert len(names(folder)) == 5      # nothing half-written beside them
+
+
+# --------------------------------------------------------------------------------------
+# Trials that fail
+
+
+def test_a_failed_trial_is_recorded_and_run_again_only_when_asked(tmp_path, capfd):
+    calls = []
+
+    def train(config, lucky=False):
+        calls.append(config["x"])
+        if config["x"] == 2 and not lucky:
+            raise ArithmeticError("no luck\nat all")
+        return config["x"]
+    trials = run(train, CONFIGS, tmp_path)
+    assert [trial.status for trial in trials] == ["ok", "ok", "failed", "ok"]
+    assert trials[2].result is None
+    assert trials[2].error.startswith("ArithmeticError: no luck\nat all (test_trials.")
+    assert "failed  0.0 s  ArithmeticError: no luck\n" in capfd.readouterr().err
+    assert run(train, CONFIGS, tmp_path) == trials and calls == [0, 1, 2, 3]
+    again = run(train, CONFIGS, tmp_path, retry_failed=True, data=[True])
+    assert [trial.result for trial in again] == [0, 1, 2, 3] == calls[:4]
+    assert calls[4:] == [2] and load_trials(tmp_path)[1] == sorted(again)
+
+
+@pytest.mark.parametrize("result", [np.nan, [np.inf], {1, 2}, np.float32(1),
+                                    {1: 0, "1": 0}, SystemExit("data are missing")])
+def test_a_result_that_is_none_fails_its_trial(tmp_path, result):
+    def train(config):
+        if isinstance(result, BaseException):
+            raise result
+        return result
+    trial, = run(train, CONFIGS[:1], tmp_path)
+    assert trial.status == "failed" and trial.error and trial.result is None
+
+
+def test_an_interrupt_is_not_a_result(tmp_path):
+    def train(config):
+        if config["x"] == 2:
+            raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        run(train, CONFIGS, tmp_path)
+    assert len(content(tmp_path)) == 2 and len(names(tmp_path)) == 3
+
+
+def test_a_failure_does_not_replace_another_process_success(folder):
+    store, before = Store(folder, PROTOCOL, folder / ".unfinished-x"), content(folder)
+    failed = make_trial(store.protocol, CONFIGS[0], "failed", KILLED, None, 0)
+    assert store.save(failed).status == "ok" and content(folder) == before
+
+
+def test_different_environments_are_told(folder, monkeypatch, capfd):
+    run(square, CONFIGS, folder)
+    assert "environment" not in capfd.readouterr().err
+    monkeypatch.setattr(store_module, "environment",
+                        lambda: hn.environment() | {"blas_kernel": "other"})
+    run(square, [*CONFIGS, {"x": 9, "lr": 1}], folder)
+    assert "blas_kernel" in capfd.readouterr().err.splitlines()[-1]
+
+
+def fatal(config, folder):
+    """Note the attempt; kill this process if so configured."""
+    with open(Path(folder) / str(config["x"]), "a") as attempts:
+        attempts.write("x")
+    time.sleep(0.1)
+    if config["x"] == 2 or config["x"] == 4 and attempts_at(folder, 4) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return config["x"]
+
+
+def attempts_at(folder, x):
+    return len((Path(folder) / str(x)).read_text())
+
+
+FATAL = [{"x": x} for x in range(7)]
+
+
+def check_fatal(trials, tmp_path):
+    """2 kills its worker always, 4 at first; no other pays for it."""
+    assert [trial.result for trial in trials] == [0, 1, None, 3, 4, 5, 6]
+    assert trials[2].status == "failed" and trials[2].error == KILLED
+    assert content(tmp_path / "store") == {trial.hash: same(trial) for trial in trials}
+
+
+def test_a_killed_worker_is_replaced_and_costs_only_the_trial_that_kills(tmp_path):
+    trials = run(fatal, FATAL, tmp_path / "store", jobs=2, data=[str(tmp_path)])
+    check_fatal(trials, tmp_path)
+    assert max(attempts_at(tmp_path, x) for x in range(7)) == 2
+    assert len(names(tmp_path / "store")) == 8
+    assert run(None, FATAL, tmp_path / "store") == trials
+
+
+# --------------------------------------------------------------------------------------
+# Several processes
+
+
+def search(folder, *flags):
+    """Start tests/small_search.py as the head of its own process group."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "tests.small_search", folder, *flags],
+        cwd=ROOT, text=True, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def finish(process):
+    stderr = process.communicate(timeout=120)[1]
+    assert process.returncode == 0, stderr
+    return stderr
+
+
+def wait_for_a_trial(folder, process):
+    deadline = time.monotonic() + 60
+    while not any(len(path.stem) == 32 for path in folder.glob("*.json")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def search_undisturbed(folder, trials, epochs):
+    """-> the flags of a search, the trials that it gives and its seconds."""
+    flags, start = ("--trials", str(trials), "--epochs", str(epochs)), time.monotonic()
+    finish(search(folder, *flags, "--jobs", "2"))
+    assert len(content(folder)) == trials == len(names(folder)) - 1
+    return flags, content(folder), time.monotonic() - start
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    return search_undisturbed(tmp_path_factory.mktemp("uninterrupted"), 8, 25)
+
+
+def test_two_processes_share_a_store(tmp_path, uninterrupted):
+    flags, expected, _ = uninterrupted
+    both = [search(tmp_path, *flags, "--jobs", "1") for _ in range(2)]
+    for process in both:
+        assert "Set aside" not in finish(process)
+    assert content(tmp_path) == expected
+    assert len(names(tmp_path)) == 9
+
+
+def test_ctrl_c_leaves_finished_trials_and_nothing_else(tmp_path, uninterrupted):
+    flags, expected, _ = uninterrupted
+    process = search(tmp_path, *flags, "--jobs", "2")
+    wait_for_a_trial(tmp_path, process)
+    os.killpg(process.pid, signal.SIGINT)
+    stderr = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "Traceback" not in stderr, stderr
+    found = content(tmp_path)
+    assert 0 < len(found) < 8 and found.items() <= expected.items()
+    assert len(names(tmp_path)) == len(found) + 1
+
+
+def kill_at_random(folder, flags, seconds, draw, most):
+    """Run the search and kill all its processes at a random moment, `most` times at
+    most, until it gets through. Return how often it was killed."""
+    kills = 0
+    while True:
+        process = search(folder, *flags, "--jobs", "2")
+        try:
+            process.wait(draw.uniform(0, seconds) if kills < most else 120)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+        stderr = process.communicate(timeout=60)[1]
+        assert "Set aside" not in stderr
+        if process.returncode == 0:
+            return kills
+        assert process.returncode == -signal.SIGKILL, stderr
+        kills += 1
+
+
+def test_the_search_survives_a_few_kills(tmp_path, uninterrupted, seed):
+    flags, expected, seconds = uninterrupted
+    kill_at_random(tmp_path, flags, seconds, random.Random(seed), most=3)
+    assert content(tmp_path) == expected
+
+
+@pytest.mark.kill
+def test_the_search_survives_many_kills(tmp_path, seed):
+    flags, expected, seconds = search_undisturbed(tmp_path / "undisturbed", 24, 60)
+    draw, kills, searches, start = random.Random(seed), 0, 0, time.monotonic()
+    while kills < 20:
+        folder, searches = tmp_path / str(searches), searches + 1
+        kills += kill_at_random(folder, flags, seconds / 2, draw, most=100)
+        assert content(folder) == expected
+    print(f"{kills} kills of {searches} searches of {len(expected)} trials survived, "
+          f"no trial lost, in {time.monotonic() - start:.0f} s")
+
+
+def kill_at_every_step(folder):
+    """Kill a run before each of its calls that change a folder, in turn; resume it."""
+    reached, step = True, 0
+    while reached:
+        place, step = Path(folder) / str(step), step + 1
+        child = os.fork()
+        if not child:
+            kill_at_step(step)
+            run(square, CONFIGS[:2], place)
+            os._exit(0)
+        reached = os.waitpid(child, 0)[1] == signal.SIGKILL
+        run(square, CONFIGS[:2], place)
+        bad = [path for path in place.iterdir() if path.suffix not in ("", ".json")]
+        if bad or len(content(place)) != 2:
+            raise RuntimeError(f"step {step} left {names(place)}")
+    return step
+
+
+def kill_at_step(step):
+    """Let the step-th of the calls below kill this process."""
+    left = [step]
+
+    def patch(module, name):
+        call = getattr(module, name)
+
+        def counted(*args, **more):
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **more)
+        setattr(module, name, counted)
+    for name in ("fsync", "replace", "mkdir", "rmdir", "chmod"):
+        patch(os, name)
+
+
+def test_a_kill_before_any_step_of_a_write_loses_nothing(tmp_path):
+    script = "import sys; import tests.test_trials as t; print(t.kill_at_every_step(" \
+             "sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], cwd=ROOT, text=True,
+                          capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[-1]) > 12     # 3 files, 4 calls and more for each
+
+
+# --------------------------------------------------------------------------------------
+# A Dask cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The address of a scheduler on the loopback interface with two workers."""
+    pytest.importorskip("distributed", reason="needs the extra `cluster`")
+    folder = tmp_path_factory.mktemp("dask")
+    env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
+                        # Dask gives up a task that has outlived two workers, not four.
+                        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+
+    def start(role, *flags):
+        return subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.dask_{role}", "--scheduler-file",
+             folder / "address", "--host", "127.0.0.1", "--no-dashboard", *flags],
+            cwd=folder, env=env, stderr=subprocess.DEVNULL, start_new_session=True)
+    processes = [start("scheduler", "--port", "0"),
+                 *(start("worker", "--nthreads", "1") for _ in range(2))]
+    try:
+        while not (folder / "address").exists():
+            assert processes[0].poll() is None
+            time.sleep(0.02)
+        yield json.loads((folder / "address").read_text())["address"]
+    finally:
+        for process in processes:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_the_same_call_runs_on_a_cluster(tmp_path, cluster, uninterrupted):
+    flags, expected, _ = uninterrupted
+    finish(search(tmp_path, *flags, "--cluster", cluster))
+    assert content(tmp_path) == expected
+
+
+def test_a_killed_cluster_worker_costs_only_the_trial_that_kills(tmp_path, cluster):
+    trials = run(fatal, FATAL, tmp_path / "store", cluster=cluster,
+                 data=[str(tmp_path)])
+    check_fatal(trials, tmp_path)
+
+
+def test_a_cluster_that_is_not_there_is_one_line(tmp_path):
+    pytest.importorskip("distributed", reason="needs the extra `cluster`")
+    with pytest.raises(StoreError, match="no Dask scheduler answers at nonsense://1"):
+        run(square, CONFIGS, tmp_path, cluster="nonsense://1")
+
+
+# --------------------------------------------------------------------------------------
+# Packed files
+
+
+@pytest.fixture
+def packed(folder, tmp_path):
+    pack_trials(tmp_path / "packed.jsonl", *load_trials(folder))
+    return tmp_path / "packed.jsonl"
+
+
+def test_packed_trials_are_the_same_trials(folder, packed, tmp_path):
+    protocol, trials = load_trials(packed)
+    assert (protocol, trials) == load_trials(folder)
+    assert len(packed.read_text().splitlines()) == 5
+    some = [trials[2], trials[0]]
+    pack_trials(packed, protocol, some)
+    assert load_trials(packed) == (PROTOCOL, some)
+    assert names(tmp_path) == ["packed.jsonl", "store"]
+
+
+@pytest.mark.parametrize("line, old, new", [
+    (3, '"x2": ', '"x2": 7'), (3, '"lr": ', '"lr": 1'), (2, '"status"', '"state"'),
+    (1, '"count": 4', '"count": 5'), (1, '"none"', '"mnist"'), (1, "trials", "trial")])
+def test_an_edited_packed_file_is_refused(packed, line, old, new):
+    lines = packed.read_text().split("\n")
+    lines[line - 1] = lines[line - 1].replace(old, new, 1)
+    packed.write_text("\n".join(lines))
+    with pytest.raises(StoreError, match=r"packed.jsonl, line \d: .*pack it again"):
+        load_trials(packed)
+
+
+def test_a_packed_file_that_ends_early_is_refused(packed):
+    text = packed.read_text()
+    for end in (*range(0, len(text), 7), text.rindex("{"), len(text) - 1):
+        packed.write_text(text[:end])
+        with pytest.raises(StoreError, match="packed.jsonl, line"):
+            load_trials(packed)
+
+
+def test_trials_of_another_protocol_are_not_packed(folder, packed):
+    before = packed.read_text()
+    with pytest.raises(StoreError, match="not written"):
+        pack_trials(packed, {"dataset": "mnist"}, load_trials(folder)[1])
+    assert packed.read_text() == before
