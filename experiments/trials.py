@@ -41,9 +41,8 @@ def compute(protocol, train, config, *data):
     try:
         with threadpool_limits(1, "blas"):
             result = train(copy.deepcopy(config), *data)
-        # As a file will give it back.
-        result = hn.parse_json(json.dumps(result, allow_nan=False))
-    except (Exception, SystemExit) as caught:
+        result = hn.parse_json(json.dumps(result))      # as its file will give it back
+    except Exception as caught:     # not SystemExit: a SIGTERM may be raised as that
         where = traceback.extract_tb(caught.__traceback__)[-1]
         status, result = "failed", None
         error = (f"{type(caught).__name__}: {str(caught)[:2000]} "
@@ -72,7 +71,8 @@ def parallel(tasks, jobs):
     finally:
         signal.signal(signal.SIGINT, handler)
     try:
-        yield from outputs
+        for output in outputs:      # not "yield from", which would close them by itself
+            yield output
     finally:
         with warnings.catch_warnings():     # joblib's, that work was left undone
             warnings.simplefilter("ignore")

@@ -105,9 +105,20 @@ def test_a_run_of_nothing_makes_an_empty_store(tmp_path):
 def test_a_trial_is_the_same_from_memory_and_from_its_file(tmp_path):
     def odd(config):
         return {1: (1, 2), "pair": (np.pi, True)}
-    first, = run(odd, CONFIGS[:1], tmp_path)
+    first, = run(odd, [{"b": (1, 2), "a": 3}], tmp_path)
     assert first.result == {"1": [1, 2], "pair": [np.pi, True]}
-    assert run(None, CONFIGS[:1], tmp_path) == [first] == load_trials(tmp_path)[1]
+    assert list(first.config.items()) == [("a", 3), ("b", [1, 2])]
+    again, = run(None, [{"a": 3, "b": [1, 2]}], tmp_path)
+    assert again == first == load_trials(tmp_path)[1][0]
+
+
+def test_what_another_process_has_finished_meanwhile_is_not_run(tmp_path):
+    def train(config):
+        calls.append(config["x"])
+        run(square, CONFIGS[1:], tmp_path)      # the other process
+        return square(config)
+    calls = []
+    assert len(run(train, CONFIGS, tmp_path)) == 4 and calls == [0]
 
 
 def test_train_cannot_change_the_configuration_it_is_recorded_under(tmp_path):
@@ -335,21 +346,18 @@ def test_a_failed_trial_is_recorded_and_run_again_only_when_asked(tmp_path, capf
 
 
 @pytest.mark.parametrize("result", [np.nan, [np.inf], {1, 2}, np.float32(1),
-                                    {1: 0, "1": 0}, SystemExit("data are missing")])
-def test_a_result_that_is_none_fails_its_trial(tmp_path, result):
-    def train(config):
-        if isinstance(result, BaseException):
-            raise result
-        return result
-    trial, = run(train, CONFIGS[:1], tmp_path)
+                                    {1: 0, "1": 0}])
+def test_a_result_that_is_not_json_fails_its_trial(tmp_path, result):
+    trial, = run(lambda config: result, CONFIGS[:1], tmp_path)
     assert trial.status == "failed" and trial.error and trial.result is None
 
 
-def test_an_interrupt_is_not_a_result(tmp_path):
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_ends_the_run_and_not_only_its_trial(tmp_path, kind):
     def train(config):
         if config["x"] == 2:
-            raise KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt):
+            raise kind
+    with pytest.raises(kind):
         run(train, CONFIGS, tmp_path)
     assert len(content(tmp_path)) == 2 and len(names(tmp_path)) == 3
 
@@ -393,10 +401,12 @@ def check_fatal(trials, tmp_path):
     assert content(tmp_path / "store") == {trial.hash: same(trial) for trial in trials}
 
 
-def test_a_killed_worker_is_replaced_and_costs_only_the_trial_that_kills(tmp_path):
+def test_a_killed_worker_is_replaced_and_costs_only_the_trial_that_kills(
+        tmp_path, capfd):
     trials = run(fatal, FATAL, tmp_path / "store", jobs=2, data=[str(tmp_path)])
     check_fatal(trials, tmp_path)
     assert max(attempts_at(tmp_path, x) for x in range(7)) == 2
+    assert 2 <= capfd.readouterr().err.count("it runs alone now") <= 4
     assert len(names(tmp_path / "store")) == 8
     assert run(None, FATAL, tmp_path / "store") == trials
 
@@ -418,9 +428,9 @@ def finish(process):
     return stderr
 
 
-def wait_for_a_trial(folder, process):
+def wait_for_files(folder, number, process):
     deadline = time.monotonic() + 60
-    while not any(len(path.stem) == 32 for path in folder.glob("*.json")):
+    while len(list(folder.glob("*.json"))) < number:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -447,16 +457,36 @@ def test_two_processes_share_a_store(tmp_path, uninterrupted):
     assert len(names(tmp_path)) == 9
 
 
-def test_ctrl_c_leaves_finished_trials_and_nothing_else(tmp_path, uninterrupted):
+@pytest.mark.parametrize("trials", [0, 1])
+def test_ctrl_c_leaves_finished_trials_and_nothing_else(
+        tmp_path, trials, uninterrupted):
     flags, expected, _ = uninterrupted
     process = search(tmp_path, *flags, "--jobs", "2")
-    wait_for_a_trial(tmp_path, process)
+    wait_for_files(tmp_path, trials + 1, process)
+    time.sleep(0.2)         # with no trial yet: while its workers start
     os.killpg(process.pid, signal.SIGINT)
     stderr = process.communicate(timeout=60)[1]
     assert process.returncode == 130 and "Traceback" not in stderr, stderr
     found = content(tmp_path)
-    assert 0 < len(found) < 8 and found.items() <= expected.items()
+    assert trials <= len(found) < 8 and found.items() <= expected.items()
     assert len(names(tmp_path)) == len(found) + 1
+
+
+def test_an_interrupt_between_trials_ends_the_workers_quietly(tmp_path, monkeypatch):
+    def interrupted(*_, **more):
+        raise KeyboardInterrupt
+    monkeypatch.setattr("tqdm.tqdm.write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(square, [{"x": x, "lr": 0} for x in range(40)], tmp_path, jobs=2)
+    assert 0 < len(content(tmp_path)) < 40
+    assert len(names(tmp_path)) == len(content(tmp_path)) + 1
+
+
+def sweep(pid):
+    """Remove what joblib leaves in shared memory when all its processes are killed."""
+    for name in (f"joblib_memmapping_folder_{pid}_*", f"sem.loky-{pid}-*"):
+        for path in Path("/dev/shm").glob(name):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def kill_at_random(folder, flags, seconds, draw, most):
@@ -469,6 +499,7 @@ def kill_at_random(folder, flags, seconds, draw, most):
             process.wait(draw.uniform(0, seconds) if kills < most else 120)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
+            sweep(process.pid)
         stderr = process.communicate(timeout=60)[1]
         assert "Set aside" not in stderr
         if process.returncode == 0:
@@ -543,31 +574,27 @@ def test_a_kill_before_any_step_of_a_write_loses_nothing(tmp_path):
 # A Dask cluster
 
 
+CLUSTER = """
+import sys, distributed
+with distributed.LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1",
+                              dashboard_address=None, silence_logs=50) as cluster:
+    print(cluster.scheduler_address, flush=True)
+    sys.stdin.read()
+"""
+
+
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cluster():
     """The address of a scheduler on the loopback interface with two workers."""
     pytest.importorskip("distributed", reason="needs the extra `cluster`")
-    folder = tmp_path_factory.mktemp("dask")
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
                         # Dask gives up a task that has outlived two workers, not four.
                         "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
-
-    def start(role, *flags):
-        return subprocess.Popen(
-            [sys.executable, "-m", f"distributed.cli.dask_{role}", "--scheduler-file",
-             folder / "address", "--host", "127.0.0.1", "--no-dashboard", *flags],
-            cwd=folder, env=env, stderr=subprocess.DEVNULL, start_new_session=True)
-    processes = [start("scheduler", "--port", "0"),
-                 *(start("worker", "--nthreads", "1") for _ in range(2))]
-    try:
-        while not (folder / "address").exists():
-            assert processes[0].poll() is None
-            time.sleep(0.02)
-        yield json.loads((folder / "address").read_text())["address"]
-    finally:
-        for process in processes:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    with subprocess.Popen([sys.executable, "-c", CLUSTER], env=env, text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL) as process:
+        yield process.stdout.readline().strip()
+        process.communicate("the end", timeout=30)
 
 
 def test_the_same_call_runs_on_a_cluster(tmp_path, cluster, uninterrupted):
@@ -580,12 +607,20 @@ def test_a_killed_cluster_worker_costs_only_the_trial_that_kills(tmp_path, clust
     trials = run(fatal, FATAL, tmp_path / "store", cluster=cluster,
                  data=[str(tmp_path)])
     check_fatal(trials, tmp_path)
+    assert run(None, FATAL, tmp_path / "store", cluster="not needed") == trials
 
 
 def test_a_cluster_that_is_not_there_is_one_line(tmp_path):
     pytest.importorskip("distributed", reason="needs the extra `cluster`")
     with pytest.raises(StoreError, match="no Dask scheduler answers at nonsense://1"):
         run(square, CONFIGS, tmp_path, cluster="nonsense://1")
+
+
+def test_without_dask_a_cluster_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(StoreError, match="pip install"):
+        run(square, CONFIGS, tmp_path, cluster="tcp://127.0.0.1:1")
+    assert names(tmp_path) == ["protocol.json"]
 
 
 # --------------------------------------------------------------------------------------
