@@ -1385,19 +1385,25 @@ def train_reported(config, data, row):
 
 
 @contextmanager
+def sparing_children_ctrl_c():
+    """Processes started in the body ignore Ctrl-C: the parent gets it and ends them."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
 def starting_workers(jobs):
     """Start the processes, with NumPy, while the body reads the data."""
     if jobs == 1:
         yield
         return
     from joblib import Parallel, delayed
-    # The processes inherit this: Ctrl-C is for the parent, which then ends them.
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with sparing_children_ctrl_c():
         started = Parallel(n_jobs=jobs, return_as="generator")(
             delayed(train_reported)(None, None, None) for _ in range(jobs))
-    finally:
-        signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-import signal
 import sys
 import time
 import traceback
@@ -63,13 +62,9 @@ def compute_and_save(store, again, train, config, *data):
 def parallel(tasks, jobs):
     """Hand tasks to local processes, one to each; yield what they return, as it comes.
     """
-    # Ctrl-C is for this process, which then ends the others: they inherit SIG_IGN.
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
+    with hn.sparing_children_ctrl_c():
         outputs = Parallel(jobs, backend="loky", pre_dispatch=jobs, batch_size=1,
                            return_as="generator_unordered")(tasks)
-    finally:
-        signal.signal(signal.SIGINT, handler)
     try:
         for output in outputs:      # not "yield from", which would close them by itself
             yield output

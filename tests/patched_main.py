@@ -17,6 +17,6 @@ def patched(table):
 
 
 if __name__ == "__main__":
-    hn.signal.signal(hn.signal.SIGTERM, lambda *_: sys.exit(143))   # as the script has it
+    hn.signal.signal(hn.signal.SIGTERM, lambda *_: sys.exit(143))   # as the script
     hn.DATASETS = patched(json.loads(Path(sys.argv[1]).read_text()))
     hn.main(sys.argv[2:])

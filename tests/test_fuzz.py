@@ -33,7 +33,8 @@ arrays = st.lists(st.integers(0, 6), min_size=1, max_size=3).flatmap(
         lambda data: np.frombuffer(data, np.uint8).reshape(shape)))
 headers = st.builds(lambda start, sizes, body: start + sizes + body,
                     st.sampled_from([b"\0\0\x08\x01", b"\0\0\x08\x02", b"\0\0\x08\x03",
-                                     b"\0\0\x08\xff", b"\0\0\x09\x01", b"\x08\0\0\x03"]),
+                                     b"\0\0\x08\xff", b"\0\0\x09\x01",
+                                     b"\x08\0\0\x03"]),
                     st.sampled_from([0, 1, 5, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]).map(
                         lambda n: n.to_bytes(4, "big") * 3) | st.binary(max_size=16),
                     st.binary(max_size=40))

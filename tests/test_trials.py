@@ -593,7 +593,9 @@ def cluster():
     with subprocess.Popen([sys.executable, "-c", CLUSTER], env=env, text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as process:
-        yield process.stdout.readline().strip()
+        address = process.stdout.readline().strip()
+        assert address.startswith("tcp://127.0.0.1:")
+        yield address
         process.communicate("the end", timeout=30)
 
 
