@@ -519,11 +519,12 @@ class Block(NamedTuple):
     """One member of the family y = H T + x C.
 
     gates: the learned gates, in the order of their rows below H: "", "T", "C" or "TC".
-    forward(x, rows, u, y): x (U, B) and rows = (H, *gates) -> y; u (U, B) is free to
-        keep what backward needs. y may not be x.
-    backward(d, x, rows, u, dH): d is dy on entry and the direct part of dx on exit, the
-        part through H and the gates is added by DeepNet; dH is written; each gate's row
-        becomes its dz, so the sigmoid's derivative belongs here.
+    forward(x, rows, y, scratch): x and rows = (H, *gates) -> y, which is never x.
+    backward(d, x, rows, dH, scratch): d is dy on entry and the direct part of dx on
+        exit, the part through H and the gates is added by DeepNet; dH is written; each
+        gate's row becomes its dz, so the sigmoid's derivative belongs here.
+
+    Each of them is (U, B); scratch is free to use.
     """
 
     gates: str
@@ -531,40 +532,112 @@ class Block(NamedTuple):
     backward: Callable
 
 
-def plain_forward(x, rows, u, y):
+def gate_backward(G, scaled, through):
+    """Gate G -> dz in place, where y has the term scaled * G and through = G dy:
+
+    dz = dG G (1 - G) = scaled dy G (1 - G) = (1 - G) scaled through
+    """
+    np.subtract(1, G, out=G)
+    np.multiply(G, scaled, out=G)
+    np.multiply(G, through, out=G)
+
+
+def plain_forward(x, rows, y, scratch):
     """y = H                                                                  (Eq. 1)"""
     np.copyto(y, rows[0])
 
 
-def plain_backward(d, x, rows, u, dH):
+def plain_backward(d, x, rows, dH, scratch):
     """dH = dy, dx = 0"""
     np.copyto(dH, d)
     d.fill(0)
 
 
-def highway_forward(x, rows, u, y):
-    """y = H T + x (1 - T) = x + u with u = T (H - x): exactly x where T = 0  (Eq. 3)"""
+def highway_forward(x, rows, y, scratch):
+    """y = H T + x (1 - T) = x + T (H - x): exactly x where T = 0             (Eq. 3)"""
     H, T = rows
-    np.subtract(H, x, out=u)
-    np.multiply(T, u, out=u)
-    np.add(x, u, out=y)
+    np.subtract(H, x, out=y)
+    np.multiply(T, y, out=y)
+    np.add(x, y, out=y)
 
 
-def highway_backward(d, x, rows, u, dH):
+def highway_backward(d, x, rows, dH, scratch):
     """dH = T dy, dT = (H - x) dy, dx = (1 - T) dy                            (Eq. 9)
 
-    and dz_T = dT T (1 - T) = T (H - x) (1 - T) dy = u dx, which needs no more factors.
+    and dz_T = dT T (1 - T) = T (H - x) dx, which needs no more factors.
     """
     H, T = rows
     np.multiply(T, d, out=dH)
     np.subtract(d, dH, out=d)       # dx = dy - T dy
-    np.multiply(u, d, out=T)        # dz_T
+    np.subtract(H, x, out=scratch)
+    np.multiply(T, scratch, out=scratch)
+    np.multiply(scratch, d, out=T)  # dz_T
 
 
-# The only place that knows the mathematics of each kind.
+def residual_forward(x, rows, y, scratch):
+    """y = H + x                                                (He et al. 2015, Eq. 1)"""
+    np.add(rows[0], x, out=y)
+
+
+def residual_backward(d, x, rows, dH, scratch):
+    """dH = dy, dx = dy"""
+    np.copyto(dH, d)
+
+
+def t_only_forward(x, rows, y, scratch):
+    """y = H T + x"""
+    H, T = rows
+    np.multiply(H, T, out=y)
+    np.add(y, x, out=y)
+
+
+def t_only_backward(d, x, rows, dH, scratch):
+    """dH = T dy, dT = H dy, dx = dy"""
+    H, T = rows
+    np.multiply(T, d, out=dH)
+    gate_backward(T, H, dH)
+
+
+def c_only_forward(x, rows, y, scratch):
+    """y = H + x C"""
+    H, C = rows
+    np.multiply(x, C, out=y)
+    np.add(H, y, out=y)
+
+
+def c_only_backward(d, x, rows, dH, scratch):
+    """dH = dy, dC = x dy, dx = C dy"""
+    H, C = rows
+    np.copyto(dH, d)
+    np.multiply(C, d, out=d)
+    gate_backward(C, x, d)
+
+
+def full_forward(x, rows, y, scratch):
+    """y = H T + x C                                                          (Eq. 2)"""
+    H, T, C = rows
+    np.multiply(H, T, out=y)
+    np.multiply(x, C, out=scratch)
+    np.add(y, scratch, out=y)
+
+
+def full_backward(d, x, rows, dH, scratch):
+    """dH = T dy, dT = H dy, dC = x dy, dx = C dy"""
+    H, T, C = rows
+    np.multiply(T, d, out=dH)
+    np.multiply(C, d, out=d)
+    gate_backward(T, H, dH)
+    gate_backward(C, x, d)
+
+
+# The only place that knows the mathematics of each kind: which of T and C are learned.
 BLOCKS = {
-    "plain": Block("", plain_forward, plain_backward),
-    "highway": Block("T", highway_forward, highway_backward),
+    "plain": Block("", plain_forward, plain_backward),              # T = 1, C = 0
+    "highway": Block("T", highway_forward, highway_backward),       # C = 1 - T, coupled
+    "residual": Block("", residual_forward, residual_backward),     # T = C = 1
+    "t_only": Block("T", t_only_forward, t_only_backward),          # C = 1
+    "c_only": Block("C", c_only_forward, c_only_backward),          # T = 1
+    "full": Block("TC", full_forward, full_backward),
 }
 
 # --------------------------------------------------------------------------------------
@@ -596,20 +669,20 @@ class Cache:
         self.z = np.empty((L, R, batch), net.dtype)     # z -> H and gates -> dz
         k = net.block.gates.find("T") + 1
         self.T = self.z[:, k * U:(k + 1) * U] if k else None    # (L, U, batch)
-        self.u = np.empty((L, U, batch), net.dtype)     # what a block keeps
         self.logits = np.empty((net.classes, batch), net.dtype)
         self.d = np.empty((U, batch), net.dtype)        # dy -> dx, layer after layer
         self.dH = np.empty((U, batch), net.dtype)
+        self.scratch = np.empty((U, batch), net.dtype)
         self.half = np.array(0.5, net.dtype)
         self.grad = np.zeros_like(net.params)
         self.weights, self.dW = net.tensors(net.params), net.tensors(self.grad)
         # Every view that the two passes need, layer by layer: made here they cost once.
         H_and_gates = self.z.reshape(L, -1, U, batch)
         self.layers = [
-            (W, W[:, :U].T, dW, x, x[:U], y[:U], z, tuple(rows), z[U:], u)
-            for W, dW, x, y, z, rows, u in zip(
+            (W, W[:, :U].T, dW, x, x[:U], y[:U], z, tuple(rows), z[U:])
+            for W, dW, x, y, z, rows in zip(
                 self.weights["blocks"], self.dW["blocks"], self.x, self.x[1:], self.z,
-                H_and_gates, self.u)]
+                H_and_gates)]
 
 
 class DeepNet:
@@ -659,8 +732,9 @@ class DeepNet:
                 shape = weights[name].shape
                 weights[name][...] = initial_weights(np.random.default_rng(stream),
                                                      init, shape, shape[-2])
-        for gate in self.block.gates:
-            weights["b_" + gate][...] = gate_bias
+        for gate, bias in (("T", gate_bias), ("C", -gate_bias)):    # both carry alike
+            if gate in self.block.gates:
+                weights["b_" + gate][...] = bias
 
     def tensors(self, flat):
         """flat -> {name: view} of the tensors as they lie in memory, by `shapes`."""
@@ -706,10 +780,10 @@ class DeepNet:
         np.matmul(weights["W_in"], x, out=first)
         np.add(first, weights["b_in"], out=first)
         self.activation.forward(first)
-        for l, (W, _, _, x1, x_l, y, z, rows, gates, u) in enumerate(cache.layers):
+        for l, (W, _, _, x1, x_l, y, z, rows, gates) in enumerate(cache.layers):
             np.matmul(W, x1, out=z)
             activate(z, rows[0], gates, self.activation, cache.half)
-            self.block.forward(x_l, rows, u, y)
+            self.block.forward(x_l, rows, y, cache.scratch)
             if l in closed:
                 gates.fill(0)
                 np.copyto(y, x_l)
@@ -726,11 +800,12 @@ class DeepNet:
         if cache.net is not self or not cache.filled:
             raise ValueError("backward needs a cache fresh from forward, none closed")
         cache.filled = False
-        weights, grads, d, dH = cache.weights, cache.dW, cache.d, cache.dH
+        weights, grads = cache.weights, cache.dW
+        d, dH, scratch = cache.d, cache.dH, cache.scratch
         np.matmul(dlogits, cache.x[-1].T, out=grads["out"])
         np.matmul(weights["out"][:, :self.hidden].T, dlogits, out=d)
-        for _, W_back, dW, x1, x_l, _, z, rows, _, u in reversed(cache.layers):
-            self.block.backward(d, x_l, rows, u, dH)    # dy -> dH, dz of gates, dx
+        for _, W_back, dW, x1, x_l, _, z, rows, _ in reversed(cache.layers):
+            self.block.backward(d, x_l, rows, dH, scratch)  # dy -> dH, gates' dz, dx
             self.activation.backward(dH, rows[0])       # z now holds dz
             np.matmul(z, x1.T, out=dW)
             np.matmul(W_back, z, out=dH)
@@ -1282,11 +1357,11 @@ def fit_to_data(settings, given, fail):
 
 def check_memory(settings, jobs, fail):
     """Fail before the start where the largest nets, side by side, exceed the machine's
-    memory: five vectors of parameters, and each layer's x, z and u."""
+    memory: five vectors of parameters, and each layer's x and z."""
     L, B = max(settings["depths"]), settings["batch"]
     P = math.prod(DATASETS[settings["dataset"]].files[0].shape[1:])
     kinds = ((settings["hidden"], 2), (settings["plain_hidden"], 1))
-    floats, U = max((5 * U * (L * k * (U + 1) + P) + (k + 2) * L * U * B, U)
+    floats, U = max((5 * U * (L * k * (U + 1) + P) + (k + 1) * L * U * B, U)
                     for U, k in kinds)
     needed = jobs * np.dtype(settings["dtype"]).itemsize * floats
     present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

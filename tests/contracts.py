@@ -19,13 +19,17 @@ class WrongGradient(AssertionError):
 
 def small_net(block, depth, activation="tanh", seed=0, dtype="float64"):
     """12 pixels, 7 units, 5 classes: small, and no two sizes alike. Biases are drawn,
-    because zero ones would hide an error in their use."""
+    because zero ones would hide an error in their use. Where H T adds to all of x, a
+    deep relu net would double its signal from layer to layer and press its gates to 0
+    and 1; smaller weights keep them open."""
     net = hn.DeepNet(block, depth, 7, inputs=12, classes=5, activation=activation,
                      init="glorot", gate_bias=-1.0, seed=seed, dtype=dtype)
     rng = np.random.default_rng([seed, 1])
     for name, weights in net.views(net.params).items():
         if name.startswith("b_"):
             weights += rng.normal(0, 0.3, weights.shape)
+        elif block not in ("plain", "highway"):
+            weights /= np.sqrt(depth)
     return net
 
 

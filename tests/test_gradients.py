@@ -30,7 +30,7 @@ def test_gradient_by_central_difference(block, seed):
     assert (losses[0] - losses[1]) / 2e-6 == pytest.approx(expected, rel=1e-6)
 
 
-def without_minus_x(d, x, rows, u, dH):
+def without_minus_x(d, x, rows, dH, scratch):
     """dT = H dy: the gate's gradient forgets the carried input."""
     H, T = rows
     np.multiply(T, d, out=dH)
@@ -38,7 +38,7 @@ def without_minus_x(d, x, rows, u, dH):
     T *= H * d
 
 
-def gates_swapped(d, x, rows, u, dH):
+def gates_swapped(d, x, rows, dH, scratch):
     """dH = (1 - T) dy, dx = T dy"""
     H, T = rows
     np.multiply(1 - T, d, out=dH)
@@ -47,13 +47,13 @@ def gates_swapped(d, x, rows, u, dH):
     T *= dT * (1 - T)
 
 
-def without_carry(d, x, rows, u, dH):
+def without_carry(d, x, rows, dH, scratch):
     """dx = 0: no gradient along the highway."""
-    hn.highway_backward(d, x, rows, u, dH)
+    hn.highway_backward(d, x, rows, dH, scratch)
     d.fill(0)
 
 
-def without_sigmoid_slope(d, x, rows, u, dH):
+def without_sigmoid_slope(d, x, rows, dH, scratch):
     """dz_T = dT"""
     H, T = rows
     np.multiply(T, d, out=dH)
@@ -62,10 +62,10 @@ def without_sigmoid_slope(d, x, rows, u, dH):
     T[...] = dT
 
 
-def without_gate_on_H(d, x, rows, u, dH):
+def without_gate_on_H(d, x, rows, dH, scratch):
     """dH = dy"""
     before = d.copy()
-    hn.highway_backward(d, x, rows, u, dH)
+    hn.highway_backward(d, x, rows, dH, scratch)
     dH[...] = before
 
 
@@ -80,6 +80,15 @@ def test_broken_block_is_caught(broken, depth, seed):
     net.block = net.block._replace(backward=broken)
     with pytest.raises(WrongGradient):
         check_gradient(net, *small_batch(seed), seed=seed)
+
+
+@pytest.mark.parametrize("block", ["t_only", "c_only", "full"])
+def test_broken_gate_is_caught(block, monkeypatch, seed):
+    """dz without the sigmoid's 1 - G."""
+    monkeypatch.setattr(hn, "gate_backward", lambda G, scaled, through:
+                        np.multiply(scaled, through, out=G))
+    with pytest.raises(WrongGradient):
+        check_gradient(small_net(block, 3, seed=seed), *small_batch(seed), seed=seed)
 
 
 def test_broken_activation_is_caught(seed):
@@ -132,27 +141,34 @@ def test_gradient_of_a_batch_is_the_mean_over_its_halves(seed):
                                rtol=1e-10, atol=1e-15)
 
 
+def torch_block(block, x, H, gate):
+    """y of every form, as the ICLR 2017 paper's Table 1a writes it."""
+    if block == "plain":
+        return H
+    if block == "highway":
+        return H * gate("T") + x * (1 - gate("T"))
+    T = gate("T") if block in ("t_only", "full") else 1
+    C = gate("C") if block in ("c_only", "full") else 1
+    return H * T + x * C
+
+
 @pytest.mark.parametrize("activation", list(hn.ACTIVATIONS))
-@pytest.mark.parametrize("block", ["plain", "highway"])
+@pytest.mark.parametrize("block", KINDS)
 def test_logits_and_gradient_as_torch_has_them(block, activation, seed):
     torch = pytest.importorskip("torch", reason="torch is not installed; it is an "
                                                 "independent oracle, not a dependency")
     net, (x, labels) = small_net(block, 6, activation, seed), small_batch(seed)
-    weights = {name: torch.tensor(np.ascontiguousarray(view), requires_grad=True)
-               for name, view in net.views(net.params).items()}
+    w = {name: torch.tensor(np.ascontiguousarray(view), requires_grad=True)
+         for name, view in net.views(net.params).items()}
     act = getattr(torch, activation)
-    h = act(weights["W_in"] @ torch.tensor(x) + weights["b_in"])
+    h = act(w["W_in"] @ torch.tensor(x) + w["b_in"])
     for layer in range(net.depth):
-        H = act(weights["W_H"][layer] @ h + weights["b_H"][layer][:, None])
-        if block == "highway":
-            z_T = weights["W_T"][layer] @ h + weights["b_T"][layer][:, None]
-            T = torch.sigmoid(z_T)
-            h = H * T + h * (1 - T)
-        else:
-            h = H
-    logits = weights["W_out"] @ h + weights["b_out"][:, None]
+        def affine(name):
+            return w["W_" + name][layer] @ h + w["b_" + name][layer][:, None]
+        h = torch_block(block, h, act(affine("H")), lambda g: torch.sigmoid(affine(g)))
+    logits = w["W_out"] @ h + w["b_out"][:, None]
     torch.nn.functional.cross_entropy(logits.T, torch.tensor(labels)).backward()
     np.testing.assert_allclose(net.forward(x)[0], logits.detach().numpy(), rtol=1e-10)
     for name, view in net.views(gradient(net, x, labels)).items():
-        expected = weights[name].grad.numpy()
+        expected = w[name].grad.numpy()
         assert abs(view - expected).max() <= 1e-10 * abs(expected).max(), name

@@ -32,6 +32,40 @@ def test_layer_is_plain_where_T_is_1(rng):
     np.testing.assert_allclose(*logits, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("block, held, twin, same", [
+    ("full", {"T": 200, "C": 200}, "residual", True),
+    ("full", {"T": 200, "C": -200}, "plain", True),
+    ("t_only", {"T": 200}, "residual", True),
+    ("c_only", {"C": 200}, "residual", True),
+    ("c_only", {"C": -200}, "plain", True),
+    ("full", {"T": 2, "C": 2}, "residual", False)])
+def test_block_with_its_gates_held_is_a_simpler_block(block, held, twin, same, seed):
+    """T = C = 1 is residual, T = 1 and C = 0 plain: the same bits, both ways."""
+    net, other = (small_net(kind, 4, seed=seed) for kind in (block, twin))
+    weights, shared = net.views(net.params), other.views(other.params)
+    for name, view in shared.items():
+        view[...] = weights[name]
+    for gate, bias in held.items():
+        weights["W_" + gate][...], weights["b_" + gate][...] = 0, bias
+    (x, labels), grads = small_batch(seed), {}
+    assert np.array_equal(net.forward(x)[0], other.forward(x)[0]) == same
+    for grad, of in ((gradient(net, x, labels), net),
+                     (gradient(other, x, labels), other)):
+        for name, view in of.views(grad).items():
+            grads.setdefault(name, []).append(view.copy())
+    pairs = [pair for pair in grads.values() if len(pair) == 2]
+    assert all(np.array_equal(*pair) for pair in pairs) == same
+    gates = [alone[0] for alone in grads.values() if len(alone) == 1]
+    assert any(np.count_nonzero(grad) for grad in gates) != same
+
+
+def test_gate_bias_of_a_learned_carry_gate_has_the_other_sign():
+    """T near 0 and C near 1: every gated block starts by carrying."""
+    net = hn.DeepNet("full", 2, 5, gate_bias=-3.0)
+    weights = net.views(net.params)
+    assert np.all(weights["b_T"] == -3) and np.all(weights["b_C"] == 3)
+
+
 def test_nets_of_one_seed_share_what_they_can():
     highway = hn.DeepNet("highway", 12, 20, inputs=16, seed=3)
     plain = hn.DeepNet("plain", 12, 20, inputs=16, seed=3)
@@ -80,7 +114,8 @@ def test_block_contract(block, dtype, seed):
     first = gradient(net, x, labels)
     assert first.dtype == dtype and np.isfinite(first).all()
     assert np.array_equal(x, x_before) and np.array_equal(net.params, params_before)
-    for buffer in (cache.z, cache.u, cache.d, cache.dH, cache.x[:, :-1], cache.grad):
+    for buffer in (cache.z, cache.d, cache.dH, cache.scratch, cache.x[:, :-1],
+                   cache.grad):
         buffer.fill(np.nan)                     # nothing of an old pass may matter
     logits_again, cache = net.forward(x, cache)
     again = net.backward(hn.cross_entropy(logits_again, labels)[1], cache)
@@ -133,7 +168,7 @@ def test_probes(seed):
     assert np.array_equal(net.predict(x), logits.argmax(axis=0))
 
 
-@pytest.mark.parametrize("block", ["plain", "highway"])
+@pytest.mark.parametrize("block", list(hn.BLOCKS))
 def test_closed_layers_copy_their_input(block, seed):
     net, (x, _) = small_net(block, 5, seed=seed), small_batch(seed)
     outputs = net.block_outputs(x, closed=[1, 3])
