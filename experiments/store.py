@@ -315,3 +315,17 @@ def unpack(path):
         raise StoreError(f"{path}, line {line}: {error}. Restore it, or pack it again "
                          "from its store") from error
     return header["protocol"], trials
+
+
+def restore(store, paths, there):
+    """Put the trials of packed files into a store that does not have them -> those,
+    {hash: Trial}. Raises StoreError; also for a file of another protocol."""
+    trials = {}
+    for path in paths:
+        protocol, packed = load_trials(path)
+        if hash_of(protocol) != store.protocol:
+            raise StoreError(f"{path}: its trials were run under another protocol. Go "
+                             "back to that, or move the file away")
+        trials |= {trial.hash: store.save(trial) for trial in packed
+                   if trial.hash not in there}
+    return trials

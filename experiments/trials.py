@@ -29,7 +29,8 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 import highway_networks as hn
-from experiments.store import StoreError, hash_of, make_trial, open_store, plain
+from experiments.store import (StoreError, hash_of, make_trial, open_store, plain,
+                               restore)
 
 KILLED = "its worker was killed, and again when it ran alone"
 
@@ -173,8 +174,8 @@ def run_all(store, configs, attempt):
                                         None, 0))
 
 
-def run_trials(train, configs, folder, *, protocol, data=(), jobs=None, cluster=None,
-               retry_failed=False):
+def run_trials(train, configs, folder, *, protocol, data=(), packed=(), jobs=None,
+               cluster=None, retry_failed=False):
     """Run train(config, *data) for each config without a finished trial in the folder;
     return the Trials of all, in the order of configs. Call it from the main thread.
 
@@ -183,6 +184,8 @@ def run_trials(train, configs, folder, *, protocol, data=(), jobs=None, cluster=
     configs, protocol: dicts of JSON. The protocol is what all trials have in common.
     data: more arguments, which train may not change. Give arrays one by one, not in a
         tuple: then processes share them.
+    packed: packed files; their trials of this protocol are finished and put into the
+        folder first.
     jobs: processes, one per core unless given. 1 runs the trials in this process, which
         then is not there to go on after a trial that gets it killed.
     cluster: the address of a Dask scheduler, whose workers run the trials instead. They
@@ -196,6 +199,7 @@ def run_trials(train, configs, folder, *, protocol, data=(), jobs=None, cluster=
     configs = [plain(config, f"configs[{i}]") for i, config in enumerate(configs)]
     wanted = {hash_of(config): config for config in configs}
     with open_store(Path(folder), plain(protocol, "protocol")) as (store, there):
+        there |= restore(store, packed, there)
         finished = {name: trial for name, trial in there.items() if name in wanted
                     and not (retry_failed and trial.status == "failed")}
         todo = {name: wanted[name] for name in wanted if name not in finished}

@@ -1,0 +1,170 @@
+"""What all experiments share: command line, files, trials, record and picture.
+
+An experiment is a module NAME.py that makes an `Experiment` and hands it to `main`:
+
+    python3 -m experiments.NAME             run -> experiments/NAME.json and NAME.png
+    python3 -m experiments.NAME --plot      only draw, from the committed record
+    python3 -m experiments.NAME --pack      only pack the trials that are finished
+    python3 -m experiments.NAME --smoke     all of it in seconds, on the shipped digits,
+                                            into runs/smoke
+
+Trials lie in runs/NAME as they finish, and packed in experiments/NAME/*.jsonl. What is
+packed counts as finished: a fresh clone goes on where the committed trials end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import highway_networks as hn
+from experiments.store import StoreError, load_trials, pack_trials
+from experiments.trials import add_flags, run_trials
+from visualize_highway_networks import LIGHT, style, write_files
+
+SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
+
+
+class Experiment(NamedTuple):
+    """One claim of the papers: how to run it and how to draw it."""
+
+    name: str           # of its module
+    doc: str            # the module's docstring
+    protocol: dict      # what all its runs have in common, as JSON; "dataset" is there
+    smoke: dict         # what changes in it for --smoke
+    run: Callable       # run(lab) -> the record's fields after `header`
+    draw: Callable      # draw(record) -> Figure, in `style`
+    pack_by: Callable = None    # config -> the name of the packed file of its trial
+
+
+class Lab:
+    """An experiment at work: its options, protocol, data and files."""
+
+    def __init__(self, experiment, options):
+        self.experiment, self.options = experiment, options
+        self.name = experiment.name.rpartition(".")[2]
+        self.protocol = experiment.protocol | (experiment.smoke if options.smoke else {})
+        other = options.dataset not in (None, self.protocol["dataset"])
+        if other:
+            self.protocol |= {"dataset": options.dataset}
+        runs = hn.HERE / "runs"
+        aside = (runs / "smoke" if options.smoke else runs / options.dataset if other
+                 else None)
+        home = aside or hn.HERE / "experiments"
+        self.record = home / f"{self.name}.json"
+        self.picture = home / f"{self.name}.png"
+        self.packed = home / self.name
+        self.store = (aside or runs) / f"{self.name}.trials"
+
+    def load_data(self):
+        """The protocol's data set, uint8 hn.Data. Raises hn.DataError."""
+        return hn.load_dataset(self.protocol["dataset"], self.options.data_dir)
+
+    def trials(self, train, configs, data):
+        """`run_trials` with the experiment's store, protocol, packed files and flags."""
+        return run_trials(train, configs, self.store, protocol=self.protocol, data=data,
+                          packed=sorted(self.packed.glob("*.jsonl")),
+                          jobs=self.options.jobs, cluster=self.options.cluster,
+                          retry_failed=self.options.retry_failed)
+
+    def pack(self):
+        """Pack the finished trials, one file for each name that pack_by gives; return
+        their number. Raises StoreError."""
+        protocol, trials = load_trials(self.store)
+        groups = {}
+        for trial in trials:
+            groups.setdefault(self.experiment.pack_by(trial.config), []).append(trial)
+        self.packed.mkdir(parents=True, exist_ok=True)
+        for name, group in groups.items():
+            pack_trials(self.packed / f"{name}.jsonl", protocol, group)
+        return len(trials)
+
+    def header(self):
+        """The fields that every experiment's record begins with."""
+        flags = [flag for flag, given in (("--smoke", self.options.smoke), (
+            f"--dataset {self.options.dataset}", self.options.dataset)) if given]
+        return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
+                "experiment": self.name,
+                "command": " ".join(["python3 -m", self.experiment.name, *flags]),
+                "dataset": self.protocol["dataset"], "protocol": self.protocol,
+                "env": hn.environment()}
+
+
+def load_record(path):
+    """An experiment's record and the SHA-256 of its file. Raises hn.RecordError, one
+    line: the file, what is wrong, and the command that makes it."""
+    try:
+        content = hn.read_file(path, hn.RECORD_LIMIT)
+        record = hn.parse_json(content.decode())
+        if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+            raise ValueError(f"field 'schema' is not {SCHEMA!r}")
+        if record.get("experiment") != path.stem:
+            raise ValueError(f"field 'experiment' is not {path.stem!r}")
+    except (ValueError, RecursionError) as error:
+        raise hn.RecordError(f"{path}: {error}. Make it with: python3 -m experiments."
+                             f"{path.stem}") from error
+    return record, hashlib.sha256(content).hexdigest()
+
+
+def render(experiment, record, digest):
+    """A record -> the bytes of its PNG, which names the record's SHA-256."""
+    with style(LIGHT):
+        figure, file = experiment.draw(record), io.BytesIO()
+        figure.savefig(file, format="png", metadata={
+            "Software": None, "Title": experiment.name, "Source": record["command"],
+            "Record-SHA-256": digest})
+    return file.getvalue()
+
+
+def build_parser(experiment):
+    """The command line of an experiment."""
+    parser = argparse.ArgumentParser(
+        prog=f"python3 -m {experiment.name}", allow_abbrev=False,
+        description=experiment.doc.split("\n")[0])
+    parser.add_argument("--plot", action="store_true",
+                        help="draw the record again, run nothing")
+    if experiment.pack_by:
+        parser.add_argument("--pack", action="store_true",
+                            help="pack the finished trials, run nothing")
+    parser.add_argument("--smoke", action="store_true", help="the whole path in "
+                        "seconds, on the shipped digits; its files go to runs/smoke")
+    parser.add_argument("--dataset", choices=tuple(hn.DATASETS), help="another than "
+                        f"{experiment.protocol['dataset']}; its files go to runs/")
+    parser.add_argument("--data-dir", metavar="FOLDER", help="of the MNIST files")
+    add_flags(parser)
+    return parser
+
+
+def main(experiment, argv=None):
+    """Run the command line; return the record. Exits with 1 and one line on stderr
+    where data, record, trials or files are wrong, 130 after Ctrl-C."""
+    options = build_parser(experiment).parse_args(argv)
+    lab = Lab(experiment, options)
+    try:
+        if experiment.pack_by and options.pack:
+            print(f"packed {lab.pack()} trials in {lab.packed.relative_to(hn.HERE)}")
+            return None
+        if not options.plot:
+            if options.smoke:       # a smoke run tries the whole path, each time
+                shutil.rmtree(lab.store, ignore_errors=True)
+                shutil.rmtree(lab.packed, ignore_errors=True)
+            lab.record.parent.mkdir(parents=True, exist_ok=True)
+            hn.write_record(lab.record, lab.header() | experiment.run(lab))
+            if experiment.pack_by:
+                lab.pack()
+        record, digest = load_record(lab.record)
+        write_files({lab.picture: render(experiment, record, digest)})
+    except (hn.DataError, hn.RecordError, StoreError, OSError) as error:
+        sys.exit(f"{experiment.name}: {error}")
+    except KeyboardInterrupt:
+        print(f"\n{experiment.name}: interrupted; finished trials are kept",
+              file=sys.stderr)
+        sys.exit(130)
+    print(f"{lab.record.relative_to(hn.HERE)}, {lab.picture.relative_to(hn.HERE)}")
+    return record
