@@ -89,7 +89,8 @@ class Config:
     init: str = setting("uniform", "of weights; uniform is U(+-1/sqrt(fan_in)), a "
                         "third of glorot's variance",
                         choices=("uniform", "glorot", "he"))
-    gate_bias: float = setting(-2.0, "initial b_T of every gate", low=-100, high=100)
+    gate_bias: float = setting(-2.0, "initial b_T; a learned carry gate has minus it",
+                               low=-100, high=100)
     epochs: int = setting(12, "passes over the training images", low=1, high=100_000)
     batch: int = setting(128, "images per step", low=1, high=60_000)
     optimizer: str = setting("adam", "or momentum SGD", choices=("adam", "sgd"))
@@ -1282,12 +1283,20 @@ def listed(parse):
     return parse_all
 
 
+def block_name(text):
+    """An argparse type: a kind of BLOCKS."""
+    if text not in BLOCKS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(BLOCKS)}")
+    return text
+
+
 def build_parser():
     """The command line: one flag for each setting of Config, and the run's own."""
     parser = argparse.ArgumentParser(
         prog="highway_networks.py", allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
-        description="Train a highway net and a plain net side by side, in NumPy.",
+        description="Train nets of different blocks side by side, in NumPy: a highway "
+                    "net and a plain net, unless told otherwise.",
         epilog="Only the headline (all defaults, on MNIST) writes run.json unasked; "
                "any other run without --out goes to runs/, named by its settings.")
     for item in fields(Config):
@@ -1305,6 +1314,9 @@ def build_parser():
             where.add_argument(flag + "s", type=listed(kind), metavar="A,B,...",
                                help=f"several values of {flag}")
         where.add_argument(flag, type=kind, metavar="N", help=text)
+    parser.add_argument("--blocks", type=listed(block_name), metavar="A,B,...",
+                        help=f"kinds of nets, of {', '.join(BLOCKS)} (default: "
+                             "highway,plain, the two that the figures need)")
     parser.add_argument("--plain-hidden", type=number(int, 1, 10_000), metavar="N",
                         help="units of the plain net (default: --hidden); 71 matches "
                              "the parameters of 50 highway units, as in the paper")
@@ -1331,7 +1343,8 @@ def resolve(given, quick):
                                     if item.metadata}
     values |= (QUICK if quick else {}) | given
     values.setdefault("plain_hidden", values["hidden"])
-    return {"seeds": [values.pop("seed")], "depths": [values.pop("depth")]} | values
+    return {"seeds": [values.pop("seed")], "depths": [values.pop("depth")],
+            "blocks": ["highway", "plain"]} | values
 
 
 def cap_images(settings):
@@ -1355,12 +1368,18 @@ def fit_to_data(settings, given, fail):
     return capped
 
 
+def width(settings, block):
+    """Units of a block of this kind."""
+    return settings["plain_hidden" if block == "plain" else "hidden"]
+
+
 def check_memory(settings, jobs, fail):
     """Fail before the start where the largest nets, side by side, exceed the machine's
     memory: five vectors of parameters, and each layer's x and z."""
     L, B = max(settings["depths"]), settings["batch"]
     P = math.prod(DATASETS[settings["dataset"]].files[0].shape[1:])
-    kinds = ((settings["hidden"], 2), (settings["plain_hidden"], 1))
+    kinds = ((width(settings, block), 1 + len(BLOCKS[block].gates))
+             for block in settings["blocks"])
     floats, U = max((5 * U * (L * k * (U + 1) + P) + (k + 1) * L * U * B, U)
                     for U, k in kinds)
     needed = jobs * np.dtype(settings["dtype"]).itemsize * floats
@@ -1379,8 +1398,9 @@ def flags_of(settings):
     for name, value in settings.items():
         if name != "seeds" and value == headline[name]:
             continue
-        if name in ("seeds", "depths"):
-            name = name if len(value) > 1 else name[:-1]
+        if name in ("seeds", "depths") and len(value) == 1:
+            name = name[:-1]
+        if isinstance(value, list):
             value = ",".join(map(str, value))
         flags.append((name.replace("_", "-"), str(value)))
     return flags
@@ -1408,12 +1428,12 @@ def command_of(flags, out):
 def make_configs(settings):
     """One Config for each seed, depth and block of the run, in the record's order."""
     shared = {name: settings[name] for name in settings
-              if name not in ("seeds", "depths", "plain_hidden")}
-    highway = Config(**shared)
-    return [replace(highway, block=block, depth=depth, seed=seed,
-                    hidden=settings["plain_hidden" if block == "plain" else "hidden"])
+              if name not in ("seeds", "depths", "blocks", "plain_hidden")}
+    common = Config(**shared)
+    return [replace(common, block=block, depth=depth, seed=seed,
+                    hidden=width(settings, block))
             for depth in settings["depths"] for seed in settings["seeds"]
-            for block in ("highway", "plain")]
+            for block in settings["blocks"]]
 
 
 class Bar(tqdm):
@@ -1539,7 +1559,7 @@ def save(record, out):
 def run(settings, given, own, fail):
     """Load the data while the processes start, train every net -> settings, arms."""
     from joblib import cpu_count
-    nets = 2 * len(settings["depths"]) * len(settings["seeds"])
+    nets = math.prod(len(settings[name]) for name in ("depths", "seeds", "blocks"))
     jobs = min(own["jobs"] or cpu_count(), nets)
     with starting_workers(jobs):
         if settings["dataset"] == "auto":

@@ -42,7 +42,9 @@ def run_script(*words, cwd, **env):
     ("--jobs 0", "from 1 to 1024"), ("--plain-hidden 0", "from 1 to 10000"),
     ("--depths=", "--depths: '' is not"), ("--depths 1,,2", "'' is not"),
     ("--depths a", "'a' is not"), ("--depths 5,5", "names a value twice"),
-    ("--seeds 1,1", "names a value twice"),
+    ("--seeds 1,1", "names a value twice"), ("--blocks no", "'no' is none of plain,"),
+    ("--blocks plain,plain", "names a value twice"),
+    ("--dataset digits --depth 9999 --hidden 5000 --blocks full", "need about"),
     ("--depth 3 --depths 4", "not allowed with"),
     ("--activation gelu", "choose from"), ("--init no", "choose from"),
     ("--optimizer no", "choose from"), ("--dtype int8", "choose from"),
@@ -68,7 +70,7 @@ def test_every_setting_is_a_flag(capsys):
     text = capsys.readouterr().out
     for flag in ("seed seeds depth depths hidden plain-hidden epochs batch lr clip "
                  "gate-bias activation init optimizer momentum lr-decay n-train n-test "
-                 "dataset data-dir dtype jobs out no-save quick").split():
+                 "dataset data-dir dtype jobs out no-save quick blocks").split():
         assert f"--{flag} " in text.replace("\n", " ") or f"--{flag}]" in text
 
 
@@ -90,6 +92,7 @@ def test_a_preset_fills_only_what_was_not_given(given, quick, expected):
     ({"depths": [5, 10]}, "runs/seed=0_depths=5,10.json"),
     ({"depth": 5, "lr": 0.1}, "runs/seed=0_depth=5_lr=0.1.json"),
     ({"plain_hidden": 71}, "runs/seed=0_plain-hidden=71.json"),
+    ({"blocks": ["plain", "full"]}, "runs/seed=0_blocks=plain,full.json"),
     ({"dataset": "digits"}, "runs/seed=0_dataset=digits.json")])
 def test_only_the_headline_goes_to_run_json(given, name):
     settings = hn.resolve(given, False)
@@ -101,6 +104,28 @@ def test_only_the_headline_goes_to_run_json(given, name):
     again = settings_of(command)
     again["dataset"] = settings["dataset"]
     assert hn.cap_images(again) == settings, "the command in a record makes another run"
+
+
+def test_any_blocks_stand_beside_highway_and_plain(tmp_path, monkeypatch):
+    """More arms leave those of a pair what they were, and the record can be drawn."""
+    monkeypatch.chdir(tmp_path)
+    pair = hn.main([*DIGITS, "--out", "pair.json"])
+    all_blocks = ",".join(hn.BLOCKS)
+    hn.main([*DIGITS, "--blocks", all_blocks, "--out", "all.json"])
+    record = hn.read_record(tmp_path / "all.json")
+    assert record["config"]["blocks"] == list(hn.BLOCKS)
+    assert f"--blocks {all_blocks}" in record["command"]
+    for block in hn.BLOCKS:
+        assert record["runs"][0][block]["block"] == block
+        assert record["runs"][0][block]["status"] == "ok"
+    for block in ("highway", "plain"):
+        ours, theirs = (r["runs"][0][block] | {"wallclock_sec": 0}
+                        for r in (record, pair))
+        assert ours == theirs
+    assert {row["block"] for row in record["summary"]} == set(hn.BLOCKS)
+    hn.main([*DIGITS, "--blocks", "residual", "--out", "one.json"])
+    with pytest.raises(hn.RecordError, match="runs.0..highway' is missing"):
+        hn.read_record(tmp_path / "one.json")
 
 
 def test_file_names_stay_short_and_apart():
