@@ -96,6 +96,13 @@ class Lab:
                 "env": hn.environment()}
 
 
+def claim(section, text, paper, ours, holds):
+    """A statement of a paper beside our numbers, as a record keeps it; holds is True,
+    False, or None where our runs cannot tell."""
+    return {"section": section, "claim": text, "paper": paper, "ours": ours,
+            "holds": None if holds is None else bool(holds)}
+
+
 def load_record(path):
     """An experiment's record and the SHA-256 of its file. Raises hn.RecordError, one
     line: the file, what is wrong, and the command that makes it."""

@@ -29,12 +29,12 @@ Finished trials are kept: a stopped run goes on where it was.
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.common import Experiment, main
+from experiments.common import LIGHT, Experiment, claim, main
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
@@ -153,14 +153,133 @@ def describe_net(net, rungs):
                                for target in (1e-1, 1e-2, 1e-3, TARGET)}}}
 
 
+def of(nets, block, *depths):
+    """The nets of a kind, of these depths."""
+    return [net for net in nets if net["block"] == block and net["depth"] in depths]
+
+
+def below(nets, target):
+    """For each net whether every seed of its best setting got below the target."""
+    return [all(least is not None and least < target for least in net["best"]["least"])
+            for net in nets]
+
+
+def sooner(highway, plain):
+    """Whether the highway net's median epochs to 0.01 are fewer; "never" is infinite.
+    None if neither gets there."""
+    epochs = [np.median([np.inf if epoch is None else epoch
+                         for epoch in net["best"]["epochs_to"]["0.01"]])
+              for net in (highway, plain)]
+    return None if np.isinf(epochs).all() else bool(epochs[0] < epochs[1])
+
+
+def check_claims(nets):
+    """The paper's statements about Figure 1, with our numbers and whether they hold."""
+    depths = sorted({net["depth"] for net in nets})
+    highway, plain = (of(nets, block, *depths) for block in ("highway", "plain"))
+    least = {f"{net['block']} {net['depth']}": net["best"]["least"] for net in nets}
+    final = [np.median([np.inf if v is None else v for v in net["best"]["final"]])
+             for net in (highway[-1], plain[-1])]
+    orders = float(np.log10(final[1] / final[0]))
+    earlier = [sooner(*pair) for pair in zip(highway, plain)]
+    return [
+        claim("3.1", "plain nets of 10 and 20 layers reach a loss below 1e-4", "< 1e-4",
+              least, all(below(of(nets, "plain", 10, 20), TARGET))),
+        claim("3.1", "plain nets of 50 and 100 layers do not", "> 1e-4", least,
+              not any(below(of(nets, "plain", 50, 100), TARGET))),
+        claim("3.1", "highway nets of all depths do", "< 1e-4", least,
+              all(below(highway, TARGET))),
+        claim("3.1", "the deepest highway net ends orders of magnitude below the "
+              "deepest plain one", "> 2", hn.significant(orders) if np.isfinite(orders)
+              else None, orders > 2),
+        claim("3.1", "highway nets need fewer epochs than plain ones, at each depth",
+              "fewer", earlier, all(value is not False for value in earlier))]
+
+
 def run(lab):
     """The search -> the record."""
     settings = draw_settings(lab.protocol["rungs"][0][0], lab.protocol["search_seed"])
     rungs = search(lab, lab.load_data(), settings)
-    return {"settings": settings, "nets": [describe_net(net, rungs) for net in rungs[0]]}
+    nets = [describe_net(net, rungs) for net in rungs[0]]
+    return {"settings": settings, "nets": nets, "claims": check_claims(nets)}
 
 
-EXPERIMENT = Experiment("experiments.optimization", __doc__, PROTOCOL, SMOKE, run, None,
+# --------------------------------------------------------------------------------------
+# The figure
+
+
+def shade(net, depths):
+    """The colour of a net: its kind's, the deeper the darker."""
+    strength = 0.35 + 0.65 * depths.index(net["depth"]) / max(len(depths) - 1, 1)
+    base = np.array(to_rgb(getattr(LIGHT, net["block"])))
+    return tuple(1 - strength * (1 - base))
+
+
+def draw_curves(axes, nets, depths, lines, title):
+    """Lines of every net over epochs on a log scale; lines(net) -> arrays, the first
+    the main one and the others a band's edges."""
+    for net in nets:
+        line, *band = (np.array(row, float) for row in lines(net))
+        epochs, colour = np.arange(1, len(line) + 1), shade(net, depths)
+        dashes = "-" if net["block"] == "highway" else (0, (3, 1.2))
+        axes.plot(epochs, line, color=colour, linestyle=dashes, linewidth=1.4,
+                  label=f"{net['block']} {net['depth']}")
+        if band:
+            axes.fill_between(epochs, *band, color=colour, alpha=0.12, linewidth=0)
+    axes.set(yscale="log", xlabel="epoch", title=title)
+
+
+def draw_winners(axes, record, depths):
+    """Initial b_T of all settings against depth, the best ten larger, the best one
+    ringed; the loss after the first rung as the colour."""
+    rng = np.random.default_rng(0)      # only spreads the dots
+    for net in of(record["nets"], "highway", *depths):
+        at = depths.index(net["depth"]) + rng.uniform(-0.3, 0.3, len(record["settings"]))
+        for number, loss in zip(net["search"]["setting"], net["search"]["train_loss"]):
+            ten, best = (number in net["ten"]["setting"],
+                         number == net["best"]["setting"])
+            axes.scatter(at[number], record["settings"][number]["gate_bias"],
+                         s=34 if ten else 7, zorder=2 + ten + best, linewidth=1.6,
+                         color=LIGHT.highway if ten else LIGHT.grid,
+                         edgecolor=LIGHT.ink if best else "none")
+    axes.set_xticks(range(len(depths)), depths)
+    axes.set(xlabel="depth", ylabel="initial $b_T$",
+             title="All settings of the highway nets")
+
+
+def draw(record):
+    """The record -> the figure: the paper's two panels, and two it did not show."""
+    nets, depths = record["nets"], record["protocol"]["depths"]
+    rungs = record["protocol"]["rungs"]
+    figure = Figure(figsize=(9, 7.4), layout="constrained")
+    panels = figure.subplots(2, 2)
+    draw_curves(panels[0, 0], nets, depths, lambda net: (
+        np.nanmedian(columns(net, "train_loss"), axis=0),
+        np.nanmin(columns(net, "train_loss"), axis=0),
+        np.nanmax(columns(net, "train_loss"), axis=0)),
+        f"Training loss, best of {rungs[0][0]} settings\n"
+        f"(median and range of {len(record['protocol']['seeds'])} seeds)")
+    draw_curves(panels[0, 1], nets, depths, lambda net: (
+        net["ten"]["mean"], net["ten"]["low"], net["ten"]["high"]),
+        f"Training loss, mean and range of the best {rungs[1][0]}")
+    draw_curves(panels[1, 0], nets, depths, lambda net: (
+        100 - 100 * np.nanmedian(columns(net, "test_acc"), axis=0),),
+        "Test error of the best settings, %")
+    draw_winners(panels[1, 1], record, depths)
+    for axes in panels[0]:
+        axes.axhline(TARGET, color=LIGHT.soft, linewidth=1, linestyle=":")
+        axes.set_ylabel("mean cross-entropy")
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center",
+                  ncols=4, frameon=False)
+    return figure
+
+
+def columns(net, name):
+    """The best setting's values, (seeds, epochs)."""
+    return np.array(net["best"][name], float)
+
+
+EXPERIMENT = Experiment("experiments.optimization", __doc__, PROTOCOL, SMOKE, run, draw,
                         lambda config: f"{config['block']}_{config['depth'] + 1}")
 
 if __name__ == "__main__":

@@ -1,0 +1,194 @@
+"""The experiments: what all of them share, and the search of Figure 1."""
+
+import hashlib
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+
+import highway_networks as hn
+from experiments import common, optimization
+from experiments.store import StoreError, load_trials
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A checkout of its own for what experiments write."""
+    monkeypatch.setattr(hn, "HERE", tmp_path)
+    (tmp_path / "experiments").mkdir()
+    return tmp_path
+
+
+def smoke(experiment, *words):
+    return common.main(experiment, ["--smoke", "--jobs", "1", *words])
+
+
+@pytest.fixture(scope="module")
+def smoked(tmp_path_factory):
+    """The folder that one smoke run of the search leaves."""
+    folder = tmp_path_factory.mktemp("smoked")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hn, "HERE", folder)
+        smoke(optimization.EXPERIMENT)
+    return folder
+
+
+def test_smoke_of_the_search_and_its_figure_again(home, smoked):
+    """The whole path on the digits; --plot then gives the same picture."""
+    shutil.copytree(smoked, home, dirs_exist_ok=True)
+    runs = home / "runs" / "smoke"
+    record, _ = common.load_record(runs / "optimization.json")
+    digest = hashlib.sha256((runs / "optimization.json").read_bytes()).hexdigest()
+    assert record["dataset"] == "digits"
+    assert record["command"] == "python3 -m experiments.optimization --smoke"
+    picture = (runs / "optimization.png").read_bytes()
+    assert digest.encode() in picture
+    assert [(net["block"], net["depth"]) for net in record["nets"]] == [
+        (block, depth) for depth in (10, 20) for block in ("highway", "plain")]
+    for net in record["nets"]:
+        ten, best = net["ten"], net["best"]
+        losses = dict(zip(net["search"]["setting"], net["search"]["train_loss"]))
+        assert max(losses[n] for n in ten["setting"]) <= min(
+            losses[n] for n in losses if n not in ten["setting"])
+        assert best["setting"] == ten["setting"][np.argmin(ten["train_loss"])]
+        assert np.shape(best["train_loss"]) == np.shape(best["test_acc"]) == (2, 4)
+    again = common.main(optimization.EXPERIMENT, ["--smoke", "--plot"])
+    assert again == record and (runs / "optimization.png").read_bytes() == picture
+    assert not (home / "experiments" / "optimization.json").exists()
+
+
+def test_packed_trials_are_not_run_again(home, smoked, monkeypatch):
+    """A fresh clone has the packed files and no store."""
+    shutil.copytree(smoked, home, dirs_exist_ok=True)
+    lab = home / "runs" / "smoke"
+    record, _ = common.load_record(lab / "optimization.json")
+    names = sorted(path.name for path in (lab / "optimization").glob("*"))
+    assert names == [f"{block}_{depth}.jsonl" for block in ("highway", "plain")
+                     for depth in (10, 20)]
+    shutil.rmtree(lab / "optimization.trials")
+    monkeypatch.setattr(common.shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(hn, "train", None)      # whoever trains now fails
+    again = smoke(optimization.EXPERIMENT)
+    assert again["nets"] == record["nets"]
+
+
+def test_packed_trials_of_another_protocol_are_refused(home, smoked):
+    shutil.copytree(smoked, home, dirs_exist_ok=True)
+    lab = home / "runs" / "smoke"
+    other = optimization.EXPERIMENT._replace(
+        smoke=optimization.SMOKE | {"search_seed": 1})
+    options = common.build_parser(other).parse_args(["--smoke"])
+    shutil.rmtree(lab / "optimization.trials")
+    with pytest.raises(StoreError, match="another protocol"):
+        common.Lab(other, options).trials(optimization.train_net, [], ())
+
+
+def test_pack_takes_what_is_finished(home, capsys):
+    options = common.build_parser(optimization.EXPERIMENT).parse_args(["--smoke"])
+    lab = common.Lab(optimization.EXPERIMENT, options)
+    setting = optimization.draw_settings(1, 0)[0]
+    configs = [optimization.make_config(lab.protocol, ("plain", depth), setting, 1, 0)
+               for depth in (2, 3)]
+    lab.options.jobs = 1
+    lab.trials(optimization.train_net, configs, lab.load_data())
+    smoke(optimization.EXPERIMENT, "--pack")
+    assert "packed 2 trials" in capsys.readouterr().out
+    for config, name in zip(configs, ("plain_2", "plain_3")):
+        _, (trial,) = load_trials(lab.packed / f"{name}.jsonl")
+        assert trial.config == config and trial.result["status"] == "ok"
+
+
+@pytest.mark.parametrize("text, message", [
+    (None, "No such file"), ("{", "Expecting"), ("[]", "field 'schema'"),
+    ('{"schema": "highway-networks/run"}', "field 'schema'"),
+    ('{"schema": "highway-networks/experiment", "experiment": "x"}', "'experiment'")])
+def test_a_bad_record_is_one_line_with_the_command(home, text, message, capsys):
+    path = home / "runs" / "smoke" / "optimization.json"
+    if text is not None:
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    with pytest.raises(SystemExit) as caught:
+        smoke(optimization.EXPERIMENT, "--plot")
+    error = str(caught.value)
+    assert message in error and "\n" not in error
+    assert "Make it with: python3 -m experiments.optimization" in error
+
+
+def test_another_data_set_goes_elsewhere(home):
+    options = common.build_parser(optimization.EXPERIMENT).parse_args(
+        ["--dataset", "digits"])
+    lab = common.Lab(optimization.EXPERIMENT, options)
+    assert lab.record == home / "runs" / "digits" / "optimization.json"
+    assert lab.protocol["dataset"] == "digits"
+    assert lab.header()["command"].endswith("optimization --dataset digits")
+
+
+def test_settings_are_drawn_from_the_stated_ranges():
+    settings = optimization.draw_settings(2000, 5)
+    assert settings == optimization.draw_settings(2000, 5)
+    assert settings[:7] == optimization.draw_settings(7, 5)
+    assert settings != optimization.draw_settings(2000, 6)
+    for name, low, high, of in (("lr", 1e-5, 1, lambda v: v),
+                                ("momentum", 0.01, 0.5, lambda v: 1 - v),
+                                ("lr_decay", 0.001, 0.1, lambda v: 1 - v)):
+        values = np.log10([of(setting[name]) for setting in settings])
+        assert math.log10(low) - 1e-3 <= values.min()
+        assert values.max() <= math.log10(high) + 1e-9
+        assert values.mean() == pytest.approx(math.log10(low * high) / 2, abs=0.1)
+    assert {s["activation"] for s in settings} == {"tanh", "relu"}
+    assert {s["gate_bias"] for s in settings} == {-float(n) for n in range(1, 11)}
+    json.dumps(settings)
+
+
+def test_nets_of_the_search_are_the_papers():
+    """Depth counts the first plain layer; widths 50 and 71; one draw for both kinds."""
+    setting = optimization.draw_settings(1, 0)[0]
+    counts = []
+    for block in ("highway", "plain"):
+        config = optimization.make_config(optimization.PROTOCOL, (block, 100), setting,
+                                          5, 0)
+        assert config["depth"] == 99 and config["clip"] == 0
+        assert config["optimizer"] == "sgd"
+        assert config["lr"] == setting["lr"]
+        assert config["init"] == {"tanh": "glorot", "relu": "he"}[setting["activation"]]
+        counts.append(hn.make_net(hn.Config(**config), 784).params.size)
+    assert counts == [544_660, 562_543]
+
+
+def fake_net(block, depth, least, epochs_to, final=None):
+    return {"block": block, "depth": depth, "best": {
+        "least": least, "final": final or least, "epochs_to": {"0.01": epochs_to}}}
+
+
+def test_verdicts_follow_the_numbers():
+    good, bad, lost = [9e-5, 1e-5], [9e-5, 2e-4], [None, 1e-5]
+    nets = [fake_net("highway", 10, good, [3, 5]), fake_net("plain", 10, good, [9, 9]),
+            fake_net("highway", 50, good, [4, 4]), fake_net("plain", 50, bad, [4, None])]
+    assert [c["holds"] for c in optimization.check_claims(nets)] == [
+        True, True, True, False, True]
+    nets[1] = fake_net("plain", 10, bad, [2, 3])
+    nets[2] = fake_net("highway", 50, lost, [4, 4], final=[1e-5, 1e-5])
+    nets[3] = fake_net("plain", 50, good, [None, None], final=[2e-3, 4e-3])
+    assert [c["holds"] for c in optimization.check_claims(nets)] == [
+        False, False, False, True, False]
+    assert optimization.check_claims(nets)[3]["ours"] == pytest.approx(
+        math.log10(300), rel=1e-5)
+
+
+def test_epochs_to():
+    assert optimization.epochs_to([3, 0.5, None, 0.2], 0.3) == 4
+    assert optimization.epochs_to([3, 0.5], 0.3) is None
+
+
+def test_a_setting_that_diverges_is_the_worst(home):
+    options = common.build_parser(optimization.EXPERIMENT).parse_args(["--smoke"])
+    lab = common.Lab(optimization.EXPERIMENT, options)
+    lab.options.jobs = 1
+    setting = {"lr": 1e3, "momentum": 0.99, "lr_decay": 1.0, "activation": "relu",
+               "gate_bias": -1.0}
+    trial, = lab.trials(optimization.train_net, [optimization.make_config(
+        lab.protocol, ("plain", 10), setting, 2, 0)], lab.load_data())
+    assert trial.result["status"] == "diverged"
+    assert optimization.final_loss(trial) == math.inf
