@@ -20,7 +20,6 @@ import io
 import shutil
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import highway_networks as hn
@@ -49,7 +48,8 @@ class Lab:
     def __init__(self, experiment, options):
         self.experiment, self.options = experiment, options
         self.name = experiment.name.rpartition(".")[2]
-        self.protocol = experiment.protocol | (experiment.smoke if options.smoke else {})
+        self.protocol = experiment.protocol | (
+            experiment.smoke if options.smoke else {})
         other = options.dataset not in (None, self.protocol["dataset"])
         if other:
             self.protocol |= {"dataset": options.dataset}
@@ -67,7 +67,7 @@ class Lab:
         return hn.load_dataset(self.protocol["dataset"], self.options.data_dir)
 
     def trials(self, train, configs, data):
-        """`run_trials` with the experiment's store, protocol, packed files and flags."""
+        """`run_trials` with the experiment's store, protocol, packed files, flags."""
         return run_trials(train, configs, self.store, protocol=self.protocol, data=data,
                           packed=sorted(self.packed.glob("*.jsonl")),
                           jobs=self.options.jobs, cluster=self.options.cluster,
