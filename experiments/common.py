@@ -35,7 +35,7 @@ class Experiment(NamedTuple):
 
     name: str           # of its module
     doc: str            # the module's docstring
-    protocol: dict      # what all its runs have in common, as JSON; "dataset" is there
+    protocol: dict      # its plan, as JSON: "dataset" and whatever else it goes by
     smoke: dict         # what changes in it for --smoke
     run: Callable       # run(lab) -> the record's fields after `header`
     draw: Callable      # draw(record) -> Figure, in `style`
@@ -67,8 +67,13 @@ class Lab:
         return hn.load_dataset(self.protocol["dataset"], self.options.data_dir)
 
     def trials(self, train, configs, data):
-        """`run_trials` with the experiment's store, protocol, packed files, flags."""
-        return run_trials(train, configs, self.store, protocol=self.protocol, data=data,
+        """`run_trials` with the experiment's store, packed files and flags.
+
+        A config says all that its result depends on, but for the data set: so a plan
+        that is extended keeps the trials that are finished.
+        """
+        protocol = {"experiment": self.name, "dataset": self.protocol["dataset"]}
+        return run_trials(train, configs, self.store, protocol=protocol, data=data,
                           packed=sorted(self.packed.glob("*.jsonl")),
                           jobs=self.options.jobs, cluster=self.options.cluster,
                           retry_failed=self.options.retry_failed)

@@ -74,15 +74,27 @@ def test_packed_trials_are_not_run_again(home, smoked, monkeypatch):
     assert again["nets"] == record["nets"]
 
 
-def test_packed_trials_of_another_protocol_are_refused(home, smoked):
+def test_an_extended_plan_keeps_the_finished_trials(home, smoked, monkeypatch):
+    """Only the trials that the longer plan adds are run."""
     shutil.copytree(smoked, home, dirs_exist_ok=True)
-    lab = home / "runs" / "smoke"
-    other = optimization.EXPERIMENT._replace(
-        smoke=optimization.SMOKE | {"search_seed": 1})
-    options = common.build_parser(other).parse_args(["--smoke"])
-    shutil.rmtree(lab / "optimization.trials")
+    more = optimization.SMOKE | {"seeds": [0, 1, 2]}
+    trained = []
+    monkeypatch.setattr(common.shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(hn, "train", lambda net, data, config, train=hn.train:
+                        trained.append(config) or train(net, data, config))
+    record = smoke(optimization.EXPERIMENT._replace(smoke=more))
+    assert [config.seed for config in trained] == [2, 2, 2, 2]
+    assert all(len(net["best"]["train_loss"]) == 3 for net in record["nets"])
+
+
+def test_packed_trials_of_another_experiment_are_refused(home, smoked):
+    shutil.copytree(smoked, home, dirs_exist_ok=True)
+    runs = home / "runs" / "smoke"
+    (runs / "optimization").rename(runs / "other")
+    options = common.build_parser(optimization.EXPERIMENT).parse_args(["--smoke"])
+    lab = common.Lab(optimization.EXPERIMENT._replace(name="experiments.other"), options)
     with pytest.raises(StoreError, match="another protocol"):
-        common.Lab(other, options).trials(optimization.train_net, [], ())
+        lab.trials(optimization.train_net, [], ())
 
 
 def test_pack_takes_what_is_finished(home, capsys):
