@@ -869,14 +869,15 @@ def cross_entropy(logits, labels):
 
     By log-sum-exp: exact where the probability of the label underflows.
     """
-    examples = np.arange(len(labels))
+    B = len(labels)
+    examples = np.arange(B)
     shifted = logits - logits.real.max(axis=0)
-    exp = np.exp(shifted)
-    total = exp.sum(axis=0)
-    loss = (np.log(total) - shifted[labels, examples]).mean()
-    dlogits = exp / total
+    dlogits = np.exp(shifted)
+    total = dlogits.sum(axis=0)
+    loss = (np.log(total) - shifted[labels, examples]).sum() / B
+    dlogits /= total                    # softmax
     dlogits[labels, examples] -= 1
-    dlogits /= len(labels)
+    dlogits /= B
     return loss, dlogits
 
 
