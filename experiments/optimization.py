@@ -17,8 +17,10 @@ best ten train 40, its best one 400 with three seeds; every rung starts anew and
 judged by the training loss of its last epoch. Training loss is the mean over an epoch's
 steps, each before its update. Test images choose nothing.
 
-The paper is silent, we assume: batches of 128, shuffled anew in each epoch; pixels in
-[-1, 1]; learning rate 1e-5 to 1 and 1 - momentum 0.01 to 0.5, both log-uniform; a
+The paper is silent, we assume: pixels in [0, 1], as the MNIST of the authors' framework
+has them (in [-1, 1] larger learning rates train much worse: a highway net of 10 layers
+at 0.1 with momentum 0.9 to a loss of 0.23 after four epochs instead of 0.08); batches
+of 128, shuffled anew in each epoch; learning rate 1e-5 to 1 and 1 - momentum 0.01 to 0.5, both log-uniform; a
 factor per epoch with 1 - factor 0.001 to 0.1, log-uniform; no clipping, no weight
 decay; 400 epochs (its figure's axis); the same draws for all nets, so that none has the
 luckier ones.
@@ -78,6 +80,9 @@ def train_net(config, x_train, y_train, x_test, y_test):
     """One trial: its status, and per epoch the training loss and test accuracy."""
     config = hn.Config(**config, n_train=len(x_train), n_test=len(x_test))
     data = hn.scale_pixels(hn.Data(x_train, y_train, x_test, y_test), config.dataset)
+    for x in (data.x_train, data.x_test):       # from [-1, 1] to [0, 1]
+        x += 1
+        x /= 2
     net = hn.make_net(config, data.x_train.shape[1])
     history, _, status = hn.train(net, data, config)
     return {"status": status, "parameters": net.params.size,
