@@ -1,0 +1,374 @@
+"""Six members of the family y = H T + x C at equal size: which ranking, at which depth?
+
+The claim (P2, section 5.2, Table 1a). In a character-level language model with two
+such layers, by test perplexity: full 79.09, coupled (the highway layer) 79.13 and
+C-only 79.15 are about equal, T-only 82.94 is behind them, residual 91.32 far behind
+and close to plain 92.60. P2 expects this of a task that must replace features; it says
+nothing of depth, nor of MNIST. Here the same six forms are ranked on MNIST from 10 to
+100 layers. A test of how far the ranking carries over, not of the table itself.
+
+The protocol. 784 pixels -> one plain layer -> 9, 19, 49 or 99 layers of one form ->
+softmax of 10; "depth" counts the plain layer, as P1 does. H is tanh, weights are
+Glorot's, a learned carry gate starts at -b_T. Each form is as wide as brings its
+number of parameters nearest to that of the highway net of 50 units at that depth: the
+nearest whole width is at most 1.4 % off. Adam, gradients clipped at norm 5, batches of
+128, learning rate times 0.9 after each epoch. For each form and depth the learning
+rate, of five, and with it the initial b_T, of three, where there is a gate, are those
+with the highest accuracy on 10,000 held-out training images, after 3 epochs on the
+other 50,000. The chosen setting trains 20 epochs on all 60,000 with five seeds. Test
+images choose nothing; training loss is the mean over an epoch's steps, each before its
+update.
+
+The verdicts. At one depth a form is ahead of another if each of its seeds has a higher
+test accuracy than every seed of the other, and level with it if the two ranges overlap.
+Of two forms of equal merit one would be ahead of a given other in 1 of 252 cases. A
+seed that diverges is below all others. "Trains" means half of the held-out images.
+
+P2 is silent, we assume: b_C = -b_T; pixels in [-1, 1]; all of the above. Deviations:
+Table 1a gives full half more parameters than coupled, and residual twice the layers;
+ours have equal parameters and equal depth.
+
+Cost on two cores, at 1.0, 2.1, 5.0 and 10.3 ms a step for 10, 20, 50 and 100 layers:
+14 minutes for the search, 46 for the seeds. Finished trials are kept.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+
+import highway_networks as hn
+from experiments.common import LIGHT, Experiment, claim, main
+from visualize_highway_networks import DATASETS
+
+# Test perplexities of Table 1a, in its order: the name in BLOCKS, P2's name.
+PAPER = {"plain": ("Plain", 92.60), "residual": ("Residual", 91.32),
+         "t_only": ("T-only", 82.94), "c_only": ("C-only", 79.15),
+         "highway": ("Coupled", 79.13), "full": ("Full", 79.09)}
+WIDTH = 50              # of the highway nets that the others are matched to
+TRAINS = 0.5            # held-out accuracy from which on we say that a net trains
+
+PROTOCOL = {"dataset": "mnist", "depths": [10, 20, 50, 100], "batch": 128, "clip": 5.0,
+            "lr_decay": 0.9, "lrs": [1e-4, 3e-4, 1e-3, 3e-3, 1e-2],
+            "gate_biases": [-1.0, -3.0, -5.0], "held_out": 10_000, "split_seed": 1612,
+            "search_epochs": 3, "epochs": 20, "seeds": [0, 1, 2, 3, 4]}
+SMOKE = {"dataset": "digits", "depths": [3, 5], "lrs": [1e-3, 1e-2], "held_out": 237,
+         "gate_biases": [-1.0, -3.0], "search_epochs": 1, "epochs": 2, "seeds": [0, 1]}
+
+
+def count_parameters(block, depth, hidden, dataset):
+    """Weights and biases of the whole net; depth counts the projection."""
+    dataset = hn.DATASETS[dataset]
+    pixels = math.prod(dataset.files[0].shape[1:])
+    matrices = 1 + len(hn.BLOCKS[block].gates)
+    return (hidden * (pixels + 1) + (depth - 1) * matrices * hidden * (hidden + 1)
+            + dataset.classes * (hidden + 1))
+
+
+def match_width(block, depth, dataset):
+    """The width whose parameters are nearest to those of the highway net."""
+    target = count_parameters("highway", depth, WIDTH, dataset)
+    # No form has fewer matrices than one to the highway's two: none is twice as wide.
+    return min(range(1, 2 * WIDTH), key=lambda hidden: abs(
+        count_parameters(block, depth, hidden, dataset) - target))
+
+
+def hold_out(data, protocol):
+    """uint8 Data -> Data of the search: both parts are training images."""
+    order = np.random.default_rng(protocol["split_seed"]).permutation(len(data.x_train))
+    held, rest = np.split(order, [protocol["held_out"]])
+    return hn.Data(data.x_train[rest], data.y_train[rest],
+                   data.x_train[held], data.y_train[held])
+
+
+def settings_of(block, protocol):
+    """What the search tries for a form: learning rates, and b_T if it has a gate."""
+    if not hn.BLOCKS[block].gates:
+        return [{"lr": lr} for lr in protocol["lrs"]]
+    return [{"lr": lr, "gate_bias": bias} for lr, bias in itertools.product(
+        protocol["lrs"], protocol["gate_biases"])]
+
+
+def make_config(protocol, net, setting, data, **rest):
+    """The trial of one net; data only says how many images there are."""
+    block, depth = net
+    return {"block": block, "depth": depth - 1, "init": "glorot",
+            "hidden": match_width(block, depth, protocol["dataset"]),
+            "n_train": len(data.x_train), "n_test": len(data.x_test),
+            **{name: protocol[name] for name in ("dataset", "batch", "clip",
+                                                 "lr_decay")}, **setting, **rest}
+
+
+def train_net(config, x_train, y_train, x_test, y_test):
+    """One trial: its status, and per epoch the training loss and the accuracy on the
+    images it is judged by. config: of hn.Config, and in the search what drew the
+    images."""
+    config = hn.Config(**{name: value for name, value in config.items()
+                          if name != "split_seed"})
+    data = hn.scale_pixels(hn.Data(x_train, y_train, x_test, y_test), config.dataset)
+    net = hn.make_net(config, data.x_train.shape[1])
+    history, _, status = hn.train(net, data, config)
+    return {"status": status, "parameters": net.params.size,
+            "train_loss": history["train_loss"], "acc": history["test_acc"]}
+
+
+def last(trial, name):
+    """The last epoch's value of a trial, None if it diverged or failed."""
+    return trial.result[name][-1] if trial.status == "ok" else None
+
+
+def search(lab, data, nets):
+    """Every setting of every net, judged on held-out images -> {net: accuracies}."""
+    data = hold_out(data, lab.protocol)
+    settings = {net: settings_of(net[0], lab.protocol) for net in nets}
+    # Settings outermost: a run that is stopped has tried as many for every net.
+    keys = [(net, settings[net][number])
+            for number in range(max(map(len, settings.values())))
+            for net in reversed(nets) if number < len(settings[net])]
+    trials = lab.trials(train_net, [
+        make_config(lab.protocol, net, setting, data, seed=lab.protocol["seeds"][0],
+                    epochs=lab.protocol["search_epochs"],
+                    split_seed=lab.protocol["split_seed"])
+        for net, setting in keys], data)
+    found = {net: [] for net in nets}
+    for (net, _), trial in zip(keys, trials):
+        found[net].append(last(trial, "acc"))
+    return found
+
+
+def best(accuracies):
+    """The number of the highest accuracy, of equal ones the first; None is lowest."""
+    return max(range(len(accuracies)), key=lambda i: (
+        -1 if accuracies[i] is None else accuracies[i], -i))
+
+
+def repeat(lab, data, chosen):
+    """The chosen setting of each net, with every seed -> {net: trials}."""
+    # Seeds outermost: a run that is stopped has as many of every net.
+    keys = [(net, seed) for seed in lab.protocol["seeds"] for net in reversed(chosen)]
+    trials = lab.trials(train_net, [
+        make_config(lab.protocol, net, chosen[net], data, seed=seed,
+                    epochs=lab.protocol["epochs"]) for net, seed in keys], data)
+    runs = {net: [] for net in chosen}
+    for (net, _), trial in zip(keys, trials):
+        runs[net].append(trial)
+    return runs
+
+
+def spread(values):
+    """Mean and standard deviation (n - 1) of the values that are not None."""
+    there = [value for value in values if value is not None]
+    return {"mean": hn.significant(np.mean(there)) if there else None,
+            "std": hn.significant(np.std(there, ddof=1)) if len(there) > 1 else None,
+            "n": len(there)}
+
+
+def describe_net(net, protocol, accuracies, runs):
+    """One net's part of the record: its size, its search and its seeds."""
+    block, depth = net
+    settings, number = settings_of(block, protocol), best(accuracies)
+    hidden = match_width(block, depth, protocol["dataset"])
+    count, target = (count_parameters(kind, depth, width, protocol["dataset"])
+                     for kind, width in ((block, hidden), ("highway", WIDTH)))
+    record = {"block": block, "depth": depth, "hidden": hidden, "parameters": count,
+              "above_highway": hn.significant(count / target - 1),
+              "search": {name: [setting[name] for setting in settings]
+                         for name in settings[0]} | {"held_out_acc": accuracies},
+              "chosen": settings[number] | {
+                  "held_out_acc": accuracies[number], "at_edge_of_lrs":
+                  settings[number]["lr"] in (protocol["lrs"][0], protocol["lrs"][-1])}}
+    for name, there in (("train_loss", "train_loss"), ("test_acc", "acc")):
+        finals = [last(trial, there) for trial in runs]
+        record[name] = {"final": finals, **spread(finals), "epochs": [
+            trial.result[there] if trial.status == "ok" else [] for trial in runs]}
+    return record
+
+
+def compare(one, other):
+    """Test accuracies of two forms' seeds -> "ahead", "behind" or "level"."""
+    one, other = ([-1 if value is None else value for value in values]
+                  for values in (one, other))
+    return ("ahead" if min(one) > max(other) else
+            "behind" if max(one) < min(other) else "level")
+
+
+# P2's statements about Table 1a: (text, what must hold: one form, how, another).
+STATEMENTS = (
+    ("every gated form is ahead of residual", [
+        ("t_only", "ahead", "residual"), ("c_only", "ahead", "residual"),
+        ("highway", "ahead", "residual"), ("full", "ahead", "residual")]),
+    ("residual is ahead of plain", [("residual", "ahead", "plain")]),
+    ("C-only, coupled and full are about equal", [
+        ("c_only", "level", "highway"), ("c_only", "level", "full"),
+        ("highway", "level", "full")]),
+    ("T-only is between residual and those three", [
+        ("t_only", "ahead", "residual"), ("t_only", "behind", "c_only"),
+        ("t_only", "behind", "highway"), ("t_only", "behind", "full")]),
+)
+
+
+def check_ranking(nets, depth):
+    """P2's statements at one depth: the perplexities, our relations, whether all
+    relations are as stated."""
+    finals = {net["block"]: net["test_acc"]["final"] for net in nets
+              if net["depth"] == depth}
+    claims = []
+    for text, relations in STATEMENTS:
+        forms = dict.fromkeys(form for one, _, other in relations
+                              for form in (one, other))
+        ours = {f"{one} - {other}": compare(finals[one], finals[other])
+                for one, _, other in relations}
+        claims.append(claim("P2 5.2", f"{text}: {depth} layers",
+                            {form: PAPER[form][1] for form in forms}, ours,
+                            list(ours.values()) == [how for _, how, _ in relations]))
+    return claims
+
+
+def check_plain(nets):
+    """What is said of deep plain nets: P1 section 3.1, and of those that do not train.
+    None where the depths of the run cannot tell."""
+    plain = {net["depth"]: net for net in nets if net["block"] == "plain"}
+    losses = {depth: [math.inf if loss is None else loss for loss in
+                      net["train_loss"]["final"]] for depth, net in plain.items()}
+    deep = [depth for depth in plain if depth >= 50]
+    tried = {str(depth): plain[depth]["search"]["held_out_acc"] for depth in deep}
+    top = {depth: max(-1 if v is None else v for v in values)
+           for depth, values in tried.items()}
+    worse = [min(losses[depth]) > max(losses[min(losses)]) for depth in deep]
+    return [
+        claim("P1 3.1", "the training loss of plain nets degrades with depth: that of "
+              "50 and more layers ends above that of the shallowest, in every seed",
+              "significantly degrades", {str(depth): net["train_loss"]["final"]
+                                         for depth, net in plain.items()},
+              all(worse) if deep else None),
+        claim("P1 3.1", "plain nets of 50 and more layers do not train at any learning "
+              f"rate of the search: held-out accuracy below {TRAINS}", "not claimed",
+              tried, all(acc < TRAINS for acc in top.values()) if deep else None)]
+
+
+def run(lab):
+    """Search, seeds, verdicts -> the record."""
+    protocol, data = lab.protocol, lab.load_data()
+    nets = [(block, depth) for depth in protocol["depths"] for block in PAPER]
+    found = search(lab, data, nets)
+    chosen = {net: settings_of(net[0], protocol)[best(found[net])] for net in nets}
+    runs = repeat(lab, data, chosen)
+    records = [describe_net(net, protocol, found[net], runs[net]) for net in nets]
+    claims = [item for depth in protocol["depths"]
+              for item in check_ranking(records, depth)]
+    return {"width_of_highway": WIDTH, "nets": records,
+            "claims": claims + check_plain(records)}
+
+
+# --------------------------------------------------------------------------------------
+# The figure
+
+COLOURS = {"plain": LIGHT.plain, "residual": "#009E73", "t_only": "#E69F00",
+           "c_only": "#CC79A7", "highway": LIGHT.highway, "full": "#56B4E9"}
+MARKERS = dict(zip(PAPER, "sD^vo*"))
+
+
+def finals(net, name):
+    """A net's last values as an array, NaN for None; test accuracy as error in %."""
+    values = np.array(net[name]["final"], float)
+    return 100 - 100 * values if name == "test_acc" else values
+
+
+def draw_over_depth(axes, nets, name, title):
+    """One line per form: mean over seeds against depth, bars from lowest to highest.
+    Forms stand side by side at each depth, so that their bars are not on top of one
+    another."""
+    depths = sorted({net["depth"] for net in nets})
+    for place, form in enumerate(PAPER):
+        values = np.ma.masked_invalid([finals(net, name) for net in nets
+                                       if net["block"] == form])     # (depths, seeds)
+        x = np.array(depths) * 1.035 ** (place - 2.5)
+        y = values.mean(axis=1)
+        bars = np.ma.array([y - values.min(axis=1), values.max(axis=1) - y])
+        axes.errorbar(x, y.filled(np.nan), yerr=bars.filled(0), color=COLOURS[form],
+                      marker=MARKERS[form], markersize=5, linewidth=1.3, elinewidth=1.3,
+                      label=PAPER[form][0])
+    axes.set(xscale="log", yscale="log", xlabel="depth (layers, projection included)",
+             title=title)
+    axes.xaxis.set_major_locator(FixedLocator(depths))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
+    plain_numbers(axes.yaxis)
+    axes.grid(axis="y", which="both")
+
+
+def plain_numbers(axis):
+    """A logarithmic axis with its numbers written out, the more the shorter it is."""
+    low, high = axis.get_view_interval()
+    digits = (1, 2, 5) if high > 8 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+    ticks = [digit * 10.0 ** power for power in range(-6, 3) for digit in digits]
+    axis.set_major_locator(FixedLocator([v for v in ticks if low <= v <= high])
+                           if high > 1.6 * low else MaxNLocator(5))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def write_setting(net):
+    """The chosen setting, in short."""
+    bias = net["chosen"].get("gate_bias")
+    return f"{net['chosen']['lr']:g}" + ("" if bias is None else f", {bias:g}")
+
+
+def draw_dots(axes, nets, depth):
+    """One depth: a row for each form, a dot for each seed's test error, its mean, and
+    right of it learning rate and b_T."""
+    rows = {net["block"]: net for net in nets if net["depth"] == depth}
+    for row, form in enumerate(PAPER):
+        values = finals(rows[form], "test_acc")
+        axes.plot(values, np.full(len(values), row), ".", color=COLOURS[form],
+                  alpha=0.6, markersize=6)
+        if np.isfinite(values).any():
+            axes.plot(np.nanmean(values), row, "|", color=COLOURS[form], markersize=10,
+                      markeredgewidth=2)
+        if np.isnan(values).any():
+            axes.text(0.02, row + 0.28, f"{np.isnan(values).sum()} diverged", size=6.5,
+                      transform=axes.get_yaxis_transform())
+        axes.text(1.0, row - 0.34, write_setting(rows[form]), size=6.5, ha="right",
+                  color=LIGHT.soft, transform=axes.get_yaxis_transform())
+    axes.set(title=f"{depth} layers", xscale="log", xlabel="test error, %",
+             ylim=(-0.6, len(PAPER) - 0.3))
+    axes.title.set_fontsize(10)
+    axes.margins(x=0.12)
+    axes.set_yticks(range(len(PAPER)), [f"{name}  {perplexity:.2f}"
+                                        for name, perplexity in PAPER.values()])
+    plain_numbers(axes.xaxis)
+    axes.grid(axis="x")
+
+
+def draw(record):
+    """The record -> the figure: two panels over depth, one of dots for each depth."""
+    nets, protocol = record["nets"], record["protocol"]
+    figure = Figure(figsize=(9, 8), layout="constrained")
+    upper, lower = figure.subfigures(2, 1, height_ratios=(1.15, 1))
+    loss, error = upper.subplots(1, 2)
+    draw_over_depth(loss, nets, "train_loss", "Training loss after "
+                    f"{protocol['epochs']} epochs\n(mean and range of "
+                    f"{len(protocol['seeds'])} seeds)")
+    draw_over_depth(error, nets, "test_acc",
+                    f"Test error, %\n({DATASETS[record['dataset']][0]})")
+    loss.set_ylabel("mean cross-entropy")
+    upper.legend(*loss.get_legend_handles_labels(), ncols=6, frameon=False,
+                 loc="outside lower center")
+    depths = protocol["depths"]
+    for depth, axes in zip(depths, np.ravel(lower.subplots(1, len(depths),
+                                                           sharey=True))):
+        draw_dots(axes, nets, depth)
+    lower.suptitle("Test error of each seed; right: learning rate and initial $b_T$ "
+                   "chosen; left: test perplexity of P2, Table 1a", size=10)
+    return figure
+
+
+EXPERIMENT = Experiment("experiments.blocks", __doc__, PROTOCOL, SMOKE, run, draw,
+                        lambda config: f"{config['block']}_{config['depth'] + 1}")
+
+if __name__ == "__main__":
+    main(EXPERIMENT)
