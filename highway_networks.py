@@ -500,7 +500,7 @@ def activate(z, H, gates, activation, half):
     """z (R, B) -> H and the gates in place; H and gates are the two parts of z's rows.
 
     sigmoid(z) = 0.5 + 0.5 tanh(z / 2), so one tanh call can serve H and every gate. In
-    float32 T is a multiple of 2^-25, and 0 below z = -18: such a gate never opens.
+    float32 T is a multiple of 2^-25, and 0 below about z = -20: it then never opens.
     half is 0.5 as an array: NumPy converts a Python number on every call.
     """
     if not gates.size:

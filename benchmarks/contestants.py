@@ -1,60 +1,95 @@
 """The same training step by different means, each in a process of its own.
 
-    python3 -m benchmarks.contestants NAME TASK.npz
+    python3 -m benchmarks.contestants NAME FOLDER/TASK.npz
 
-builds NAME's net from the task's weights, prints one JSON line (versions, seconds of
-preparation, the gradient of the first batch as a file), then trains one epoch for every
-line it is sent and answers with its seconds. `peers` does the asking.
+builds NAME's net, trains one epoch, prints one JSON line (versions, seconds of that
+first epoch), then obeys the commands on stdin, a line each, and answers with a line of
+JSON. `peers` and `scaling` do the asking.
 
-The work is one for all: gather a batch, forward, mean cross-entropy, backward, the norm
-of the whole gradient, clip, Adam. The frameworks get what suits them best: examples as
-rows, H and T in one stacked product, fused Adam, a whole epoch under one jit.
+    epoch           train one more -> its seconds
+    gradient FILE   write the gradient of the first batch at the initial weights
+    weights FILE    write the weights as they are now
+    parts           train one more -> seconds of each part of a step ("floor" only)
+    memory          -> the largest resident set of this process so far, in bytes
+    environment     -> libraries, BLAS kernel and processor
+
+The work is one for all, in float32: gather a batch from images in memory, forward, mean
+cross-entropy, backward, the norm of the whole gradient, clip, Adam. Each framework gets
+the fastest of the programs that were tried for it (depth 30, width 50, batch 128, one
+core; PyTorch 2.13, JAX 0.10), with H and T in one stacked product:
+
+    all             examples as columns were faster than as rows: 15-20 % for JAX's
+                    scan, 5-15 % for PyTorch.
+    PyTorch eager   fused Adam, foreach clipping. No faster: one parameter for each
+                    layer, F.linear, x + T (H - x) for lerp, index_select.
+    torch.compile   gather, gradient (torch.func.grad), clip and Adam in one graph. Next
+                    best was the gradient alone compiled, before fused Adam (+15 %);
+                    slower: the loss compiled and loss.backward() (+50 %), with
+                    max-autotune-no-cudagraphs or cpp_wrapper as well (+50 to +60 %), or
+                    with clip and Adam compiled apart (+80 %).
+    JAX             a whole epoch under one jit, its buffers donated, optax. The layers
+                    by lax.scan ("jax scan") or as straight code ("jax"), which wins
+                    where there are few and takes long to compile where there are many.
+                    No faster: scan with unroll 2, 3, 5, 10; a jit for each step; all
+                    weights in one vector; biases as a column of the weights; a sigmoid
+                    made of tanh; Adam by hand; XLA's prefer_vector_width=512,
+                    enable_fast_math, use_onednn. Slices W[l] of stacked weights cost
+                    more than jnp.unstack: each one's gradient is as large as the stack.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import platform
 import sys
 import time
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 import highway_networks as hn
 
+LR, CLIP = 5e-3, 5.0                # of the headline
+BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
+
 
 class Task:
-    """What to train: weights by name, images (N, P), labels, and the batches' order."""
+    """What to train: a net's settings, the batches' order (steps, B), and from the file
+    images.npz beside it x (N, P) and labels (N,)."""
 
     def __init__(self, path):
         with np.load(path) as archive:
-            arrays = dict(archive)
-        self.settings = json.loads(str(arrays.pop("settings")))
-        self.x, self.labels = arrays.pop("x"), arrays.pop("labels")
-        self.order = arrays.pop("order")            # (steps, B) rows of x
-        self.weights = arrays                       # as DeepNet.views names them
-        self.lr, self.clip = 5e-3, 5.0
+            self.settings = json.loads(str(archive["settings"]))
+            self.order = archive["order"]
+        with np.load(Path(path).with_name("images.npz")) as archive:
+            self.x, self.labels = archive["x"], archive["labels"]
+
+    @cached_property
+    def initial(self):
+        """The weights to start from, as DeepNet.views names them."""
+        net = hn.DeepNet(**self.settings)
+        return net.views(net.params)
 
     def stacked(self):
-        """Weights for examples as rows: [W_H; W_T] transposed (L, U, R), its biases
-        (L, R), and the rest transposed too."""
-        names = [n for n in ("H", "T") if "W_" + n in self.weights]
-        W = np.concatenate([self.weights["W_" + n] for n in names], axis=1)
-        b = np.concatenate([self.weights["b_" + n] for n in names], axis=1)
-        w = self.weights
-        return {"W_in": w["W_in"].T, "b_in": w["b_in"].ravel(),
-                "W": W.transpose(0, 2, 1), "b": b,
-                "W_out": w["W_out"].T, "b_out": w["b_out"]}
+        """The initial weights with H and T as one: W (L, R, U), b (L, R, 1)."""
+        w = self.initial
+        names = [name for name in "HT" if "W_" + name in w]
+        return {"W_in": w["W_in"], "b_in": w["b_in"],
+                "W": np.concatenate([w["W_" + name] for name in names], axis=1),
+                "b": np.concatenate([w["b_" + name] for name in names], axis=1)[..., None],
+                "W_out": w["W_out"], "b_out": w["b_out"][:, None]}
 
-    def unstacked(self, grads):
-        """The gradient of `stacked` weights -> by the names of `weights`."""
+    def unstacked(self, arrays):
+        """Arrays laid out as `stacked` -> as `initial`."""
         U = self.settings["hidden"]
-        named = {"W_in": grads["W_in"].T, "b_in": grads["b_in"][:, None],
-                 "W_out": grads["W_out"].T, "b_out": grads["b_out"]}
-        for k, name in enumerate("HT"[:grads["b"].shape[1] // U]):
+        named = {"W_in": arrays["W_in"], "b_in": arrays["b_in"],
+                 "W_out": arrays["W_out"], "b_out": arrays["b_out"][:, 0]}
+        for k, name in enumerate("HT"[:arrays["W"].shape[1] // U]):
             rows = slice(k * U, (k + 1) * U)
-            named["W_" + name] = grads["W"][:, :, rows].transpose(0, 2, 1)
-            named["b_" + name] = grads["b"][:, rows]
+            named["W_" + name] = arrays["W"][:, rows]
+            named["b_" + name] = arrays["b"][:, rows, 0]
         return named
 
 
@@ -62,45 +97,102 @@ class Ours:
     """This suite's `train_step`."""
 
     def __init__(self, task):
-        self.task = task
+        self.task, batch = task, task.order.shape[1]
         self.net = hn.DeepNet(**task.settings)
-        for name, view in self.net.views(self.net.params).items():
-            view[...] = task.weights[name]
-        self.cache = self.net.cache(task.order.shape[1])
-        self.adam = hn.Adam(self.net.params)
-        self.rows = np.empty((task.order.shape[1], task.x.shape[1]), np.float32)
+        self.cache, self.adam = self.net.cache(batch), hn.Adam(self.net.params)
+        self.rows = np.empty((batch, task.x.shape[1]), np.float32)
         self.versions = {"numpy": np.__version__}
 
     def gradient(self):
-        chosen = self.task.order[0]
-        logits, _ = self.net.forward(self.task.x[chosen].T, self.cache)
+        net, chosen = hn.DeepNet(**self.task.settings), self.task.order[0]
+        logits, cache = net.forward(self.task.x[chosen].T)
         dlogits = hn.cross_entropy(logits, self.task.labels[chosen])[1]
-        return self.net.views(self.net.backward(dlogits, self.cache))
+        return net.views(net.backward(dlogits, cache))
+
+    def weights(self):
+        return self.net.views(self.net.params)
+
+    def gather(self, chosen):
+        np.take(self.task.x, chosen, axis=0, out=self.rows, mode="clip")
+        return self.rows.T, self.task.labels[chosen]
 
     def epoch(self):
         for chosen in self.task.order:
-            np.take(self.task.x, chosen, axis=0, out=self.rows, mode="clip")
-            hn.train_step(self.net, self.rows.T, self.task.labels[chosen], self.cache,
-                          self.adam, self.task.lr, self.task.clip)
+            x, labels = self.gather(chosen)
+            hn.train_step(self.net, x, labels, self.cache, self.adam, LR, CLIP)
 
 
 class Floor(Ours):
     """The matrix products of `Ours` alone: no element-wise work, no optimiser."""
 
+    def forward_products(self):
+        net, cache = self.net, self.cache
+        np.matmul(cache.weights["W_in"], self.rows.T, out=cache.d)
+        for W, _, _, x1, _, _, z, _, _ in cache.layers:
+            np.matmul(W, x1, out=z)
+        np.matmul(cache.weights["out"], cache.x[-1], out=cache.logits)
+
+    def backward_products(self):
+        net, cache, dlogits = self.net, self.cache, self.cache.logits
+        np.matmul(dlogits, cache.x[-1].T, out=cache.dW["out"])
+        np.matmul(cache.weights["out"][:, :net.hidden].T, dlogits, out=cache.d)
+        for _, W_back, dW, x1, _, _, z, _, _ in reversed(cache.layers):
+            np.matmul(z, x1.T, out=dW)
+            np.matmul(W_back, z, out=cache.dH)
+        np.matmul(cache.d, self.rows, out=cache.dW["W_in"])
+
     def epoch(self):
-        net, cache, x = self.net, self.cache, self.task.x[self.task.order[0]]
-        W, dW, dlogits = cache.weights, cache.dW, np.ones_like(cache.logits)
         for _ in self.task.order:
-            np.matmul(W["W_in"], x.T, out=cache.d)
-            for block, _, _, x1, _, _, z, _, _, _ in cache.layers:
-                np.matmul(block, x1, out=z)
-            np.matmul(W["out"], cache.x[-1], out=cache.logits)
-            np.matmul(dlogits, cache.x[-1].T, out=dW["out"])
-            np.matmul(W["out"][:, :net.hidden].T, dlogits, out=cache.d)
-            for _, back, dblock, x1, _, _, z, _, _, _ in reversed(cache.layers):
-                np.matmul(z, x1.T, out=dblock)
-                np.matmul(back, z, out=cache.dH)
-            np.matmul(cache.d, x, out=dW["W_in"])
+            self.forward_products()
+            self.backward_products()
+
+    def parts(self):
+        """Seconds that an epoch spends in each part of the step, and in `train_step`
+        undivided. Element-wise work is what a pass takes beyond its bare products."""
+        net, cache, laps = self.net, self.cache, Laps()
+        for chosen in self.task.order:
+            laps.start()
+            x, labels = self.gather(chosen)
+            laps.end("gather")
+            logits, _ = net.forward(x, cache)
+            laps.end("forward")
+            np.count_nonzero(logits.argmax(axis=0) == labels)
+            dlogits = hn.cross_entropy(logits, labels)[1]
+            laps.end("loss")
+            grad = net.backward(dlogits, cache)
+            laps.end("backward")
+            hn.clip_norm(grad, CLIP)
+            laps.end("clip")
+            self.adam.step(net.params, grad, LR)
+            laps.end("Adam")
+        for _ in self.task.order:
+            laps.start()
+            self.forward_products()
+            laps.end("forward products")
+            self.backward_products()
+            laps.end("backward products")
+        laps.start()
+        Ours.epoch(self)
+        laps.end("step")
+        for way in ("forward", "backward"):
+            laps.seconds[way + " element-wise"] = (
+                laps.seconds.pop(way) - laps.seconds[way + " products"])
+        return laps.seconds
+
+
+class Laps:
+    """A stopwatch: seconds by name, added up."""
+
+    def __init__(self):
+        self.seconds, self.begin = {}, None
+
+    def start(self):
+        self.begin = time.perf_counter()
+
+    def end(self, name):
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self.begin
+        self.begin = now
 
 
 class TorchEager:
@@ -109,139 +201,210 @@ class TorchEager:
     def __init__(self, task):
         import torch
         self.torch, self.task = torch, task
-        torch.set_num_threads(len(hn.os.sched_getaffinity(0)))
-        self.weights = {name: torch.tensor(np.ascontiguousarray(value),
-                                           requires_grad=True)
-                        for name, value in task.stacked().items()}
-        self.x, self.order = torch.tensor(task.x), torch.tensor(task.order)
-        self.labels = torch.tensor(task.labels)
-        self.adam = torch.optim.Adam(self.weights.values(), lr=task.lr, fused=True)
-        self.loss = self.make_loss()
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+        self.x, self.labels, self.order = map(
+            torch.tensor, (task.x, task.labels, task.order))
+        self.params = self.fresh()
+        self.adam = torch.optim.Adam(self.params.values(), lr=LR, betas=(BETA1, BETA2),
+                                     eps=EPS, fused=True)
         self.versions = {"torch": torch.__version__}
 
-    def make_loss(self):
-        torch, U = self.torch, self.task.settings["hidden"]
+    def fresh(self):
+        return {name: self.torch.tensor(np.ascontiguousarray(value), requires_grad=True)
+                for name, value in self.task.stacked().items()}
 
-        def loss(w, x, labels):
-            h = torch.tanh(torch.addmm(w["b_in"], x, w["W_in"]))
-            for W, b in zip(w["W"].unbind(), w["b"].unbind()):
-                z = torch.addmm(b, h, W)
-                H = torch.tanh(z[:, :U])
-                h = H if z.shape[1] == U else torch.lerp(h, H, torch.sigmoid(z[:, U:]))
-            logits = torch.addmm(w["b_out"], h, w["W_out"])
-            return torch.nn.functional.cross_entropy(logits, labels)
-        return loss
+    def loss(self, w, x, labels):
+        torch = self.torch
+        h = torch.tanh(torch.addmm(w["b_in"], w["W_in"], x.T))
+        for W, b in zip(w["W"].unbind(), w["b"].unbind()):
+            z = torch.addmm(b, W, h)
+            if len(z) == len(h):
+                h = torch.tanh(z)
+            else:
+                z_H, z_T = z.chunk(2)
+                h = torch.lerp(h, torch.tanh(z_H), torch.sigmoid(z_T))
+        logits = torch.addmm(w["b_out"], w["W_out"], h)
+        return torch.nn.functional.cross_entropy(logits.T, labels)
 
-    def backward(self, chosen):
-        self.adam.zero_grad()
-        self.loss(self.weights, self.x[chosen], self.labels[chosen]).backward()
+    def backward(self, params, chosen):
+        self.loss(params, self.x[chosen], self.labels[chosen]).backward()
 
     def gradient(self):
-        self.backward(self.order[0])
-        return self.task.unstacked({name: weight.grad.numpy()
-                                    for name, weight in self.weights.items()})
+        params = self.fresh()
+        self.backward(params, self.order[0])
+        return self.task.unstacked({k: w.grad.numpy() for k, w in params.items()})
+
+    def weights(self):
+        return self.task.unstacked({k: w.detach().numpy()
+                                    for k, w in self.params.items()})
 
     def epoch(self):
+        params = list(self.params.values())
         for chosen in self.order:
-            self.backward(chosen)
-            self.torch.nn.utils.clip_grad_norm_(self.weights.values(), self.task.clip)
+            self.adam.zero_grad()
+            self.backward(self.params, chosen)
+            self.torch.nn.utils.clip_grad_norm_(params, CLIP, foreach=True)
             self.adam.step()
 
 
 class TorchCompiled(TorchEager):
-    """PyTorch with torch.compile around the loss, so around its backward pass too."""
+    """PyTorch with the whole step as one graph under torch.compile."""
 
-    def make_loss(self):
-        return self.torch.compile(super().make_loss())
+    def __init__(self, task):
+        super().__init__(task)
+        torch, grad = self.torch, self.torch.func.grad(self.loss)
+        self.params = {name: w.detach() for name, w in self.params.items()}
+        self.m, self.v = ({name: torch.zeros_like(w) for name, w in self.params.items()}
+                          for _ in range(2))
+        self.steps = torch.zeros(())
+
+        @torch.compile
+        def step(params, m, v, steps, x, labels, chosen):
+            grads = grad(params, x[chosen], labels[chosen])
+            norm = torch.sqrt(sum((g * g).sum() for g in grads.values()))
+            scale = torch.clamp(CLIP / norm, max=1.0)
+            steps += 1
+            first = LR / (1 - BETA1 ** steps)
+            second = torch.sqrt(1 - BETA2 ** steps)
+            for name, w in params.items():
+                g = scale * grads[name]
+                m[name].lerp_(g, 1 - BETA1)
+                v[name].mul_(BETA2).addcmul_(g, g, value=1 - BETA2)
+                w.sub_(first * m[name] / (torch.sqrt(v[name]) / second + EPS))
+        self.step = step
+
+    def epoch(self):
+        for chosen in self.order:
+            self.step(self.params, self.m, self.v, self.steps, self.x, self.labels,
+                      chosen)
 
 
 class Jax:
-    """JAX with a whole epoch, batches gathered inside, under one jit, and optax."""
-
-    unroll = True       # the layers as straight code; False: lax.scan over them
+    """JAX with a whole epoch under one jit, the layers as straight code."""
 
     def __init__(self, task):
         import jax
         import optax
         self.jax, self.task = jax, task
-        self.adam = optax.chain(optax.clip_by_global_norm(task.clip),
-                                optax.adam(task.lr))
-        self.weights = {k: jax.numpy.asarray(v) for k, v in task.stacked().items()}
-        self.state = self.adam.init(self.weights)
+        self.adam = optax.chain(optax.clip_by_global_norm(CLIP),
+                                optax.adam(LR, BETA1, BETA2, EPS))
+        self.params = self.fresh()
+        self.state = self.adam.init(self.params)
         self.x, self.labels, self.order = map(
             jax.numpy.asarray, (task.x, task.labels, task.order))
-        self.run = jax.jit(self.make_epoch(), donate_argnums=(0, 1))
+        self.run = jax.jit(self.many_steps, donate_argnums=(0, 1))
         self.versions = {"jax": jax.__version__, "optax": optax.__version__}
 
+    def fresh(self):
+        return {name: self.jax.numpy.asarray(value)
+                for name, value in self.task.stacked().items()}
+
+    def layer(self, h, W, b):
+        jax, U, z = self.jax, len(h), W @ h + b
+        H = jax.numpy.tanh(z[:U])
+        return H if len(z) == U else h + jax.nn.sigmoid(z[U:]) * (H - h)
+
+    def layers(self, h, W, b):
+        for one_W, one_b in zip(*map(self.jax.numpy.unstack, (W, b))):
+            h = self.layer(h, one_W, one_b)
+        return h
+
     def loss(self, w, x, labels):
-        jax, U = self.jax, self.task.settings["hidden"]
+        jax = self.jax
+        h = jax.numpy.tanh(w["W_in"] @ x.T + w["b_in"])
+        h = self.layers(h, w["W"], w["b"])
+        logp = jax.nn.log_softmax(w["W_out"] @ h + w["b_out"], axis=0)
+        return -logp[labels, jax.numpy.arange(len(labels))].mean()
 
-        def layer(h, W_b):
-            z = h @ W_b[0] + W_b[1]
-            H = jax.numpy.tanh(z[:, :U])
-            if z.shape[1] == U:
-                return H, None
-            return h + jax.nn.sigmoid(z[:, U:]) * (H - h), None
-        h = jax.numpy.tanh(x @ w["W_in"] + w["b_in"])
-        if self.unroll:
-            for l in range(w["W"].shape[0]):
-                h, _ = layer(h, (w["W"][l], w["b"][l]))
-        else:
-            h, _ = jax.lax.scan(layer, h, (w["W"], w["b"]))
-        logp = jax.nn.log_softmax(h @ w["W_out"] + w["b_out"])
-        return -logp[jax.numpy.arange(len(labels)), labels].mean()
-
-    def make_epoch(self):
+    def many_steps(self, params, state, x, labels, order):
         jax = self.jax
 
-        def epoch(weights, state, x, labels, order):
-            def step(carry, chosen):
-                weights, state = carry
-                loss, grads = jax.value_and_grad(self.loss)(weights, x[chosen],
-                                                            labels[chosen])
-                updates, state = self.adam.update(grads, state, weights)
-                weights = jax.tree.map(jax.numpy.add, weights, updates)
-                return (weights, state), loss
-            return jax.lax.scan(step, (weights, state), order)
-        return epoch
+        def step(carry, chosen):
+            params, state = carry
+            loss, grads = jax.value_and_grad(self.loss)(params, x[chosen],
+                                                        labels[chosen])
+            updates, state = self.adam.update(grads, state, params)
+            return (jax.tree.map(jax.numpy.add, params, updates), state), loss
+        return jax.lax.scan(step, (params, state), order)
 
     def gradient(self):
         chosen = self.task.order[0]
-        grads = self.jax.grad(self.loss)(self.weights, self.x[chosen],
+        grads = self.jax.grad(self.loss)(self.fresh(), self.x[chosen],
                                          self.labels[chosen])
-        return self.task.unstacked({k: np.asarray(v) for k, v in grads.items()})
+        return self.task.unstacked({k: np.asarray(g) for k, g in grads.items()})
+
+    def weights(self):
+        return self.task.unstacked({k: np.asarray(w) for k, w in self.params.items()})
 
     def epoch(self):
-        (self.weights, self.state), losses = self.run(self.weights, self.state, self.x,
-                                                      self.labels, self.order)
-        losses.block_until_ready()
+        (self.params, self.state), losses = self.run(self.params, self.state, self.x,
+                                                     self.labels, self.order)
+        self.jax.block_until_ready((self.params, self.state, losses))
 
 
 class JaxScan(Jax):
-    """JAX with lax.scan over the layers: compiles in seconds at any depth."""
+    """JAX with lax.scan over the layers: compiles as fast at any depth."""
 
-    unroll = False
+    def layers(self, h, W, b):
+        return self.jax.lax.scan(lambda h, W_b: (self.layer(h, *W_b), None),
+                                 h, (W, b))[0]
 
 
 CONTESTANTS = {"ours": Ours, "floor": Floor, "torch": TorchEager,
                "torch.compile": TorchCompiled, "jax": Jax, "jax scan": JaxScan}
 
 
-def main(name, path):
-    """Answer on stdout; see the module's docstring."""
-    with hn.threadpool_limits(1, "blas"):
-        contestant = CONTESTANTS[name](Task(path))
-        gradient = str(Path(path).with_suffix(f".{name.replace(' ', '_')}.npz"))
-        np.savez(gradient, **contestant.gradient())
+def peak_memory():
+    """The largest resident set of this process so far, in bytes: Python, libraries,
+    data and net, all that was ever there at once. None where the system does not say.
+    """
+    try:        # ru_maxrss would count what the parent had when it started us
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+    except OSError:
+        pass
+    try:
+        import resource
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def environment():
+    """`hn.environment` and the processor's model."""
+    try:
+        info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+        _, found, rest = info.partition("model name")
+        model = rest.split("\n")[0].strip("\t :") if found else None
+    except OSError:
+        model = None
+    return {**hn.environment(), "cpu": model or platform.processor() or None}
+
+
+def obey(contestant, command):
+    """One command -> its answer; see the module's docstring."""
+    word, _, path = command.strip().partition(" ")
+    if word == "epoch":
         begin = time.perf_counter()
         contestant.epoch()
-        first = time.perf_counter() - begin
-        print(json.dumps({"versions": contestant.versions, "gradient": gradient,
-                          "first_epoch": first}), flush=True)
-        for _ in sys.stdin:
-            begin = time.perf_counter()
-            contestant.epoch()
-            print(time.perf_counter() - begin, flush=True)
+        return time.perf_counter() - begin
+    if word in ("gradient", "weights"):
+        np.savez(path, **getattr(contestant, word)())
+        return path
+    return {"parts": lambda: contestant.parts(), "memory": peak_memory,
+            "environment": environment}[word]()
+
+
+def main(name, path):
+    """Serve one contestant on stdin and stdout."""
+    with hn.threadpool_limits(1, "blas"):       # NumPy's; the others load theirs later
+        contestant = CONTESTANTS[name](Task(path))
+        first = obey(contestant, "epoch")
+        print(json.dumps({"versions": contestant.versions, "first_epoch": first}),
+              flush=True)
+        for command in sys.stdin:
+            print(json.dumps(obey(contestant, command)), flush=True)
 
 
 if __name__ == "__main__":
