@@ -486,7 +486,7 @@ def relu_forward(z):
 
 def relu_backward(dH, H):
     """dz_H = dH where H > 0, else 0"""
-    np.sign(H, out=H)
+    np.greater(H, 0, out=H)         # np.sign would take thrice as long
     np.multiply(dH, H, out=H)
 
 

@@ -1,0 +1,343 @@
+"""The training step of a convolutional highway net against PyTorch's and its own matrix
+products, on one core.
+
+    python3 -m benchmarks.convolution [--widths 16,32 --batch 100 --piece 25]
+    python3 -m benchmarks.convolution --plot
+
+The net is the one of experiments/convolution.py, of ten layers. All contestants start
+from the same weights and get the same batch; first PyTorch's gradient, with nothing
+dropped, is held to ours, 1e-4 of the largest entry of each tensor, in float32. Then one
+after the other makes a few steps, round after round, in one process on one core with
+one thread; a ratio is taken within a round, and its median, least and largest over the
+rounds are reported. A step is all of it: dropout, forward, loss, backward, Nesterov's
+momentum with weight decay.
+
+    ours     `train_step`, the batch in pieces
+    floor    its matrix products alone, on the same arrays
+    torch    PyTorch, with examples in its "channels last" layout and H and T as two
+             convolutions, which is the fastest of the forms we tried: stacked kernels,
+             the usual layout and torch.compile take longer
+
+Without PyTorch, which pip install -e '.[bench]' brings, torch is left out. Writes
+benchmarks/convolution.json and draws benchmarks/convolution.png from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+import highway_networks as hn
+from experiments import convolution
+from experiments.convolution_layers import Dense, Plain, train_step
+
+RECORD = Path(__file__).with_suffix(".json")
+PINNED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")      # they choose other kernels
+STEPS = 3               # of a round
+TOLERANCE = 1e-4        # of a tensor's largest gradient
+
+
+class Task:
+    """A net's configuration, one batch as pixels (P, N) and its labels."""
+
+    def __init__(self, dataset, data, width, args):
+        plan = convolution.net("table", "highway", 10, width, 1, 1)
+        self.config, = convolution.make_configs(convolution.PROTOCOL | {
+            "dataset": dataset, "batch": args.batch, "piece": args.piece}, plan)
+        self.side = int(data.x_train.shape[1] ** 0.5)
+        self.x = convolution.pixels(data.x_train[:args.batch], self.config)
+        self.labels = data.y_train[:args.batch].astype(np.intp)
+
+
+def named(views):
+    """[{name: view} of each layer] -> {(layer, name): view}."""
+    return {(i, name): view for i, layer in enumerate(views)
+            for name, view in layer.items()}
+
+
+class Ours:
+    """This suite's `train_step`."""
+
+    def __init__(self, task):
+        self.task, self.run = task, convolution.Run(task.config, task.side)
+        self.net, self.cache = self.run.net, self.run.net.cache(task.config["piece"])
+
+    def gradient(self):
+        """With nothing dropped, by layer and name."""
+        logits, cache = self.net.forward(self.task.x)
+        dlogits = hn.cross_entropy(logits, self.task.labels)[1]
+        return named(self.net.views(self.net.backward(dlogits, cache)))
+
+    def step(self):
+        train_step(self.net, self.task.x, self.task.labels, self.cache,
+                   self.run.optimizer, self.task.config["lr"], self.run.rng)
+
+
+class Floor(Ours):
+    """The matrix products of `Ours` alone."""
+
+    def __init__(self, task):
+        super().__init__(task)
+        super().step()          # puts numbers into the arrays
+        self.d = np.ones_like(self.cache.logits[0])
+
+    def step(self):
+        for _ in range(0, self.task.x.shape[1], self.cache.batch):
+            for i, layer in enumerate(self.cache.layers):
+                if isinstance(layer, Plain):
+                    self.multiply(layer, lowest=i == 1)
+                elif isinstance(layer, Dense):
+                    np.matmul(layer.tensors["W"], layer.columns, out=self.d)
+                    np.matmul(self.d, layer.columns.T, out=layer.grads["W"])
+                    np.matmul(layer.tensors["W"].T, self.d, out=layer.dcolumns)
+
+    def multiply(self, layer, lowest):
+        W, back = layer.tensors["W"], layer.W_back
+        np.matmul(W.reshape(len(W), -1), layer.fields, out=layer.z_parts)
+        np.matmul(layer.all_fields, layer.z.transpose(0, 2, 1), out=layer.dW)
+        if not lowest:
+            np.matmul(back.reshape(-1, back.shape[2] * back.shape[3]), layer.dz_fields,
+                      out=layer.spread_parts)
+
+
+class Torch:
+    """PyTorch, operation by operation."""
+
+    def __init__(self, task):
+        import torch
+        torch.set_num_threads(1)
+        self.torch, self.task, self.net = torch, task, Ours(task).net
+        images = np.ascontiguousarray(task.x.T).reshape(-1, 1, task.side, task.side)
+        self.x = torch.tensor(images).contiguous(memory_format=torch.channels_last)
+        self.labels = torch.tensor(task.labels)
+        self.weights = [self.parts(kind, tensors) for (kind, *_), tensors in zip(
+            self.net.layers, self.net.views(self.net.params))]
+        lr, decay = task.config["lr"], task.config["decay"]
+        pairs = sum(self.weights, [])           # (W, b); those of the outputs are last
+        self.optimizer = torch.optim.SGD(
+            [{"params": [W for W, _ in pairs[:-1]], "weight_decay": decay},
+             {"params": [pairs[-1][0]], "weight_decay": 10 * decay},
+             {"params": [b for _, b in pairs], "lr": 2 * lr}],
+            lr=lr, momentum=task.config["momentum"], nesterov=True, foreach=True)
+
+    def parts(self, kind, tensors):
+        """A layer's parameters as PyTorch has them: (W, b) of H, of the gate if there
+        is one; or of the outputs, in its order of pixels, which is channel first."""
+        if not tensors:
+            return []
+        W, b = tensors["W"], tensors["b"][:, 0]
+        if kind == "dense":
+            side = self.net.shapes[-2][0]
+            stacked = [(W.reshape(len(W), side, -1, side).transpose(0, 2, 1, 3)
+                        .reshape(len(W), -1), b)]
+        else:
+            gates = 2 if kind == "highway" else 1
+            stacked = zip(np.split(W.transpose(0, 3, 1, 2), gates), np.split(b, gates))
+        torch = self.torch
+
+        def own(array):
+            tensor = torch.tensor(np.ascontiguousarray(array))
+            if array.ndim == 4:
+                tensor = tensor.contiguous(memory_format=torch.channels_last)
+            return tensor.requires_grad_()
+        return [(own(W), own(b)) for W, b in stacked]
+
+    def loss(self, training):
+        F, h = self.torch.nn.functional, self.x
+        for (kind, *numbers), parts in zip(self.net.layers, self.weights):
+            if kind == "dropout":
+                h = F.dropout(h, numbers[0], training)
+            elif kind == "pool":
+                h = F.max_pool2d(h, *numbers, ceil_mode=True)
+            elif kind == "dense":
+                h = F.linear(h.flatten(1), *parts[0])
+            else:
+                z = [F.conv2d(h, W, b, padding=numbers[2]) for W, b in parts]
+                H = self.torch.relu(z[0])
+                T = [self.torch.sigmoid(gate) for gate in z[1:]]
+                h = self.torch.lerp(h, H, T[0]) if T else H
+        return F.cross_entropy(h, self.labels)
+
+    def gradient(self):
+        """As `Ours.gradient` gives it."""
+        self.optimizer.zero_grad()
+        self.loss(training=False).backward()
+        views = self.net.views(np.zeros_like(self.net.params))
+        for (kind, *_), parts, view in zip(self.net.layers, self.weights, views):
+            if parts:
+                W = np.concatenate([W.grad.numpy() for W, _ in parts])
+                if kind == "dense":
+                    side = self.net.shapes[-2][0]
+                    W = W.reshape(len(W), -1, side, side).transpose(0, 2, 1, 3)
+                else:
+                    W = W.transpose(0, 2, 3, 1)
+                view["W"][...] = W.reshape(view["W"].shape)
+                view["b"][:, 0] = np.concatenate([b.grad.numpy() for _, b in parts])
+        return named(views)
+
+    def step(self):
+        self.optimizer.zero_grad()
+        self.loss(training=True).backward()
+        self.optimizer.step()
+
+
+CONTESTANTS = {"ours": Ours, "floor": Floor, "torch": Torch}
+
+
+def gradient_error(ours, theirs):
+    """Largest difference of two gradients, relative to a tensor's largest entry."""
+    return max(float(abs(ours[key] - theirs[key]).max() / abs(ours[key]).max())
+               for key in ours)
+
+
+def summary(seconds, ours):
+    """Seconds of the rounds, their median, and how many times ours they were within
+    each round."""
+    times = np.array(seconds) / np.array(ours)
+    return {"seconds": [hn.significant(s) for s in seconds],
+            "median": hn.significant(np.median(seconds)),
+            "times_ours": {"median": hn.significant(np.median(times)),
+                           "least": hn.significant(times.min()),
+                           "largest": hn.significant(times.max())}}
+
+
+@contextmanager
+def one_core():
+    """The body runs on one core, where the system can do that, with one BLAS thread."""
+    cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else None
+    if cores:
+        os.sched_setaffinity(0, sorted(cores)[:1])
+    try:
+        with hn.threadpool_limits(1, "blas"):
+            yield
+    finally:
+        if cores:
+            os.sched_setaffinity(0, cores)
+
+
+def check_gradient(contestants):
+    """How far PyTorch's gradient is from ours; None without PyTorch. Exits with 1 and a
+    line where it is another one."""
+    if "torch" not in contestants:
+        return None
+    error = gradient_error(contestants["ours"].gradient(),
+                           contestants["torch"].gradient())
+    if not error <= TOLERANCE:          # a NaN is not
+        sys.exit(f"torch does other work: its gradient is off by {error:.1e}")
+    return hn.significant(error)
+
+
+def measure(task, names, repeats):
+    """One task -> its part of the record, with each contestant's seconds by round."""
+    contestants = {name: CONTESTANTS[name](task) for name in names}
+    error, seconds = check_gradient(contestants), {name: [] for name in names}
+    for number in range(repeats + 1):
+        for name, contestant in contestants.items():
+            begin = time.perf_counter()
+            for _ in range(STEPS):
+                contestant.step()
+            if number:                          # the first round only warms up
+                seconds[name].append((time.perf_counter() - begin) / STEPS)
+    return {"width": task.config["width"],
+            "parameters": contestants["ours"].net.params.size, "gradient_error": error,
+            **{name: summary(seconds[name], seconds["ours"]) for name in names}}
+
+
+def run(args):
+    """Measure every width -> the record."""
+    names = list(CONTESTANTS)
+    if importlib.util.find_spec("torch") is None:
+        print("torch: not installed, skipped (pip install -e '.[bench]')")
+        names.remove("torch")
+    dataset, data = hn.load_auto(args.data_dir)
+    with one_core():
+        nets = [measure(Task(dataset, data, width, args), names, args.repeats)
+                for width in args.widths]
+        env = hn.environment()
+    if "torch" in names:
+        env["torch"] = sys.modules["torch"].__version__
+    return {"schema": "highway-networks/convolution-step", "schema_version": 1,
+            "command": "python3 -m benchmarks.convolution --widths "
+                       f"{','.join(map(str, args.widths))} --batch {args.batch} "
+                       f"--piece {args.piece} --repeats {args.repeats}",
+            "dataset": dataset, "batch": args.batch, "piece": args.piece, "env": env,
+            "nets": nets}
+
+
+def report(record):
+    """The record as a small table."""
+    print("width            ms/step   times ours (least - largest)")
+    for net in record["nets"]:
+        for name in CONTESTANTS:
+            if name in net:
+                times = net[name]["times_ours"]
+                print(f"{net['width']:>5} {name:>8} {1e3 * net[name]['median']:>9.1f}"
+                      f"   {times['median']:.2f} ({times['least']:.2f} - "
+                      f"{times['largest']:.2f})")
+
+
+def plot(record, path):
+    """Horizontal bars, a panel for each width."""
+    from matplotlib.figure import Figure
+    figure = Figure(figsize=(9, 2.4), layout="constrained")
+    panels = figure.subplots(1, len(record["nets"]), squeeze=False)[0]
+    for axes, net in zip(panels, record["nets"]):
+        names = [name for name in CONTESTANTS if name in net]
+        for row, name in enumerate(names):
+            took, times = 1e3 * np.array(net[name]["seconds"]), net[name]["times_ours"]
+            axes.barh(row, np.median(took), color={
+                "ours": "#0072B2", "floor": "#999999", "torch": "#D55E00"}[name])
+            axes.plot([took.min(), took.max()], [row, row], color="black", lw=1)
+            axes.text(took.max(), row, f"  {np.median(took):.1f}  "
+                      f"({times['median']:.2f}x)", va="center", fontsize=8)
+        axes.set_yticks(range(len(names)), names)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.3e3 * max(max(net[name]["seconds"]) for name in names))
+        axes.set_xlabel("milliseconds per step, one core")
+        axes.set_title(f"width {net['width']}, {net['parameters']:,} parameters",
+                       fontsize=10)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"Convolutional highway net of 10 layers, batch {record['batch']}, "
+                    "float32: median, range and ratio to ours", fontsize=10)
+    figure.savefig(path, dpi=150, metadata={"Software": None})
+
+
+def build_parser():
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python3 -m benchmarks.convolution",
+                                     description=__doc__.splitlines()[0])
+    parser.add_argument("--widths", type=hn.listed(hn.number(int, 1, 1024)),
+                        default=[16, 32])
+    for name, default in (("batch", 100), ("piece", 25), ("repeats", 15)):
+        parser.add_argument(f"--{name}", type=hn.number(int, 1, 10_000),
+                            default=default)
+    parser.add_argument("--data-dir")
+    parser.add_argument("--out", type=Path, default=RECORD)
+    parser.add_argument("--plot", action="store_true", help="draw the record again")
+    return parser
+
+
+def main(argv=None):
+    """Measure, write the record and draw it; with --plot only draw the record."""
+    args = build_parser().parse_args(argv)
+    if not args.plot:
+        hn.write_record(args.out, run(args))
+    record = hn.parse_json(args.out.read_text(encoding="utf-8"))
+    report(record)
+    plot(record, args.out.with_suffix(".png"))
+    return record
+
+
+if __name__ == "__main__":
+    free = {name: value for name, value in os.environ.items() if name not in PINNED}
+    if len(free) < len(os.environ):     # NumPy has read them already: once more without
+        os.execve(sys.executable, [sys.executable, "-m", "benchmarks.convolution",
+                                   *sys.argv[1:]], free)
+    main()

@@ -1,0 +1,534 @@
+"""Table 1: convolutional highway nets of 10 layers on MNIST, with few parameters.
+
+The claim (P1, section 3.2). As a sanity check of generalization, two nets of nine
+convolutional layers and a softmax reach 99.43 % (99.40 +- 0.03 over five runs) on the
+test images with 16 filters in each layer, 39 K parameters, and 99.55 % (99.54 +- 0.02)
+with 32 filters and 151 K. Section 2.2 suggests b_T of -1, -2 and -3 for convolutional
+nets of about 10, 20 and 30 layers.
+
+The protocol is that of the authors' Caffe fork, examples/highways/mnist-10layers. The
+net is `layers` below: a plain 5x5 convolution, eight highway layers of 3x3 on 24x24,
+12x12 and 6x6 pixels, ten outputs; relu, dropout, max pooling. He's weights (the fork's
+"xavier" is that), N(0, 0.1^2) for the outputs, initial b_T -1. Pixels are divided by
+256. Nesterov's momentum 0.9; learning rate 0.01, a tenth of that after a third of the
+epochs and a hundredth after two thirds; weight decay 0.001, ten times that for the
+outputs; biases have twice the rate and no decay. Batches of 100, in the files' order.
+All 60,000 training images. The test images are classified after each epoch, to draw
+the curve, and choose nothing: the last epoch counts.
+
+What we add. A plain twin: the same list of layers without gates. Nets of 20 and 30
+layers of both kinds, with more layers between the poolings and the guideline's b_T,
+beside 10 layers trained as long. And where on the image the trained gates are open: T
+averaged over the channels of a layer, apart where there is ink, a pixel above half, and
+where the paper is blank; a cell of a pooled map is ink if one of its pixels is.
+
+Deviations: 12 epochs instead of 300, and 6 to compare depths, with the rate dropping
+after the same parts of them. A mean below the paper's therefore says nothing against
+it: that claim is left open then. The file of the net of width 16 is not published; we
+assume the one of width 32 with 16 filters. On the 8x8 digits of --smoke the first
+layer is 3x3 with zeros around and there is no last pooling, so that the maps have 8x8,
+4x4 and 2x2 pixels and the outputs see 2x2.
+
+Cost on two cores: a little more than three hours. An epoch takes 3 minutes at width 32,
+1 at width 16, 2 and 3 with 20 and 30 layers, and two thirds of that without gates. A
+trial saves itself after each epoch: what is stopped goes on from there and ends with
+the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from threadpoolctl import threadpool_limits
+
+import highway_networks as hn
+from experiments.common import LIGHT, Experiment, claim, main
+from experiments.convolution_layers import ConvNet, Nesterov, train_step
+from experiments.store import StoreError, hash_of
+
+# By depth, which counts the first convolution and the softmax, as the paper does: the
+# highway layers before each pooling, and the guideline's b_T.
+STAGES = {10: [2, 3, 3], 20: [4, 7, 7], 30: [6, 11, 11]}
+GATE_BIAS = {10: -1.0, 20: -2.0, 30: -3.0}
+FIRST = {"mnist": (5, 0), "digits": (3, 1)}     # kernel and zeros of the first layer
+LAST = {"mnist": [("pool", 2, 2)], "digits": []}
+SCALE = {"mnist": 256, "digits": 16}            # of the pixels
+PAPER = {16: {"best": 99.43, "mean": 99.40, "std": 0.03},       # Table 1, % of 5 runs
+         32: {"best": 99.55, "mean": 99.54, "std": 0.02}}
+PAPER_EPOCHS = 300
+STALLED = 0.97          # a run that ends below this test accuracy has stalled
+
+
+def net(part, block, depth, width, epochs, seeds, maps=0):
+    """One net of the plan; maps: of so many test images its first seed keeps T."""
+    return {"part": part, "block": block, "depth": depth, "width": width,
+            "epochs": epochs, "seeds": list(range(seeds)), "maps": maps}
+
+
+PROTOCOL = {
+    "dataset": "mnist", "batch": 100, "piece": 25, "lr": 0.01, "momentum": 0.9,
+    "decay": 0.001, "paper_epochs": PAPER_EPOCHS, "nets": [     # the costliest first
+        net("table", "highway", 10, 32, 12, 5), net("depth", "highway", 30, 16, 6, 2),
+        net("table", "highway", 10, 16, 12, 5, maps=3),
+        net("depth", "highway", 20, 16, 6, 2), net("depth", "plain", 30, 16, 6, 2),
+        net("table", "plain", 10, 16, 12, 5), net("depth", "plain", 20, 16, 6, 2),
+        net("depth", "highway", 10, 16, 6, 2), net("depth", "plain", 10, 16, 6, 2)]}
+SMOKE = {
+    "batch": 60, "piece": 20, "dataset": "digits", "nets": [
+        net("table", "highway", 10, 32, 2, 2), net("table", "highway", 10, 16, 2, 2, 2),
+        net("table", "plain", 10, 16, 2, 2), net("depth", "highway", 20, 16, 1, 1),
+        net("depth", "plain", 20, 16, 1, 1), net("depth", "highway", 10, 16, 1, 1),
+        net("depth", "plain", 10, 16, 1, 1)]}
+
+# --------------------------------------------------------------------------------------
+# One trial
+
+
+def layers(config):
+    """The list of layers of a trial's net, for ConvNet."""
+    width = config["width"]
+    first, second, third = ([(config["block"], width, 3, 1)] * n
+                            for n in config["stages"])
+    return [("dropout", 0.2), ("plain", width, *FIRST[config["dataset"]]),
+            *first, ("pool", 3, 2), ("dropout", 0.3),
+            *second, ("pool", 3, 2), ("dropout", 0.4),
+            *third, *LAST[config["dataset"]], ("dropout", 0.5), ("dense", 10)]
+
+
+def make_configs(protocol, net):
+    """The trials of one net of the plan, one for each seed."""
+    shared = {name: protocol[name] for name in (
+        "dataset", "batch", "piece", "lr", "momentum", "decay")}
+    bias = {"gate_bias": GATE_BIAS[net["depth"]]} if net["block"] == "highway" else {}
+    return [{**shared, **bias, "block": net["block"], "depth": net["depth"],
+             "stages": STAGES[net["depth"]], "width": net["width"],
+             "epochs": net["epochs"], "seed": seed,
+             "maps": net["maps"] if seed == net["seeds"][0] else 0}
+            for seed in net["seeds"]]
+
+
+def learning_rate(config, epoch):
+    """The rate of an epoch, 1 to the last: x 0.1 after each third of them."""
+    return config["lr"] * 0.1 ** (3 * (epoch - 1) // config["epochs"])
+
+
+def make_optimizer(net, config):
+    """Caffe's multipliers: weight decay x 10 for the outputs, none for biases; biases
+    learn at twice the rate."""
+    rates, decays = np.ones_like(net.params), np.zeros_like(net.params)
+    for (kind, *_), rate, decay in zip(net.layers, net.views(rates), net.views(decays)):
+        if rate:
+            rate["b"].fill(2)
+            decay["W"].fill(config["decay"] * (10 if kind == "dense" else 1))
+    return Nesterov(net.params, rates, decays, config["momentum"])
+
+
+def pixels(images, config):
+    """uint8 (N, P) -> float32 (P, N)."""
+    return np.multiply(images.T, 1 / SCALE[config["dataset"]], dtype="float32")
+
+
+def pieces(count, size):
+    """Slices of one size that cover so many images, and how many of each are repeated:
+    the last one reaches back."""
+    for start in range(0, count, size):
+        back = max(start + size - count, 0)
+        yield slice(start - back, start - back + size), back
+
+
+class Run:
+    """A training run between two epochs: all that the next one depends on."""
+
+    def __init__(self, config, side):
+        self.config = config
+        self.net = ConvNet(layers(config), side, seed=config["seed"],
+                           gate_bias=config.get("gate_bias", 0.0))
+        self.optimizer = make_optimizer(self.net, config)
+        self.rng = np.random.default_rng(hn.streams(config["seed"])["batches"])
+        self.history = {"train_loss": [], "test_acc": []}
+
+    @property
+    def epochs(self):
+        """So many are done."""
+        return len(self.history["test_acc"])
+
+    def save(self, path):
+        """Write all of it or nothing: a temporary file beside it, then a rename."""
+        state = {"config": self.config, "history": self.history,
+                 "rng": self.rng.bit_generator.state}
+        handle, temporary = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                np.savez(file, state=json.dumps(state), params=self.net.params,
+                         v=self.optimizer.v)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+
+    def load(self, path):
+        """Go on where the file's run was, if there is one. A file that cannot be read
+        is said to be so, and the run begins anew."""
+        try:
+            with open(path, "rb") as file, np.load(file) as archive:    # no pickles
+                state = json.loads(str(archive["state"]))
+                arrays = archive["params"], archive["v"]
+            if state["config"] != self.config:
+                raise ValueError("it is of another configuration")
+        except FileNotFoundError:
+            return
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            print(f"{path}: {error}. The trial begins anew", file=sys.stderr)
+            return
+        self.net.params[...], self.optimizer.v[...] = arrays
+        self.history, self.rng.bit_generator.state = state["history"], state["rng"]
+
+    def epoch(self, images, labels, cache):
+        """One pass over the images in their order, the N mod batch last ones left out
+        -> mean loss of its steps, each before its update. Raises hn.Diverged."""
+        lr, batch = learning_rate(self.config, self.epochs + 1), self.config["batch"]
+        return np.mean([
+            train_step(self.net, pixels(images[start:start + batch], self.config),
+                       labels[start:start + batch], cache, self.optimizer, lr, self.rng)
+            for start in range(0, len(images) - batch + 1, batch)])
+
+    def accuracy(self, images, labels, cache):
+        """The part of the images that are classified rightly. Raises hn.Diverged."""
+        right = 0
+        for rows, back in pieces(len(images), cache.batch):
+            logits, _ = self.net.forward(pixels(images[rows], self.config), cache)
+            if not np.isfinite(logits).all():
+                raise hn.Diverged("a logit is not finite")
+            right += np.count_nonzero((logits.argmax(axis=0) == labels[rows])[back:])
+        return right / len(images)
+
+
+def train_net(config, x_train, y_train, x_test, y_test, folder):
+    """One trial, from its checkpoint in the folder if there is one: per epoch the mean
+    training loss and the test accuracy, and of a highway net where its gates are open.
+    """
+    path = Path(folder) / f"{hash_of(config)}.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    run = Run(config, math.isqrt(x_train.shape[1]))
+    run.load(path)
+    y_train, y_test = y_train.astype(np.intp), y_test.astype(np.intp)
+    cache, status, gates = run.net.cache(config["piece"]), "ok", {}
+    with threadpool_limits(1, "blas"), np.errstate(all="ignore"):
+        try:
+            while run.epochs < config["epochs"]:
+                loss = run.epoch(x_train, y_train, cache)
+                accuracy = run.accuracy(x_test, y_test, cache)
+                run.history["train_loss"].append(hn.significant(loss))
+                run.history["test_acc"].append(hn.significant(accuracy))
+                run.save(path)
+            if config["block"] == "highway":
+                gates = look_at_gates(run, x_test, cache)
+        except hn.Diverged:
+            status = "diverged"
+    missing = [None] * (config["epochs"] - run.epochs)
+    return {"status": status, "parameters": run.net.params.size, **gates,
+            **{name: values + missing for name, values in run.history.items()}}
+
+
+# --------------------------------------------------------------------------------------
+# Gates
+
+
+def any_pixel(ink, side, size, stride):
+    """(S, S, B) bool -> (side, side, B): whether one of a pooling window's is set."""
+    room = np.zeros((side * stride + size,) * 2 + ink.shape[2:], bool)
+    room[:len(ink), :len(ink)] = ink
+    ends = [slice(i, i + side * stride, stride) for i in range(size)]
+    return np.any([room[rows, columns] for rows in ends for columns in ends], axis=0)
+
+
+def ink_maps(net, x):
+    """Pixels (P, B) -> for each highway layer where there is ink, (S, S, B) bool."""
+    ink, maps = x.reshape(net.side, net.side, -1) > 0.5, []
+    for (kind, *numbers), (side, _) in zip(net.layers, net.shapes[1:]):
+        if kind == "pool":
+            ink = any_pixel(ink, side, *numbers)
+        elif kind == "plain":           # the pixel in the middle of each field
+            edge = (len(ink) - side) // 2
+            ink = ink[edge:edge + side, edge:edge + side]
+        elif kind == "highway":
+            maps.append(ink)
+    return maps
+
+
+def look_at_gates(run, images, cache):
+    """The gates on the test images: the mean T of each highway layer on all cells, on
+    those with ink and on blank ones; and T of the first images, averaged over channels.
+    """
+    sums, counts, maps = [], [], []
+    for rows, back in pieces(len(images), cache.batch):
+        x = pixels(images[rows], run.config)
+        T = [gates.mean(axis=1) for gates in run.net.gates(x, cache)]   # (S, S, B)
+        cells = [np.stack([np.ones_like(ink), ink, ~ink])[..., back:]
+                 for ink in ink_maps(run.net, x)]                       # (3, S, S, B)
+        sums.append([np.sum(kept * mean[..., back:], axis=(1, 2, 3), dtype=float)
+                     for kept, mean in zip(cells, T)])
+        counts.append([kept.sum(axis=(1, 2, 3)) for kept in cells])
+        if not rows.start:
+            maps = [{"image": images[i].reshape(run.net.side, -1).tolist()}
+                    | {f"T{l}": np.round(mean[..., i].astype(float), 2).tolist()
+                       for l, mean in enumerate(T, 1)}
+                    for i in range(run.config["maps"])]
+    means = np.sum(sums, axis=0) / np.sum(counts, axis=0)               # (layers, 3)
+    return {"T": {name: [hn.significant(v) for v in column]
+                  for name, column in zip(("all", "ink", "blank"), means.T)},
+            "maps": maps}
+
+
+# --------------------------------------------------------------------------------------
+# The record
+
+
+def statistics(values):
+    """Mean, standard deviation (n - 1), largest and number of the values there are."""
+    there = [value for value in values if value is not None]
+    return {"mean": hn.significant(np.mean(there)) if there else None,
+            "std": hn.significant(np.std(there, ddof=1)) if len(there) > 1 else None,
+            "best": max(there, default=None), "n": len(there)}
+
+
+def describe_net(net, trials):
+    """One net's part of the record; test accuracies at the end in %."""
+    results = [trial.result for trial in trials]
+    percent = [None if result["test_acc"][-1] is None else
+               hn.significant(100 * result["test_acc"][-1]) for result in results]
+    T = [result["T"] for result in results if "T" in result]
+    return {
+        **{name: net[name] for name in ("part", "block", "depth", "width", "epochs",
+                                        "seeds")},
+        "gate_bias": GATE_BIAS[net["depth"]] if net["block"] == "highway" else None,
+        "stages": STAGES[net["depth"]], "parameters": results[0]["parameters"],
+        "status": [result["status"] for result in results],
+        "final_test_percent": percent, **statistics(percent),
+        "final_train_loss": [result["train_loss"][-1] for result in results],
+        "train_loss": [result["train_loss"] for result in results],
+        "test_acc": [result["test_acc"] for result in results],
+        "T": {name: [hn.significant(v) for v in np.mean([t[name] for t in T], axis=0)]
+              for name in ("all", "ink", "blank")} if T else None}
+
+
+def reached(net, paper):
+    """Whether our mean is not below the paper's by more than two of its standard
+    deviations; None where it is, but after fewer epochs than the paper's."""
+    if net["mean"] is not None and net["mean"] >= paper["mean"] - 2 * paper["std"]:
+        return True
+    return None if net["epochs"] < PAPER_EPOCHS else False
+
+
+def larger(one, other):
+    """Whether a net's mean is above another's: by more than two standard errors of the
+    difference, or else None."""
+    if None in (one["std"], other["std"]):
+        return None
+    difference = one["mean"] - other["mean"]
+    error = math.sqrt(one["std"] ** 2 / one["n"] + other["std"] ** 2 / other["n"])
+    return difference > 0 if abs(difference) > 2 * error else None
+
+
+def check_claims(nets):
+    """The paper's statements with our numbers and whether they hold."""
+    table = {net["width"]: net for net in nets
+             if net["part"] == "table" and net["block"] == "highway"}
+    claims = [claim("3.2", f"10 layers of width {width}: test accuracy in %",
+                    paper | {"n": 5, "epochs": PAPER_EPOCHS},
+                    {name: table[width][name]
+                     for name in ("best", "mean", "std", "n", "epochs")},
+                    reached(table[width], paper)) for width, paper in PAPER.items()]
+    counts = [table[width]["parameters"] for width in PAPER]
+    claims.append(claim("3.2", "they have 39 K and 151 K parameters", [39_000, 151_000],
+                        counts, np.allclose(counts, [39_000, 151_000], atol=1000)))
+    claims.append(claim("3.2", "the wider net is the better one: test accuracy in %",
+                        {width: paper["mean"] for width, paper in PAPER.items()},
+                        {width: net["mean"] for width, net in table.items()},
+                        larger(table[32], table[16])))
+    return claims + check_depths([net for net in nets if net["part"] == "depth"])
+
+
+def growth(losses):
+    """By depth, final losses of the seeds -> how many times the mean grows from the
+    least depth to the largest; infinite where a run diverged."""
+    means = [np.mean([math.inf if v is None else v for v in losses[depth]])
+             for depth in (min(losses), max(losses))]
+    return means[1] / means[0]
+
+
+def check_depths(nets):
+    """The statements about depth."""
+    loss = {block: {net["depth"]: net["final_train_loss"] for net in nets
+                    if net["block"] == block} for block in ("highway", "plain")}
+    accuracy = {net["depth"]: net["final_test_percent"] for net in nets
+                if net["block"] == "highway"}
+    learnt = [value is not None and value >= 100 * STALLED
+              for values in accuracy.values() for value in values]
+    return [
+        claim("2.2", "highway nets of 10, 20, 30 layers train with b_T of -1, -2, -3: "
+              f"test accuracy in %, of each run at least {100 * STALLED:g}", None,
+              accuracy, all(learnt)),
+        claim("3.1", "depth makes plain nets harder to train, not highway nets (said "
+              "of nets without convolution): last training loss, which grows more from "
+              "the least depth to the largest in plain nets", None, loss,
+              growth(loss["plain"]) > growth(loss["highway"]))]
+
+
+def run(lab):
+    """All trials -> the record. Raises StoreError where one failed."""
+    data, plan = lab.load_data(), lab.protocol["nets"]
+    configs = [make_configs(lab.protocol, net) for net in plan]
+    trials = iter(lab.trials(train_net, sum(configs, []),
+                             (*data, str(lab.store / "checkpoints"))))
+    trials = [[next(trials) for _ in group] for group in configs]
+    for trial in sum(trials, []):
+        if trial.status == "failed":
+            raise StoreError(f"trial {trial.hash[:8]} failed: {trial.error}. Mend that "
+                             "and run again with --retry-failed")
+    nets = [describe_net(net, group) for net, group in zip(plan, trials)]
+    maps = [{"width": trial.config["width"], "seed": trial.config["seed"], **kept}
+            for trial in sum(trials, []) for kept in trial.result.get("maps", [])]
+    return {"nets": nets, "paper": PAPER, "maps": maps, "claims": check_claims(nets)}
+
+
+# --------------------------------------------------------------------------------------
+# The figure
+
+COLOURS = {("highway", 16): LIGHT.highway, ("highway", 32): "#009E73",
+           ("plain", 16): LIGHT.plain}
+DASHES = {"highway": "-", "plain": (0, (3, 1.2))}
+
+
+def draw_lines(axes, nets, rows_of, label, strength=lambda net: 1):
+    """Median and range over the seeds, epoch by epoch, on a log scale. rows_of(net):
+    (seeds, epochs), NaN where a run diverged."""
+    for net in nets:
+        rows, epochs = rows_of(net), np.arange(1, net["epochs"] + 1)
+        base = np.array(to_rgb(COLOURS[net["block"], net["width"]]))
+        colour = tuple(1 - strength(net) * (1 - base))
+        axes.plot(epochs, np.median(rows, axis=0), color=colour, linewidth=1.5,
+                  linestyle=DASHES[net["block"]], marker="o", markersize=3,
+                  label=label(net))
+        axes.fill_between(epochs, rows.min(axis=0), rows.max(axis=0), color=colour,
+                          alpha=0.15, linewidth=0)
+    for third in (1, 2):
+        axes.axvline(third * nets[0]["epochs"] / 3 + 0.5, color=LIGHT.soft,
+                     linewidth=0.8, linestyle=":")
+    axes.set(yscale="log", xlabel="epoch (dotted: learning rate x 0.1)")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.legend(frameon=False, fontsize=7.5, loc="upper center", ncols=3,
+                bbox_to_anchor=(0.5, -0.17))
+
+
+def draw_table(axes, nets, paper):
+    """Final test accuracy of every run, ours and the paper's mean and deviation."""
+    for at, net in enumerate(nets):
+        runs = [value for value in net["final_test_percent"] if value is not None]
+        axes.plot([at - 0.16] * len(runs), runs, "o", markersize=4, markeredgewidth=0,
+                  color=COLOURS[net["block"], net["width"]], alpha=0.6)
+        if net["std"] is not None:
+            axes.errorbar(at, net["mean"], net["std"], color=LIGHT.ink, fmt="_",
+                          capsize=3, linewidth=1.2)
+        if net["block"] == "highway":
+            theirs = paper[str(net["width"])]
+            axes.errorbar(at + 0.16, theirs["mean"], theirs["std"], color=LIGHT.soft,
+                          fmt="D", markersize=4, capsize=3, linewidth=1.2)
+    axes.set_xticks(range(len(nets)), [
+        f"{net['block']}\nwidth {net['width']}\n{net['parameters']:,}" for net in nets])
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set(xlim=(-0.5, len(nets) - 0.5), ylabel="test accuracy, %",
+             title=f"Table 1: runs, mean and deviation, {nets[0]['epochs']} epochs\n"
+                   f"(diamonds: the paper's, {PAPER_EPOCHS} epochs)")
+
+
+def draw_gates(axes, net):
+    """Mean T of each layer on ink, on blank paper and on all cells."""
+    layers = np.arange(1, len(net["T"]["all"]) + 1)
+    for name, colour, label in (("ink", LIGHT.ink, "on ink"),
+                                ("all", LIGHT.highway, "everywhere"),
+                                ("blank", "#E69F00", "on blank paper")):
+        axes.plot(layers, net["T"][name], "o-", color=colour, linewidth=1.4,
+                  markersize=4, label=label)
+    axes.axhline(0.5 + 0.5 * math.tanh(net["gate_bias"] / 2), color=LIGHT.soft,
+                 linewidth=0.8, linestyle=":", label="sigmoid($b_T$) at the start")
+    for pooled in np.cumsum(net["stages"])[:2]:
+        axes.axvline(pooled + 0.5, color=LIGHT.grid, linewidth=1)
+    axes.set(xlabel="highway layer (between lines: max pooling)", ylabel="mean T",
+             ylim=(0, None), title=f"Gates after training, width {net['width']}\n"
+                                   f"(test images, mean of {len(net['seeds'])} seeds)")
+    axes.legend(frameon=False, fontsize=7.5)
+
+
+def draw_maps(figure, maps):
+    """The first test images and T of each highway layer, averaged over its channels."""
+    names = [name for name in maps[0] if name.startswith("T")]
+    every = np.concatenate([np.ravel(each[name]) for each in maps for name in names])
+    panels = figure.subplots(len(maps), 1 + len(names), squeeze=False)
+    for row, each in zip(panels, maps):
+        row[0].imshow(each["image"], cmap="gray_r")
+        for axes, name in zip(row[1:], names):
+            shown = axes.imshow(each[name], cmap="viridis", vmin=every.min(),
+                                vmax=every.max())
+    for axes, name in zip(panels[0], ["image", *names]):
+        axes.set_title(name.replace("T", "layer "), fontsize=8.5)
+    for axes in panels.ravel():
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
+    figure.colorbar(shown, ax=panels, fraction=0.02, pad=0.01, label="T")
+    figure.suptitle(f"T of the net of width {maps[0]['width']}, seed "
+                    f"{maps[0]['seed']}: mean over channels, first test images",
+                    fontsize=10)
+
+
+def draw(record):
+    """The record -> the figure: curves, Table 1, depth, gates, and maps of T."""
+    parts = {part: sorted((net for net in record["nets"] if net["part"] == part),
+                          key=lambda net: (net["depth"], net["block"], net["width"]))
+             for part in ("table", "depth")}
+    table, deep = parts["table"], parts["depth"]
+    figure = Figure(figsize=(9, 10.8), layout="constrained")
+    upper, lower = figure.subfigures(2, 1, height_ratios=(7, 0.3 + len(record["maps"])))
+    panels = upper.subplots(2, 2)
+    draw_lines(panels[0, 0], table,
+               lambda net: 100 - 100 * np.array(net["test_acc"], float),
+               lambda net: f"{net['block']}, width {net['width']}")
+    draw_table(panels[0, 1], table, record["paper"])
+    draw_lines(panels[1, 0], deep, lambda net: np.array(net["train_loss"], float),
+               lambda net: f"{net['block']}, {net['depth']} layers",
+               lambda net: 0.3 + 0.7 * net["depth"] / max(STAGES))
+    mapped = record["maps"][0]["width"]
+    draw_gates(panels[1, 1], next(net for net in table if net["T"]
+                                  and net["width"] == mapped))
+    panels[0, 0].set(ylabel="test error, %", title="10 layers: test error\n(median and "
+                     f"range of {len(table[0]['seeds'])} seeds)")
+    panels[1, 0].set(ylabel="mean cross-entropy", title=f"Width {deep[0]['width']}: "
+                     "training loss by depth\n(median and range of "
+                     f"{len(deep[0]['seeds'])} seeds)")
+    for axes in panels.ravel():
+        axes.title.set_fontsize(10)
+    draw_maps(lower, record["maps"])
+    return figure
+
+
+EXPERIMENT = Experiment(
+    "experiments.convolution", __doc__, PROTOCOL, SMOKE, run, draw,
+    lambda config: f"{config['block']}_{config['depth']}_width_{config['width']}")
+
+if __name__ == "__main__":
+    main(EXPERIMENT)

@@ -1,0 +1,486 @@
+"""Convolutional highway layers by hand: layers, net, optimiser, training step.
+
+    H = relu(W_H * x + b_H)     T = sigmoid(W_T * x + b_T)      y = x + T (H - x)
+
+One k x k kernel for H and one for T (* slides it over the image), the same receptive
+field for both, stride 1 and zeros around the image, so that H, T, x and y are of one
+size (P1, section 2.1). What joins them is the core's: `hn.BLOCKS` and `hn.activate`. A
+net is a list of layers, for example
+
+    [("dropout", 0.2), ("plain", 16, 5, 0), ("highway", 16, 3, 1), ("pool", 3, 2),
+     ("dense", 10)]
+
+Legend: B examples, S side of a square image, C channels, k side of a kernel, p zeros
+around the image, R rows of a kernel matrix: C for H and as many for T. An activation is
+(S, C, S B): for each row of the image a matrix with a row for each channel, and in that
+pixel after pixel, each with its B examples. Two things follow.
+
+A convolution is one matrix product for each row of the image, and copies a value k
+times, not k^2 times. `shifted` (S + 2p, k C, S B) holds the image in k versions, moved
+by a pixel each; k rows of it lie in memory as one (k k C, S B) matrix, that of all the
+receptive fields of one row of z. One version is where the layer below writes. For 100
+examples of 24x24 pixels and 3x3 kernels, copies and products take 6 ms at width 16, 27
+at width 32; with every field copied k^2 times 11 and 35, and as k^2 products of moved
+images that are added up 10 and 33 (float32, one thread, AVX-512 kernels).
+
+No layer mixes examples, so a batch can go through in pieces, whose arrays stay closer
+to the processor. And OpenBLAS multiplies without packing what takes at most SMALL
+multiplications: products are cut into such.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+import highway_networks as hn
+
+SMALL = 10**6
+
+
+def windows(rows, size, parts):
+    """Each `size` consecutive ones of rows (N, K, n), cut into so many equal parts of
+    columns: a view (N - size + 1, parts, size K, n / parts)."""
+    N, K, n = rows.shape
+    row, line, item = rows.strides
+    return np.lib.stride_tricks.as_strided(
+        rows, (N - size + 1, parts, size * K, n // parts),
+        (row, n // parts * item, line, item))
+
+
+def cut(columns, entries):
+    """The least number of equal parts of so many columns that makes each product with
+    a matrix of so many entries small."""
+    return next(parts for parts in range(1, columns + 1) if columns % parts == 0
+                and (columns // parts * entries <= SMALL or parts == columns))
+
+
+RELU = hn.ACTIVATIONS["relu"]
+
+# --------------------------------------------------------------------------------------
+# Layers. Each class is one kind, each instance one layer of one Cache:
+#
+#   plan(shape, *numbers): (S, C) of the input -> (S, C) of the output and the shapes of
+#       the parameters by name. Raises ValueError.
+#   Layer(cache, shape, tensors, grads, *numbers): buffers for batches of cache.batch.
+#       The layer below writes its output into x.
+#   forward(y, rng): x -> y. rng draws what is dropped; None drops nothing.
+#   backward(d): dy -> dx, in place where it can be; d is used up. Fills grads; a layer
+#       with parameters stops there if it is the lowest of them.
+
+
+class Plain:
+    """z = W * x + b, y = H = relu(z); any size and width.                       (Eq. 1)
+
+    W (R, k, k, C), a kernel as (row, column, channel), and b (R, 1); R = width.
+    """
+
+    block = hn.BLOCKS["plain"]
+
+    @classmethod
+    def plan(cls, shape, width, kernel, padding):
+        side = shape[0] + 2 * padding - kernel + 1
+        if side < 1 or not 0 <= 2 * padding < kernel:
+            raise ValueError(f"kernel {kernel}, padding {padding}: not for side "
+                             f"{shape[0]}, or the image would grow")
+        if cls.block.gates and (side, width) != shape:
+            raise ValueError(f"a gated layer cannot turn {shape} into {(side, width)}: "
+                             "its output has the size of its input")
+        rows = width * (1 + len(cls.block.gates))
+        return (side, width), {"W": (rows, kernel, kernel, shape[1]), "b": (rows, 1)}
+
+    @classmethod
+    def initialize(cls, tensors, stream, gate_bias):
+        """He's weights for H and the gate, each from its own stream, so that a plain
+        and a highway layer share W_H; b_T as given."""
+        R, k, _, C = tensors["W"].shape
+        matrices = tensors["W"].reshape(1 + len(cls.block.gates), -1, k * k * C)
+        for matrix, part in zip(matrices, stream.spawn(len(matrices))):
+            matrix[...] = hn.initial_weights(np.random.default_rng(part), "he",
+                                             matrix.shape, R)
+        tensors["b"][R // len(matrices):] = gate_bias
+
+    def __init__(self, cache, shape, tensors, grads, width, kernel, padding):
+        (S, C), B, k, p = shape, cache.batch, kernel, padding
+        after = self.plan(shape, width, k, p)[0]
+        side, n, R = after[0], after[0] * B, len(tensors["b"])
+        self.size, self.same = (S, C, B, k, p, side), after == shape
+        self.tensors, self.grads, self.half = tensors, grads, np.array(0.5, cache.dtype)
+        shifted = np.zeros((S + 2 * p, k * C, n), cache.dtype)
+        versions = shifted.reshape(S + 2 * p, k, C, side, B)[p:p + S]
+        x = versions[:, p] if side == S else np.empty((S, C, S, B), cache.dtype)
+        self.x = x.reshape(S, C, S * B)
+        spans = [(j, max(0, p - j), min(side, S + p - j)) for j in range(k)]
+        self.copies = [(versions[:, j, :, low:high], x[:, :, low + j - p:high + j - p])
+                       for j, low, high in spans if side != S or j != p]
+        around = k - 1 - p                          # rows of zeros, for backward
+        padded = np.zeros((side + 2 * around, R, n), cache.dtype)
+        self.z = padded[around:around + side]       # z -> H and the gate -> dz
+        self.rows = tuple(self.z[:, i:i + width] for i in range(0, R, width))
+        self.gates = self.z[:, width:]
+        self.dH = cache.shared("dH", (side, width, n))
+        self.scratch = cache.shared("scratch", (side, width, n))
+        parts = cut(n, R * k * k * C)
+        self.fields = windows(shifted, k, parts)
+        self.z_parts = windows(self.z, 1, parts)
+        self.all_fields = windows(shifted, k, 1)[:, 0]
+        self.dz_fields = windows(padded, k, parts)
+        self.dW = cache.shared("dW", (side, k * k * C, R))
+        self.dW_sum = cache.shared("dW", (k * k * C, R))
+        self.W_back = cache.shared("W", (k, C, k, R))
+        self.spread = cache.shared("spread", (S, k, C, S, B))
+        spread = self.spread.reshape(S, k * C, -1)[:, :, :n]
+        self.spread_parts = windows(spread, 1, parts)
+        self.dx = None if self.same else np.empty((S, C, S * B), cache.dtype)
+
+    def forward(self, y, rng):
+        for version, image in self.copies:
+            np.copyto(version, image)
+        W, b = self.tensors["W"], self.tensors["b"]
+        np.matmul(W.reshape(len(W), -1), self.fields, out=self.z_parts)
+        np.add(self.z, b, out=self.z)
+        hn.activate(self.z, self.rows[0], self.gates, RELU, self.half)
+        self.block.forward(self.x, self.rows, y, self.scratch)
+
+    def backward(self, d, lowest=False):
+        self.block.backward(d, self.x, self.rows, self.dH, self.scratch)
+        RELU.backward(self.dH, self.rows[0])        # z now holds dz
+        np.matmul(self.all_fields, self.z.transpose(0, 2, 1), out=self.dW)
+        np.sum(self.dW, axis=0, out=self.dW_sum)
+        np.copyto(self.grads["W"].reshape(-1, len(self.dW_sum)), self.dW_sum.T)
+        np.einsum("srn->r", self.z, out=self.grads["b"][:, 0])
+        if lowest:
+            return None
+        if not self.same:
+            d = self.dx
+            d.fill(0)
+        self.add_below(d)
+        return d
+
+    def add_below(self, d):
+        """dx += W^T dz, of which what version j of the image got belongs j - p pixels
+        further. Whole rows are added at once: what leaves the image would enter the
+        next channel's, so it is set to 0 before."""
+        S, C, B, k, p, side = self.size
+        np.copyto(self.W_back, self.tensors["W"][:, ::-1].transpose(2, 3, 1, 0))
+        np.matmul(self.W_back.reshape(k * C, -1), self.dz_fields, out=self.spread_parts)
+        self.spread[:, :, :, side:] = 0
+        image, n = d.reshape(S, -1), C * S * B
+        for j in range(k):
+            by = j - p
+            self.spread[:, j, :, slice(S - by, S) if by > 0 else slice(0, -by)] = 0
+            low, high = max(0, by * B), n + min(0, by * B)
+            part = self.spread[:, j].reshape(S, n)[:, low - by * B:high - by * B]
+            np.add(image[:, low:high], part, out=image[:, low:high])
+
+
+class Highway(Plain):
+    """y = H T + x (1 - T) with T = sigmoid(z_T).                                (Eq. 3)
+
+    W and b are [H; T] stacked: R = 2 width, and the width is that of x.
+    """
+
+    block = hn.BLOCKS["highway"]
+
+
+def largest(x, y, taps):
+    """y: the largest value of each window of x along one axis."""
+    (_, first), *others = taps          # every window has its first pixel
+    np.copyto(y, x[first])
+    for to, of in others:
+        np.maximum(y[to], x[of], out=y[to])
+
+
+def largest_backward(d, x, y, taps, dx, part, mask):
+    """dx: what a window got goes to the first of its largest values. d is used up."""
+    dx.fill(0)
+    for to, of in taps:
+        np.equal(x[of], y[to], out=mask[to])
+        np.multiply(d[to], mask[to], out=part[to])
+        np.add(dx[of], part[to], out=dx[of])
+        np.subtract(d[to], part[to], out=d[to])     # given once
+
+
+class MaxPool:
+    """The largest value of each window of size x size pixels: first of its columns,
+    then of these.
+
+    Windows start every `stride` pixels and the last may reach over the edge, as in
+    Caffe: 24 -> 12 -> 6 by size 3 and stride 2. Of several that are the largest one
+    gets the gradient, the uppermost in the leftmost column that has one.
+    """
+
+    @staticmethod
+    def plan(shape, size, stride):
+        if not 1 <= stride <= size:
+            raise ValueError(f"size {size}, stride {stride}: pixels would be left out")
+        return (max(0, math.ceil((shape[0] - size) / stride)) + 1, shape[1]), {}
+
+    def __init__(self, cache, shape, tensors, grads, size, stride):
+        (S, C), B = shape, cache.batch
+        side = self.plan(shape, size, stride)[0][0]
+        sizes = [(S, C, S, B), (side, C, S, B), (side, C, side, B)]
+        self.values = [np.empty(size, cache.dtype) for size in sizes]
+        self.dvalues = [np.empty(size, cache.dtype) for size in sizes]
+        self.parts = [np.empty(size, cache.dtype) for size in sizes[1:]]
+        self.masks = [np.empty(size, bool) for size in sizes[1:]]
+        self.x, _, self.y = (a.reshape(*a.shape[:2], -1) for a in self.values)
+        self.dx, _, self.dy = (a.reshape(*a.shape[:2], -1) for a in self.dvalues)
+        counts = [min(side, math.ceil((S - i) / stride)) for i in range(min(size, S))]
+        spans = [(slice(count), slice(i, i + count * stride, stride))
+                 for i, count in enumerate(counts)]     # windows with a pixel i: those
+        self.taps = [spans, [(np.s_[:, :, to], np.s_[:, :, of]) for to, of in spans]]
+
+    def forward(self, y, rng):
+        for x, over, taps in zip(self.values, self.values[1:], self.taps):
+            largest(x, over, taps)
+        np.copyto(y, self.y)
+
+    def backward(self, d):
+        np.copyto(self.dy, d)
+        for i in (1, 0):
+            largest_backward(
+                self.dvalues[i + 1], self.values[i], self.values[i + 1], self.taps[i],
+                self.dvalues[i], self.parts[i], self.masks[i])
+        return self.dx
+
+
+class Dropout:
+    """y = x m / (1 - rate) with m = 0 at this rate and 1 otherwise, so that nothing
+    is to be scaled where nothing is dropped."""
+
+    @staticmethod
+    def plan(shape, rate):
+        if not 0 <= rate < 1:
+            raise ValueError(f"rate {rate} is not from 0 to below 1")
+        return shape, {}
+
+    def __init__(self, cache, shape, tensors, grads, rate):
+        self.x = np.empty((shape[0], shape[1], shape[0] * cache.batch), cache.dtype)
+        self.draws, self.mask = np.empty(self.x.shape, "float32"), np.empty_like(self.x)
+        self.rate = rate
+
+    def forward(self, y, rng):
+        if rng is None:
+            self.mask.fill(1)
+        else:
+            rng.random(out=self.draws, dtype="float32")
+            np.greater_equal(self.draws, self.rate, out=self.mask)
+            np.multiply(self.mask, 1 / (1 - self.rate), out=self.mask)
+        np.multiply(self.x, self.mask, out=y)
+
+    def backward(self, d):
+        np.multiply(d, self.mask, out=d)
+        return d
+
+
+class Average:
+    """The mean of each channel over the image: one pixel, (1, C, B). (P1, 3.3.2)"""
+
+    @staticmethod
+    def plan(shape):
+        return (1, shape[1]), {}
+
+    def __init__(self, cache, shape, tensors, grads):
+        self.x, self.dx = np.empty((2, *shape, shape[0] * cache.batch), cache.dtype)
+
+    def forward(self, y, rng):
+        S, C, _ = self.x.shape
+        np.mean(self.x.reshape(S, C, S, -1), axis=(0, 2), out=y[0])
+
+    def backward(self, d):
+        S, C, _ = self.x.shape
+        self.dx.reshape(S, C, S, -1)[...] = d.reshape(1, C, 1, -1) / S ** 2
+        return self.dx
+
+
+class Dense:
+    """y = W x + b over all pixels of all channels: W (classes, S C S), b (classes, 1).
+    """
+
+    @staticmethod
+    def plan(shape, classes):
+        inputs = shape[0] * shape[1] * shape[0]
+        return (1, classes), {"W": (classes, inputs), "b": (classes, 1)}
+
+    @staticmethod
+    def initialize(tensors, stream, gate_bias):
+        """N(0, 0.1^2), the authors' choice for the layer before the softmax."""
+        tensors["W"][...] = np.random.default_rng(stream).normal(0, 0.1,
+                                                                 tensors["W"].shape)
+
+    def __init__(self, cache, shape, tensors, grads, classes):
+        self.x, self.dx = np.empty((2, *shape, shape[0] * cache.batch), cache.dtype)
+        self.columns = self.x.reshape(-1, cache.batch)
+        self.dcolumns = self.dx.reshape(-1, cache.batch)
+        self.tensors, self.grads = tensors, grads
+
+    def forward(self, y, rng):
+        np.matmul(self.tensors["W"], self.columns, out=y[0])
+        np.add(y[0], self.tensors["b"], out=y[0])
+
+    def backward(self, d, lowest=False):
+        np.matmul(d[0], self.columns.T, out=self.grads["W"])
+        np.sum(d[0], axis=1, keepdims=True, out=self.grads["b"])
+        if lowest:
+            return None
+        np.matmul(self.tensors["W"].T, d[0], out=self.dcolumns)
+        return self.dx
+
+
+LAYERS = {"plain": Plain, "highway": Highway, "pool": MaxPool, "dropout": Dropout,
+          "average": Average, "dense": Dense}
+
+# --------------------------------------------------------------------------------------
+# Net
+
+
+class Cache:
+    """A net's layers at work on batches of one size: all arrays, allocated once.
+
+    Backward overwrites what forward left, so each forward pass serves one backward.
+    """
+
+    def __init__(self, net, batch):
+        self.net, self.batch, self.dtype = net, batch, net.dtype
+        self.filled, self.buffers = False, {}
+        self.grad = np.zeros_like(net.params)
+        self.layers = [
+            LAYERS[kind](self, shape, tensors, grads, *numbers)
+            for (kind, *numbers), shape, tensors, grads in zip(
+                net.layers, net.shapes, net.views(net.params), net.views(self.grad))]
+        self.logits = np.empty((1, net.shapes[-1][1], batch), self.dtype)
+
+    def shared(self, name, shape):
+        """A buffer of which no layer expects to find what it left."""
+        if (name, shape) not in self.buffers:
+            self.buffers[name, shape] = np.empty(shape, self.dtype)
+        return self.buffers[name, shape]
+
+
+class ConvNet:
+    """Square images of one channel -> layers -> logits.
+
+    layers: a list of (kind, *numbers), kind of LAYERS; the last leaves one pixel.
+    params is one flat vector; views(flat) gives a dict for each layer with its parts
+    of it, named W and b. Nets of one seed whose lists differ only in "plain" for
+    "highway" share all weights but W_T. Raises ValueError for a list that does not fit
+    together.
+    """
+
+    def __init__(self, layers, side, *, gate_bias=-1.0, seed=0, dtype="float32"):
+        self.layers, self.side, self.dtype = layers, side, np.dtype(dtype)
+        self.shapes, self.tensors = [(side, 1)], []
+        for kind, *numbers in layers:
+            shape, tensors = LAYERS[kind].plan(self.shapes[-1], *numbers)
+            self.shapes.append(shape)
+            self.tensors.append(tensors)
+        if shape[0] != 1:
+            raise ValueError(f"the last layer leaves {shape[0]} x {shape[0]} pixels")
+        self.params = np.zeros(sum(math.prod(shape) for tensors in self.tensors
+                                   for shape in tensors.values()), self.dtype)
+        streams = hn.streams(seed)["weights"].spawn(len(layers))
+        for (kind, *_), parts, stream in zip(layers, self.views(self.params), streams):
+            if parts:
+                LAYERS[kind].initialize(parts, stream, gate_bias)
+
+    def views(self, flat):
+        """flat -> for each layer {name: view}."""
+        views, start = [], 0
+        for tensors in self.tensors:
+            views.append({})
+            for name, shape in tensors.items():
+                stop = start + math.prod(shape)
+                views[-1][name] = flat[start:stop].reshape(shape)
+                start = stop
+        return views
+
+    def cache(self, batch):
+        """A Cache for batches of this size."""
+        return Cache(self, batch)
+
+    def forward(self, x, cache=None, rng=None):
+        """(P, B), pixel after pixel and row after row, -> logits (classes, B) and the
+        cache, filled. rng: what dropout draws from; without it nothing is dropped.
+        Raises ValueError for an x that does not fit."""
+        if x.ndim != 2 or len(x) != self.side ** 2 or x.dtype != self.dtype:
+            raise ValueError(f"x is {x.dtype} {x.shape}; the net takes {self.dtype} "
+                             f"({self.side ** 2}, B)")
+        if cache is None or cache.net is not self or cache.batch != x.shape[1]:
+            cache = self.cache(x.shape[1])
+        layers, S = cache.layers, self.side
+        np.copyto(layers[0].x.reshape(S, S, -1), x.reshape(S, S, -1))
+        for layer, y in zip(layers, [layer.x for layer in layers[1:]] + [cache.logits]):
+            layer.forward(y, rng)
+        cache.filled = True
+        return cache.logits[0], cache
+
+    def gates(self, x, cache=None):
+        """(P, B) -> T of every highway layer, each (S, C, S, B)."""
+        _, cache = self.forward(x, cache)
+        return [layer.gates.reshape(*layer.x.shape[:2], len(layer.x), -1)
+                for layer in cache.layers if isinstance(layer, Highway)]
+
+    def backward(self, dlogits, cache):
+        """dlogits (classes, B) and a filled cache -> the flat gradient, which belongs
+        to the cache. Raises ValueError if the cache is not fresh from forward."""
+        if cache.net is not self or not cache.filled:
+            raise ValueError("backward needs a cache fresh from this net's forward")
+        cache.filled = False
+        lowest = next(i for i, tensors in enumerate(self.tensors) if tensors)
+        d = dlogits[None]
+        for layer in cache.layers[:lowest:-1]:
+            d = layer.backward(d)
+        cache.layers[lowest].backward(d, lowest=True)
+        return cache.grad
+
+
+# --------------------------------------------------------------------------------------
+# Training step
+
+
+class Nesterov:
+    """Nesterov's momentum as Caffe has it, with a rate and a weight decay of its own
+    for each parameter.
+
+        g = grad + decays params,  v' = momentum v + lr rates g
+        params -= (1 + momentum) v' - momentum v
+    """
+
+    def __init__(self, params, rates, decays, momentum=0.9):
+        self.v, self.scratch = np.zeros_like(params), np.empty_like(params)
+        self.rates, self.decays, self.momentum = rates, decays, momentum
+
+    def step(self, params, grad, lr):
+        v, g = self.v, self.scratch
+        np.multiply(self.decays, params, out=g)
+        np.add(g, grad, out=g)
+        np.multiply(g, self.rates, out=g)
+        np.multiply(g, lr, out=g)
+        np.multiply(v, self.momentum, out=v)
+        np.add(params, v, out=params)
+        np.add(v, g, out=v)                         # v'
+        np.multiply(v, 1 + self.momentum, out=g)
+        np.subtract(params, g, out=params)
+
+
+def train_step(net, x, labels, cache, optimizer, lr, rng):
+    """One update on a batch x (P, N), in pieces of cache.batch -> its mean loss, before
+    the update, with what rng dropped. Raises hn.Diverged and leaves the weights alone
+    if that is not finite, ValueError if pieces do not make the batch."""
+    N, B = len(labels), cache.batch
+    if N % B:
+        raise ValueError(f"pieces of {B} do not make a batch of {N}")
+    grad, total = np.zeros_like(net.params), 0.0
+    for start in range(0, N, B):
+        piece = slice(start, start + B)
+        logits, _ = net.forward(x[:, piece], cache, rng)
+        loss, dlogits = hn.cross_entropy(logits, labels[piece])
+        np.add(grad, net.backward(dlogits, cache), out=grad)
+        total += float(loss)
+    if not math.isfinite(total):
+        raise hn.Diverged(f"loss {total}")
+    np.multiply(grad, B / N, out=grad)
+    optimizer.step(net.params, grad, lr)
+    return total * B / N
