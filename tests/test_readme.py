@@ -1,5 +1,6 @@
 """The Python in the README runs and does what the sentences around it say."""
 
+import json
 import re
 import subprocess
 import sys
@@ -59,3 +60,58 @@ def test_the_library_example_runs(mnist):
     space = {}
     exec(snippet("hn.make_net"), space)
     assert space["status"] == "ok" and space["T"].shape == (20, 50, 2000)
+
+
+def record(name):
+    return json.loads((ROOT / "experiments" / f"{name}.json").read_text())
+
+
+def verdicts(found):
+    """{words of a claim: (ours, holds)}"""
+    return {claim["claim"]: (claim["ours"], claim["holds"]) for claim in found["claims"]}
+
+
+def look_up(claims, words):
+    """(ours, holds) of the one claim with these words."""
+    (key,) = [key for key in claims if words in key]
+    return claims[key]
+
+
+def test_sentences_on_the_gates():
+    found, text = record("gates"), " ".join((ROOT / "README.md").read_text().split())
+    claims = verdicts(found)
+    fell, holds = look_up(claims, "biases fall")
+    assert holds and f"{100 * fell:.0f} % of the transform biases fell" in text
+    assert f"training loss is {found['net']['train_loss']:.1e}." in text
+    sparse, _ = look_up(claims, "most gates are below 0.1")
+    closed = sparse["trained"]
+    assert (f"not very sparse: {100 * closed['per_example']:.0f} % of them are below "
+            f"0.1, against {100 * closed['of_mean']:.0f} % of the means") in text
+    assert not look_up(claims, "most gates are below 0.1")[1]
+    assert look_up(claims, "sparser for a single example")[1]
+    means, holds = look_up(claims, "nearest class mean")
+    assert holds and (f"the class of {100 * means['trained']:.1f} % of the test images, "
+                      f"and of {100 * means['untrained']:.1f} % before") in text
+    correlation, holds = look_up(claims, "inversely correlated")
+    assert not holds and f"correlate by {correlation['all']:+.2f}," in text
+
+
+def test_sentences_on_lesions():
+    found, text = record("lesion"), " ".join((ROOT / "README.md").read_text().split())
+    claims, nets = verdicts(found), found["nets"]
+    early, holds = look_up(claims, "at least tenfold")
+    early = early["layers 1 to 5"]
+    assert holds and (f"multiplies the training loss by {early['lowest']:.0f} to "
+                      f"{early['highest']:.0f};") in text
+    assert f"{100 * nets['highway']['spared']:.0f} % of the layers can be" in text
+    worst = max(nets["residual"]["one_closed"]["error"])
+    best = min(nets["plain"]["one_closed"]["error"])
+    assert (f"at most {100 * worst:.1f} % of the training images and the plain net on "
+            f"{100 * best:.1f} % at least") in text
+    for name in ("highway", "residual"):
+        falls, holds = look_up(claims, f"{name}: the standard deviation")
+        assert holds and falls["untrained"] < -0.9
+        mean, holds = look_up(claims, f"{name}: the mean of a_k - A")
+        assert holds and mean["untrained"] < 0.1
+    bias, holds = look_up(claims, "highway: and so does that of each unit")
+    assert not holds and f"bias is up to {100 * bias['trained']:.0f} % of the" in text
