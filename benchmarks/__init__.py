@@ -1,1 +1,1 @@
-"""Speed, measured as ratios within one run; nothing here is a test."""
+"""Speed and memory, compared within one run; nothing here is a test."""

@@ -9,7 +9,7 @@ JSON. `peers` and `scaling` do the asking.
     epoch           train one more -> its seconds
     gradient FILE   write the gradient of the first batch at the initial weights
     weights FILE    write the weights as they are now
-    parts           train one more -> seconds of each part of a step ("floor" only)
+    parts           train two more -> seconds of each part of a step ("floor" only)
     memory          -> the largest resident set of this process so far, in bytes
     environment     -> libraries, BLAS kernel and processor
 
@@ -18,15 +18,15 @@ cross-entropy, backward, the norm of the whole gradient, clip, Adam. Each framew
 the fastest of the programs that were tried for it (depth 30, width 50, batch 128, one
 core; PyTorch 2.13, JAX 0.10), with H and T in one stacked product:
 
-    all             examples as columns were faster than as rows: 15-20 % for JAX's
-                    scan, 5-15 % for PyTorch.
+    all             examples as columns: rows took 20 % longer in JAX's scan, 5 to 15 %
+                    in PyTorch.
     PyTorch eager   fused Adam, foreach clipping. No faster: one parameter for each
                     layer, F.linear, x + T (H - x) for lerp, index_select.
-    torch.compile   gather, gradient (torch.func.grad), clip and Adam in one graph. Next
-                    best was the gradient alone compiled, before fused Adam (+15 %);
-                    slower: the loss compiled and loss.backward() (+50 %), with
-                    max-autotune-no-cudagraphs or cpp_wrapper as well (+50 to +60 %), or
-                    with clip and Adam compiled apart (+80 %).
+    torch.compile   gather, gradient (torch.func.grad), clip and Adam in one graph. The
+                    gradient alone compiled, before fused Adam, took 15 % longer; the
+                    loss compiled and loss.backward() 50 %, and no less with
+                    max-autotune-no-cudagraphs, cpp_wrapper, or clip and Adam compiled
+                    apart.
     JAX             a whole epoch under one jit, its buffers donated, optax. The layers
                     by lax.scan ("jax scan") or as straight code ("jax"), which wins
                     where there are few and takes long to compile where there are many.
@@ -75,10 +75,9 @@ class Task:
     def stacked(self):
         """The initial weights with H and T as one: W (L, R, U), b (L, R, 1)."""
         w = self.initial
-        names = [name for name in "HT" if "W_" + name in w]
-        return {"W_in": w["W_in"], "b_in": w["b_in"],
-                "W": np.concatenate([w["W_" + name] for name in names], axis=1),
-                "b": np.concatenate([w["b_" + name] for name in names], axis=1)[..., None],
+        W, b = (np.concatenate([w[kind + name] for name in "HT" if kind + name in w],
+                               axis=1) for kind in ("W_", "b_"))
+        return {"W_in": w["W_in"], "b_in": w["b_in"], "W": W, "b": b[:, :, None],
                 "W_out": w["W_out"], "b_out": w["b_out"][:, None]}
 
     def unstacked(self, arrays):
@@ -125,8 +124,12 @@ class Ours:
 class Floor(Ours):
     """The matrix products of `Ours` alone: no element-wise work, no optimiser."""
 
+    def __init__(self, task):
+        super().__init__(task)
+        self.gather(task.order[0])      # what lay there may be slow to multiply
+
     def forward_products(self):
-        net, cache = self.net, self.cache
+        cache = self.cache
         np.matmul(cache.weights["W_in"], self.rows.T, out=cache.d)
         for W, _, _, x1, _, _, z, _, _ in cache.layers:
             np.matmul(W, x1, out=z)

@@ -20,8 +20,8 @@ round, and its median, least and largest over the rounds are reported.
     profile      where our own step's time goes, on one core
 
 "Preparation" is what the first epoch took longer than the median one: compiling, from
-an empty cache. Importing the libraries and building the net are left out. The headline's
-ratio is given without it and with it.
+an empty cache. Importing the libraries and building the net are left out. The ratio on
+all cores is given without it and with it.
 
 What is not installed, fails or has not trained its first epoch after three minutes is
 skipped with a line that says so: pip install -e '.[bench]'. Five minutes on two cores.
@@ -158,7 +158,7 @@ class Process:
 
 
 def load_images(folder, dataset, data_dir):
-    """Write images.npz, see `contestants.Task` -> the data set's name and P."""
+    """Write images.npz, see `contestants.Task` -> the data set's name and (N, P)."""
     if dataset == "auto":
         dataset, data = hn.load_auto(data_dir)
     else:
@@ -202,7 +202,8 @@ def start_all(stack, names, tasks, places):
 
 def gradient_error(ours, theirs):
     """Largest difference of two gradients, relative to a tensor's largest entry."""
-    return max(float(abs(ours[n] - theirs[n]).max() / abs(ours[n]).max()) for n in ours)
+    return float(np.max([abs(ours[n] - theirs[n]).max() / abs(ours[n]).max()
+                         for n in ours]))      # Python's max may pass over a NaN
 
 
 def distance(ours, theirs, start):
@@ -418,7 +419,7 @@ def draw_bars(axes, bars, label):
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.5 * max(max(values) for values, _ in bars.values()))
+    axes.set_xlim(0, 1.6 * max(max(values) for values, _ in bars.values()))
     axes.set_xlabel(label, size=9)
 
 
@@ -486,11 +487,23 @@ def build_parser(doc, prog, record):
                                      description=doc.partition("\n")[0])
     parser.add_argument("--dataset", choices=("auto", *hn.DATASETS), default="auto",
                         help="auto: MNIST, or the shipped digits where it is not")
-    parser.add_argument("--data-dir", metavar="FOLDER", help="of the MNIST files")
+    parser.add_argument("--data-dir", metavar="FOLDER", type=os.path.abspath,
+                        help="of the MNIST files")
     parser.add_argument("--out", type=Path, default=record, help="the record")
     parser.add_argument("--plot", action="store_true",
                         help="draw the record again, measure nothing")
     return parser
+
+
+def load_record(path, schema, prog):
+    """A benchmark's record. Raises hn.RecordError: file, what is wrong, remedy."""
+    try:
+        record = hn.parse_json(hn.read_file(path, hn.RECORD_LIMIT).decode())
+        if not isinstance(record, dict) or record.get("schema") != schema:
+            raise ValueError(f"field 'schema' is not {schema!r}")
+    except (ValueError, RecursionError) as error:
+        raise hn.RecordError(f"{path}: {error}. Make it with: {prog}") from error
+    return record
 
 
 def finish(parser, argv, measure, tell, figure_of, schema):
@@ -500,9 +513,7 @@ def finish(parser, argv, measure, tell, figure_of, schema):
     try:
         if not args.plot:
             hn.write_record(args.out, measure(args))
-        record = hn.parse_json(hn.read_file(args.out, hn.RECORD_LIMIT).decode())
-        if not isinstance(record, dict) or record.get("schema") != schema:
-            raise hn.RecordError(f"{args.out} is no record of {parser.prog}")
+        record = load_record(args.out, schema, parser.prog)
         tell(record)
         save_picture(figure_of, record, args.out.with_suffix(".png"))
     except (Skipped, ValueError, OSError) as error:
