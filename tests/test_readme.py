@@ -115,3 +115,39 @@ def test_sentences_on_lesions():
         assert holds and mean["untrained"] < 0.1
     bias, holds = look_up(claims, "highway: and so does that of each unit")
     assert not holds and f"bias is up to {100 * bias['trained']:.0f} % of the" in text
+
+
+def test_sentences_on_speed():
+    text = " ".join((ROOT / "README.md").read_text().split())
+    found = json.loads((ROOT / "benchmarks" / "peers.json").read_text())
+    one, pair, parts = found["one_core"], found["all_cores"], found["profile"]["parts"]
+    assert f"takes {one['ours']['ms_per_step']:.2f} ms on one core" in text
+    assert f"{1 / one['floor']['times_ours']['median']:.2f} times its bare" in text
+
+    def times(name):
+        return one[name]["times_ours"]["median"]
+    assert times("jax scan") < times("jax")
+    assert (f"PyTorch takes {times('torch'):.2f} times as long as this suite, "
+            f"`torch.compile` {times('torch.compile'):.2f} times and the faster of two "
+            f"JAX programs {times('jax scan'):.2f} times") in text
+    jax, compiled = pair["jax scan"], pair["torch.compile"]
+    assert (f"takes JAX {jax['times_ours']['median']:.2f} times as long with its "
+            f"compile time left out and {jax['times_ours_prepared']:.2f} times with it; "
+            f"`torch.compile` takes {compiled['times_ours']['median']:.2f} and "
+            f"{compiled['times_ours_prepared']:.2f} times as long") in text
+
+    def share(word):
+        return sum(part["share"] for name, part in parts.items() if word in name)
+    assert (f"takes {100 * share('element-wise'):.0f} % of the step beside the "
+            f"{100 * share('products'):.0f} % of the products") in text
+
+
+def test_sentences_on_scaling():
+    text = " ".join((ROOT / "README.md").read_text().split())
+    found = json.loads((ROOT / "benchmarks" / "scaling.json").read_text())
+    law, whole = found["depth_law"]["median"], found["whole_run"]
+    line = law["line"]
+    assert (f"takes {1e3 * line['seconds']:.2f} ms and "
+            f"{1e3 * line['seconds_per_block']:.3f} ms for each block: no depth is "
+            f"further than {100 * law['largest_deviation']:.1f} % from") in text
+    assert f"never holds more than {whole['peak_mb']:.0f} MB" in text
