@@ -102,8 +102,8 @@ class Lab:
 
 
 def claim(section, text, paper, ours, holds):
-    """A statement of a paper beside our numbers, as a record keeps it; holds is True,
-    False, or None where our runs cannot tell."""
+    """A statement of a paper beside our numbers, as a record keeps it; section names
+    the paper too, as in "P1 3.1"; holds is True, False, or None: we cannot tell."""
     return {"section": section, "claim": text, "paper": paper, "ours": ours,
             "holds": None if holds is None else bool(holds)}
 

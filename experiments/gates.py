@@ -344,6 +344,17 @@ def routing(nets, data, T_moments, protocol):
     return found
 
 
+def early_share(record, early):
+    """The share of all change in block outputs that the first layers make."""
+    trained = record["sparsity"]["trained"]
+    steps = np.linalg.norm(np.diff(record["figure_2"]["outputs_one"], axis=0), axis=1)
+    change = np.array(trained["change"])
+    relative = np.array(trained["relative_change"])
+    return {name: hn.significant(values[:early].sum() / values.sum())
+                    for name, values in (("one image", steps), ("mean of all", change),
+                                         ("relative, mean of all", relative))}
+
+
 def check_claims(record, protocol):
     """The paper's statements, with our numbers and whether they hold."""
     threshold, early = protocol["closed"], protocol["early"]
@@ -357,38 +368,33 @@ def check_claims(record, protocol):
               for state, found in sparse.items()}
     correlations = {name: two["bias_activity_correlation"][name]
                     for name in ("all", "layer_means")}
-    steps = np.linalg.norm(np.diff(two["outputs_one"], axis=0), axis=1)
-    change = np.array(sparse["trained"]["change"])
-    relative = np.array(sparse["trained"]["relative_change"])
-    early_change = {name: hn.significant(values[:early].sum() / values.sum())
-                    for name, values in (("one image", steps), ("mean of all", change),
-                                         ("relative, mean of all", relative))}
+    early_change = early_share(record, early)
     differing = {name: hn.significant(sum(three[key][:early])) for name, key in (
         ("0 and 7", "share_of_layer_0_7"), ("all", "share_of_layer"))}
     told = {state: record["routing"][state]["T"]["accuracy"]["means"]["all"]
             for state in sparse}
     return [
-        claim("4", "most transform biases fall during training", "> 0.5",
+        claim("P1 4", "most transform biases fall during training", "> 0.5",
               hn.significant(fell), fell > 0.5),
-        claim("4", "T of a single example is very sparse: most gates are below "
+        claim("P1 4", "T of a single example is very sparse: most gates are below "
               f"{threshold}",
               "> 0.5", closed, closed["trained"]["per_example"] > 0.5),
-        claim("4.1", "most gates are active on average: few have a mean T below "
+        claim("P1 4.1", "most gates are active on average: few have a mean T below "
               f"{threshold}",
               "< 0.5", closed, closed["trained"]["of_mean"] < 0.5),
-        claim("4.1", "T is sparser for a single example than on average (Hoyer)",
+        claim("P1 4.1", "T is sparser for a single example than on average (Hoyer)",
               "per_example > of_mean", hoyers,
               hoyers["trained"]["per_example"] > hoyers["trained"]["of_mean"]),
-        claim("4", "biases are inversely correlated with mean gate activity (said of "
+        claim("P1 4", "biases are inversely correlated with mean gate activity (said of "
               "CIFAR-100)", "< 0", correlations,
               all(value is not None and value < 0 for value in correlations.values())),
-        claim("4", f"most of the change in outputs is in the first {early} layers",
+        claim("P1 4", f"most of the change in outputs is in the first {early} layers",
               "> 0.5", early_change,
               early_change["one image"] > 0.5 and early_change["mean of all"] > 0.5),
-        claim("4.1", f"classes differ in mean T within the first {early} layers",
+        claim("P1 4.1", f"classes differ in mean T within the first {early} layers",
               "> 0.5 of the squared difference", differing,
               min(differing.values()) > 0.5),
-        claim("4.1", "the gates route by class: the nearest class mean of T tells more "
+        claim("P1 4.1", "the gates route by class: the nearest class mean of T tells more "
               "than before training", "trained > untrained", told,
               told["trained"] > told["untrained"])]
 

@@ -187,16 +187,16 @@ def check_claims(nets):
     orders = float(np.log10(final[1] / final[0]))
     earlier = [sooner(*pair) for pair in zip(highway, plain)]
     return [
-        claim("3.1", "plain nets of 10 and 20 layers reach a loss below 1e-4", "< 1e-4",
+        claim("P1 3.1", "plain nets of 10 and 20 layers reach a loss below 1e-4", "< 1e-4",
               least, all(below(of(nets, "plain", 10, 20), TARGET))),
-        claim("3.1", "plain nets of 50 and 100 layers do not", "> 1e-4", least,
+        claim("P1 3.1", "plain nets of 50 and 100 layers do not", "> 1e-4", least,
               not any(below(of(nets, "plain", 50, 100), TARGET))),
-        claim("3.1", "highway nets of all depths do", "< 1e-4", least,
+        claim("P1 3.1", "highway nets of all depths do", "< 1e-4", least,
               all(below(highway, TARGET))),
-        claim("3.1", "the deepest highway net ends orders of magnitude below the "
+        claim("P1 3.1", "the deepest highway net ends orders of magnitude below the "
               "deepest plain one", "> 2", hn.significant(orders) if np.isfinite(orders)
               else None, orders > 2),
-        claim("3.1", "highway nets need fewer epochs than plain ones, at each depth",
+        claim("P1 3.1", "highway nets need fewer epochs than plain ones, at each depth",
               "fewer", earlier, all(value is not False for value in earlier))]
 
 
