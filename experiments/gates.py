@@ -351,8 +351,8 @@ def early_share(record, early):
     change = np.array(trained["change"])
     relative = np.array(trained["relative_change"])
     return {name: hn.significant(values[:early].sum() / values.sum())
-                    for name, values in (("one image", steps), ("mean of all", change),
-                                         ("relative, mean of all", relative))}
+            for name, values in (("one image", steps), ("mean of all", change),
+                                 ("relative, mean of all", relative))}
 
 
 def check_claims(record, protocol):

@@ -31,7 +31,8 @@ def test_own_block_passes_the_gradient_check(monkeypatch, seed):
                 and '"""' not in line]) <= 10, "the README says so"
     exec(text.replace("np.multiply(d, 0.5, out=d)\n", "pass\n"), {})
     with pytest.raises(WrongGradient):
-        check_gradient(small_net("halfway", 10, seed=seed), *small_batch(seed), seed=seed)
+        check_gradient(small_net("halfway", 10, seed=seed), *small_batch(seed),
+                       seed=seed)
 
 
 def test_own_block_in_the_table_is_under_the_contracts(tmp_path):
@@ -39,18 +40,19 @@ def test_own_block_in_the_table_is_under_the_contracts(tmp_path):
     module = (ROOT / "highway_networks.py").read_text()
     functions, row = snippet("hn.BLOCKS").split("import highway_networks as hn\n")[
         1].split("hn.BLOCKS[")
-    module = module.replace("# The only place that knows the mathematics",
-                            functions + "\n\n# The only place that knows the mathematics")
-    module = module.replace('    "full": Block(', '    "halfway": Block("", halfway_forward, '
-                            'halfway_backward),\n    "full": Block(')
+    table = "# The only place that knows the mathematics"
+    module = module.replace(table, functions + "\n\n" + table)
+    full = '    "full": Block('
+    module = module.replace(full, '    "halfway": Block("", halfway_forward, '
+                            'halfway_backward),\n' + full)
     assert 'hn.Block("", halfway_forward, halfway_backward)' in row
     (tmp_path / "highway_networks.py").write_text(module)
     for name in ("tests", "data"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "halfway",
-         "tests/test_gradients.py", "tests/test_network.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k",
+         "halfway", "tests/test_gradients.py", "tests/test_network.py"],
         cwd=tmp_path, text=True, capture_output=True)
     assert done.returncode == 0, done.stdout
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 12
@@ -60,6 +62,11 @@ def test_the_library_example_runs(mnist):
     space = {}
     exec(snippet("hn.make_net"), space)
     assert space["status"] == "ok" and space["T"].shape == (20, 50, 2000)
+
+
+def readme():
+    """The README in one line."""
+    return " ".join((ROOT / "README.md").read_text().split())
 
 
 def record(name):
@@ -78,7 +85,7 @@ def look_up(claims, words):
 
 
 def test_sentences_on_the_gates():
-    found, text = record("gates"), " ".join((ROOT / "README.md").read_text().split())
+    found, text = record("gates"), readme()
     claims = verdicts(found)
     fell, holds = look_up(claims, "biases fall")
     assert holds and f"{100 * fell:.0f} % of the transform biases fell" in text
@@ -97,7 +104,7 @@ def test_sentences_on_the_gates():
 
 
 def test_sentences_on_lesions():
-    found, text = record("lesion"), " ".join((ROOT / "README.md").read_text().split())
+    found, text = record("lesion"), readme()
     claims, nets = verdicts(found), found["nets"]
     early, holds = look_up(claims, "at least tenfold")
     early = early["layers 1 to 5"]
@@ -118,9 +125,10 @@ def test_sentences_on_lesions():
 
 
 def test_sentences_on_speed():
-    text = " ".join((ROOT / "README.md").read_text().split())
+    text = readme()
     found = json.loads((ROOT / "benchmarks" / "peers.json").read_text())
-    one, pair, parts = found["one_core"], found["all_cores"], found["profile"]["parts"]
+    one, pair = found["one_core"], found["all_cores"]
+    parts = found["profile"]["parts"]
     assert f"takes {one['ours']['ms_per_step']:.2f} ms on one core" in text
     assert f"{1 / one['floor']['times_ours']['median']:.2f} times its bare" in text
 
@@ -143,7 +151,7 @@ def test_sentences_on_speed():
 
 
 def test_sentences_on_scaling():
-    text = " ".join((ROOT / "README.md").read_text().split())
+    text = readme()
     found = json.loads((ROOT / "benchmarks" / "scaling.json").read_text())
     law, whole = found["depth_law"]["median"], found["whole_run"]
     line = law["line"]
