@@ -576,7 +576,7 @@ def highway_backward(d, x, rows, dH, scratch):
 
 
 def residual_forward(x, rows, y, scratch):
-    """y = H + x                                               (He et al. 2015, Eq. 1)"""
+    """y = H + x                                              (He et al. 2015, Eq. 1)"""
     np.add(rows[0], x, out=y)
 
 

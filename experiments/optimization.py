@@ -187,8 +187,8 @@ def check_claims(nets):
     orders = float(np.log10(final[1] / final[0]))
     earlier = [sooner(*pair) for pair in zip(highway, plain)]
     return [
-        claim("P1 3.1", "plain nets of 10 and 20 layers reach a loss below 1e-4", "< 1e-4",
-              least, all(below(of(nets, "plain", 10, 20), TARGET))),
+        claim("P1 3.1", "plain nets of 10 and 20 layers reach a loss below 1e-4",
+              "< 1e-4", least, all(below(of(nets, "plain", 10, 20), TARGET))),
         claim("P1 3.1", "plain nets of 50 and 100 layers do not", "> 1e-4", least,
               not any(below(of(nets, "plain", 50, 100), TARGET))),
         claim("P1 3.1", "highway nets of all depths do", "< 1e-4", least,

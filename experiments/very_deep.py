@@ -401,7 +401,7 @@ def describe_map(trials, protocol):
     def tables(lr):
         return {"train_loss": table(lambda *cell: final(lr(*cell), *cell)),
                 "test_acc": table(lambda *cell:
-                                  cells[lr(*cell), *cell].get("test_acc"))}
+                                  cells[(lr(*cell), *cell)].get("test_acc"))}
     record = {f"lr {lr:g}": tables(lambda *_, lr=lr: lr) for lr in own["lrs"]}
     record["better"] = {"lr": table(better)} | tables(better)
     record["border"] = [border(record, own, depth) for depth in own["depths"]]

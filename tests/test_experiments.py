@@ -92,7 +92,8 @@ def test_packed_trials_of_another_experiment_are_refused(home, smoked):
     runs = home / "runs" / "smoke"
     (runs / "optimization").rename(runs / "other")
     options = common.build_parser(optimization.EXPERIMENT).parse_args(["--smoke"])
-    lab = common.Lab(optimization.EXPERIMENT._replace(name="experiments.other"), options)
+    other = optimization.EXPERIMENT._replace(name="experiments.other")
+    lab = common.Lab(other, options)
     with pytest.raises(StoreError, match="another protocol"):
         lab.trials(optimization.train_net, [], ())
 
@@ -177,7 +178,8 @@ def fake_net(block, depth, least, epochs_to, final=None):
 def test_verdicts_follow_the_numbers():
     good, bad, lost = [9e-5, 1e-5], [9e-5, 2e-4], [None, 1e-5]
     nets = [fake_net("highway", 10, good, [3, 5]), fake_net("plain", 10, good, [9, 9]),
-            fake_net("highway", 50, good, [4, 4]), fake_net("plain", 50, bad, [4, None])]
+            fake_net("highway", 50, good, [4, 4]),
+            fake_net("plain", 50, bad, [4, None])]
     assert [c["holds"] for c in optimization.check_claims(nets)] == [
         True, True, True, False, True]
     nets[1] = fake_net("plain", 10, bad, [2, 3])

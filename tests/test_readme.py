@@ -75,7 +75,8 @@ def record(name):
 
 def verdicts(found):
     """{words of a claim: (ours, holds)}"""
-    return {claim["claim"]: (claim["ours"], claim["holds"]) for claim in found["claims"]}
+    return {claim["claim"]: (claim["ours"], claim["holds"])
+            for claim in found["claims"]}
 
 
 def look_up(claims, words):
@@ -97,8 +98,8 @@ def test_sentences_on_the_gates():
     assert not look_up(claims, "most gates are below 0.1")[1]
     assert look_up(claims, "sparser for a single example")[1]
     means, holds = look_up(claims, "nearest class mean")
-    assert holds and (f"the class of {100 * means['trained']:.1f} % of the test images, "
-                      f"and of {100 * means['untrained']:.1f} % before") in text
+    assert holds and (f"the class of {100 * means['trained']:.1f} % of the test "
+                      f"images, and of {100 * means['untrained']:.1f} % before") in text
     correlation, holds = look_up(claims, "inversely correlated")
     assert not holds and f"correlate by {correlation['all']:+.2f}," in text
 
@@ -140,8 +141,8 @@ def test_sentences_on_speed():
             f"JAX programs {times('jax scan'):.2f} times") in text
     jax, compiled = pair["jax scan"], pair["torch.compile"]
     assert (f"takes JAX {jax['times_ours']['median']:.2f} times as long with its "
-            f"compile time left out and {jax['times_ours_prepared']:.2f} times with it; "
-            f"`torch.compile` takes {compiled['times_ours']['median']:.2f} and "
+            f"compile time left out and {jax['times_ours_prepared']:.2f} times with "
+            f"it; `torch.compile` takes {compiled['times_ours']['median']:.2f} and "
             f"{compiled['times_ours_prepared']:.2f} times as long") in text
 
     def share(word):
