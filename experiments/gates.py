@@ -385,8 +385,8 @@ def check_claims(record, protocol):
         claim("P1 4.1", "T is sparser for a single example than on average (Hoyer)",
               "per_example > of_mean", hoyers,
               hoyers["trained"]["per_example"] > hoyers["trained"]["of_mean"]),
-        claim("P1 4", "biases are inversely correlated with mean gate activity (said of "
-              "CIFAR-100)", "< 0", correlations,
+        claim("P1 4", "biases are inversely correlated with mean gate activity (said "
+              "of CIFAR-100)", "< 0", correlations,
               all(value is not None and value < 0 for value in correlations.values())),
         claim("P1 4", f"most of the change in outputs is in the first {early} layers",
               "> 0.5", early_change,
@@ -394,8 +394,8 @@ def check_claims(record, protocol):
         claim("P1 4.1", f"classes differ in mean T within the first {early} layers",
               "> 0.5 of the squared difference", differing,
               min(differing.values()) > 0.5),
-        claim("P1 4.1", "the gates route by class: the nearest class mean of T tells more "
-              "than before training", "trained > untrained", told,
+        claim("P1 4.1", "the gates route by class: the nearest class mean of T tells "
+              "more than before training", "trained > untrained", told,
               told["trained"] > told["untrained"])]
 
 
