@@ -101,10 +101,11 @@ class Lab:
                 "env": hn.environment()}
 
 
-def claim(section, text, paper, ours, holds):
+def claim(section, text, paper, ours, holds, n=1):
     """A statement of a paper beside our numbers, as a record keeps it; section names
-    the paper too, as in "P1 3.1"; holds is True, False, or None: we cannot tell."""
-    return {"section": section, "claim": text, "paper": paper, "ours": ours,
+    the paper too, as in "P1 3.1"; holds is True, False, or None: we cannot tell. n: the
+    seeds behind each of our numbers."""
+    return {"section": section, "claim": text, "paper": paper, "ours": ours, "n": n,
             "holds": None if holds is None else bool(holds)}
 
 

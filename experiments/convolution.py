@@ -346,18 +346,21 @@ def check_claims(nets):
     """The paper's statements with our numbers and whether they hold."""
     table = {net["width"]: net for net in nets
              if net["part"] == "table" and net["block"] == "highway"}
-    claims = [claim("3.2", f"10 layers of width {width}: test accuracy in %",
-                    paper | {"n": 5, "epochs": PAPER_EPOCHS},
+    claims = [claim("P1 3.2", f"10 layers of width {width}: test accuracy in %",
+                    paper | {"epochs": PAPER_EPOCHS},
                     {name: table[width][name]
-                     for name in ("best", "mean", "std", "n", "epochs")},
-                    reached(table[width], paper)) for width, paper in PAPER.items()]
+                     for name in ("best", "mean", "std", "epochs")},
+                    reached(table[width], paper), table[width]["n"])
+              for width, paper in PAPER.items()]
     counts = [table[width]["parameters"] for width in PAPER]
-    claims.append(claim("3.2", "they have 39 K and 151 K parameters", [39_000, 151_000],
-                        counts, np.allclose(counts, [39_000, 151_000], atol=1000)))
-    claims.append(claim("3.2", "the wider net is the better one: test accuracy in %",
-                        {width: paper["mean"] for width, paper in PAPER.items()},
-                        {width: net["mean"] for width, net in table.items()},
-                        larger(table[32], table[16])))
+    claims.append(claim("P1 3.2", "they have 39 K and 151 K parameters",
+                        [39_000, 151_000], counts,
+                        np.allclose(counts, [39_000, 151_000], atol=1000)))
+    claims.append(claim("P1 3.2", "the wider net is the better one: test accuracy in %",
+                        {f"width {width}": paper["mean"]
+                         for width, paper in PAPER.items()},
+                        {f"width {width}": net["mean"] for width, net in table.items()},
+                        larger(table[32], table[16]), table[32]["n"]))
     return claims + check_depths([net for net in nets if net["part"] == "depth"])
 
 
@@ -375,16 +378,22 @@ def check_depths(nets):
                     if net["block"] == block} for block in ("highway", "plain")}
     accuracy = {net["depth"]: net["final_test_percent"] for net in nets
                 if net["block"] == "highway"}
+
+    def labelled(values):
+        return {f"{depth} layers": value for depth, value in values.items()}
     learnt = [value is not None and value >= 100 * STALLED
               for values in accuracy.values() for value in values]
+    n = max(map(len, accuracy.values()))
     return [
-        claim("2.2", "highway nets of 10, 20, 30 layers train with b_T of -1, -2, -3: "
-              f"test accuracy in %, of each run at least {100 * STALLED:g}", None,
-              accuracy, all(learnt)),
-        claim("3.1", "depth makes plain nets harder to train, not highway nets (said "
-              "of nets without convolution): last training loss, which grows more from "
-              "the least depth to the largest in plain nets", None, loss,
-              growth(loss["plain"]) > growth(loss["highway"]))]
+        claim("P1 2.2", "highway nets of 10, 20, 30 layers train with b_T of -1, -2, "
+              f"-3: test accuracy in %, of each run at least {100 * STALLED:g}",
+              "a general guideline", labelled(accuracy), all(learnt), n),
+        claim("P1 3.1", "depth makes plain nets harder to train, not highway nets "
+              "(said of nets without convolution): last training loss, which grows "
+              "more from the least depth to the largest in plain nets",
+              "do not suffer", {block: labelled(losses)
+                                for block, losses in loss.items()},
+              growth(loss["plain"]) > growth(loss["highway"]), n)]
 
 
 def run(lab):

@@ -504,7 +504,8 @@ def check_deep(nets):
             f"with the b_T of the lowest training loss, {100 * target:g} % test "
             "accuracy (the threshold is ours)", paper, of_depth(
                 nets, depth, lambda net: net["test_acc"]),
-            np.mean([net["test_acc"] for net in best]) >= target if best else None))
+            np.mean([net["test_acc"] for net in best]) >= target if best else None,
+            len(best)))
     used = [net for net in nets if net["depth"] == 1000 and net["used"]]
     verdicts = [uses_more(net["used"], USED) for net in used]
     claims.append(claim(
@@ -563,16 +564,17 @@ def check_tutorial(arms):
     def worst_as_zero(arm):
         return [value or 0 for value in arm["test_acc"]]
     plain = [arm for arm in arms if arm["block"] == "plain"]
+    n = len(plain[0]["test_acc"])
     own = [arm for arm in plain if arm["start"] == "tutorial" and arm["lr"] == 0.01]
     ours = {f"{arm['start']}, lr {arm['lr']:g}": arm["test_acc"] for arm in plain}
     return [
         claim("tutorial", "20 plain layers stay at or below 15 %", "<= 15 %",
               [arm["test_acc"] for arm in own],
-              all(max(worst_as_zero(arm)) <= 0.15 for arm in own) if own else None),
+              all(max(worst_as_zero(arm)) <= 0.15 for arm in own) if own else None, n),
         claim("tutorial", "their failure is one of depth: neither He's start nor a "
               f"smaller learning rate brings every seed to {TRAINS:g}", "20 fully-"
               "connected layers fail", ours,
-              all(min(worst_as_zero(arm)) < TRAINS for arm in plain))]
+              all(min(worst_as_zero(arm)) < TRAINS for arm in plain), n)]
 
 
 def run(lab):

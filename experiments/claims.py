@@ -1,0 +1,199 @@
+"""The ledger: each claim of the papers beside what this suite found, or why it is open.
+
+    python3 -m experiments.claims           records -> CLAIMS.md
+    python3 -m experiments.claims --check   only say whether CLAIMS.md is up to date
+
+It trains and measures nothing: the verdicts stand in the committed records, beside
+their numbers, and are collected here. Exits with 1 if a record is missing, wrong or
+made from a changed checkout, and if CLAIMS.md was stale; without --check it is then
+written anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import NamedTuple
+
+import highway_networks as hn
+from experiments.common import claim, load_record
+from visualize_highway_networks import write_files
+
+LEDGER = "CLAIMS.md"
+PAPERS = {
+    "P1": "R. K. Srivastava, K. Greff, J. Schmidhuber: *Training Very Deep Networks*, "
+          "NIPS 2015, [arXiv:1507.06228](https://arxiv.org/abs/1507.06228)",
+    "P2": "K. Greff, R. K. Srivastava, J. Schmidhuber: *Highway and Residual Networks "
+          "learn Unrolled Iterative Estimation*, ICLR 2017, "
+          "[arXiv:1612.07771](https://arxiv.org/abs/1612.07771)",
+    "tutorial": "J. Fleming: *Highway Networks with TensorFlow*, 2015"}
+RECORDS = ("records/sweep_five_seeds.json", "records/sweep_glorot_five_seeds.json",
+           "experiments/gates.json", "experiments/lesion.json")
+VERDICTS = {True: "**holds**", False: "**does not hold**", None: "open"}
+
+# What no record here can tell: section, claim, their figure, what it would need.
+OPEN = (
+    ("P1 Table 2", "11 layers, 236 K parameters, match Fitnet A without its hints: "
+     "accuracy on CIFAR-10", "89.18 %, Fitnet A 89.01 %", "CIFAR-10; the layout of the "
+     "net is not documented"),
+    ("P1 Table 2", "19 layers, 2.3 M parameters, exceed Fitnet B: accuracy on "
+     "CIFAR-10", "92.46 % (92.28 ± 0.16), Fitnet B 91.61 %", "CIFAR-10; the layout "
+     "is documented in part"),
+    ("P1 Table 2", "32 layers, 1.25 M parameters, exceed the fitnets' teacher of 9 M: "
+     "accuracy on CIFAR-10", "91.20 %, teacher 90.18 %", "CIFAR-10; the layout of the "
+     "net is not documented"),
+    ("P1 Table 3", "19 convolutional layers: accuracy on CIFAR-10",
+     "92.40 % (92.31 ± 0.12)", "CIFAR-10, and about 100 TFLOP an epoch"),
+    ("P1 Table 3", "19 convolutional layers: accuracy on CIFAR-100",
+     "67.76 % (67.61 ± 0.15)", "CIFAR-100, and about 100 TFLOP an epoch"),
+    ("P1 4", "b_T rises with depth, and so does the sparsity", "Figure 2", "CIFAR-100"),
+    ("P1 4", "outputs change within the first 40 layers", "Figure 2", "CIFAR-100"),
+    ("P1 4.1", "class differences are sparser and in all layers", "Figure 3",
+     "CIFAR-100"),
+    ("P1 4.2", "each of the first 40 layers matters", "Figure 4", "CIFAR-100"),
+    ("P2 2", "a ResNet-110 bears many shuffles within a stage", "error rises smoothly",
+     "CIFAR-10"),
+    ("P2 4.2", "the mean estimation error of a ResNet-50 is near zero in stages 1 to "
+     "3, not in stage 4", "Figure 3", "ImageNet and a trained ResNet-50"),
+    ("P2 5.1", "50 layers with batch normalization, highway beside residual: top-5 "
+     "error on ImageNet", "coupled 7.53 ± 0.05 %, full 7.29 ± 0.11 %, residual "
+     "7.17 ± 0.14 %", "ImageNet"),
+    ("P2 5.1", "the same without batch normalization", "coupled 10.03 ± 0.17 %, full "
+     "10.21 ± 0.03 %, residual 9.40 ± 0.18 %", "ImageNet"),
+    ("P2 Table 1a", "test perplexities of six forms in a character-aware language "
+     "model", "full 79.09, coupled 79.13, C-only 79.15, T-only 82.94, residual 91.32, "
+     "plain 92.60", "Penn Treebank and an LSTM"),
+)
+
+
+class Row(NamedTuple):
+    """One line of the ledger."""
+
+    claim: dict         # as `claim` makes it
+    source: str         # the record, in Markdown
+
+
+def words(value):
+    """A value of a record as a reader would write it, numbers with four digits."""
+    if value is None or isinstance(value, bool):
+        return {None: "–", True: "yes", False: "no"}[value]
+    if isinstance(value, (int, float)):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, list):
+        return ", ".join(map(words, value))
+    if isinstance(value, dict):
+        deep = any(isinstance(item, (dict, list)) for item in value.values())
+        return ("; " if deep else ", ").join(
+            f"{name.replace('_', ' ')}{':' if deep else ''} {words(item)}"
+            for name, item in value.items())
+    return value
+
+
+def check_sweep(record):
+    """What P1 says of depth, asked of a sweep over seeds -> claims."""
+    init, n = record["config"]["init"], len(record["seeds"])
+    found = {(row["block"], row["depth"]): row for row in record["summary"]}
+    ends = min(record["config"]["depths"]), max(record["config"]["depths"])
+
+    def accuracies(block):
+        return {f"{depth} blocks": "{test_acc_mean:.3f} ± {test_acc_std:.3f}".format(
+            **found[block, depth]) for depth in ends}
+
+    def lost(block):
+        shallow, deep = (found[block, depth]["test_acc_mean"] for depth in ends)
+        return shallow - deep
+    return [
+        claim("P1 3.1", "plain nets degrade significantly with depth, here by more "
+              f"than two points of test accuracy; 6000 images, Adam, init {init}",
+              "degrade", accuracies("plain"), lost("plain") > 0.02, n),
+        claim("P1 3.1", "highway nets do not suffer from depth, here by no more than "
+              f"two points of test accuracy; 6000 images, Adam, init {init}",
+              "do not suffer", accuracies("highway"), lost("highway") <= 0.02, n)]
+
+
+def read(path):
+    """A record and its claims. Raises hn.RecordError, also for a record that no commit
+    can make again."""
+    if path.parent.name == "records":
+        record = hn.read_record(path)
+        claims = check_sweep(record)
+    else:
+        record, _ = load_record(path)
+        claims = record["claims"]
+    if record["env"]["git_dirty"] is not False:
+        raise hn.RecordError(f"{path}: made from a changed checkout. Make it again "
+                             f"with: {record['command']}")
+    return record, claims
+
+
+def link(path):
+    """A file of the checkout, in Markdown."""
+    return f"[{path.stem}]({path.relative_to(hn.HERE).as_posix()})"
+
+
+def table(head, rows):
+    """The lines of a Markdown table."""
+    cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
+    return [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *cells]]
+
+
+def rows_of(paper, rows):
+    """The table of one paper's claims."""
+    return table(
+        ["section", "claim", "theirs", "ours", "n", "verdict", "record"],
+        [[row.claim["section"].removeprefix(paper).strip(), row.claim["claim"],
+          words(row.claim["paper"]), words(row.claim["ours"]), words(row.claim["n"]),
+          VERDICTS[row.claim["holds"]], row.source] for row in rows])
+
+
+def write_ledger(paths):
+    """Records -> the text of CLAIMS.md. Raises hn.RecordError."""
+    made = [(path, *read(path)) for path in paths]
+    rows = [Row(item, link(path)) for path, _, claims in made for item in claims]
+    rows += [Row(claim(*about, f"needs {needs}", None, None), "–")
+             for *about, needs in OPEN]
+    holds, fails, is_open = (sum(row.claim["holds"] is verdict for row in rows)
+                             for verdict in VERDICTS)
+    lines = [
+        "# Claims", "", "What the papers say, and what this suite measured: "
+        f"{len(rows)} claims, of which {holds} hold, {fails} do not and {is_open} are "
+        "open.", "", "Written by `python3 -m experiments.claims` from the committed "
+        "records; a test compares them. A verdict is of the numbers beside it, on "
+        "MNIST. Where a paper gives no threshold, the claim names the one that we "
+        "chose. n is the number of seeds behind each of our numbers, each with weights "
+        "and batches of its own. Open is what needs other data, as its row says, and "
+        "what our numbers cannot tell."]
+    for paper, title in PAPERS.items():
+        own = [row for row in rows if row.claim["section"].split()[0] == paper]
+        lines += ["", f"## {paper}", "", f"{title}.", "", *rows_of(paper, own)]
+    lines += ["", "## Records", "", "Each made by its command from the commit named, "
+              "with nothing changed.", "", *table(
+                  ["record", "command", "commit", "NumPy", "BLAS kernel"],
+                  [[link(path), f"`{record['command']}`", *(record["env"][name] for name
+                    in ("git", "numpy", "blas_kernel"))] for path, record, _ in made])]
+    return "\n".join(lines) + "\n"
+
+
+def main(argv=None):
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python3 -m experiments.claims", allow_abbrev=False,
+        description=__doc__.split("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options, ledger = parser.parse_args(argv), hn.HERE / LEDGER
+    try:
+        text = write_ledger([hn.HERE / name for name in RECORDS])
+        stale = not ledger.exists() or ledger.read_text(encoding="utf-8") != text
+        if stale and not options.check:
+            write_files({ledger: text.encode()})
+    except (hn.RecordError, OSError) as error:
+        sys.exit(f"experiments.claims: {error}")
+    if stale:
+        remedy = ("write it with python3 -m experiments.claims" if options.check else
+                  "it is written anew")
+        sys.exit(f"{LEDGER} was stale: {remedy}")
+    print(f"{LEDGER} is up to date")
+
+
+if __name__ == "__main__":
+    main()
