@@ -1,0 +1,123 @@
+"""The ledger of claims: up to date, complete, and loud when it is not."""
+
+import importlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import highway_networks as hn
+from experiments import claims
+
+ROOT = Path(hn.__file__).parent
+NAMES = [path.stem for path in sorted((ROOT / "experiments").glob("*.json"))]
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A checkout of its own, with the records and an up-to-date ledger."""
+    for name in (*claims.RECORDS, claims.LEDGER):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(ROOT / name, tmp_path / name)
+    monkeypatch.setattr(hn, "HERE", tmp_path)
+    return tmp_path
+
+
+def change(path, edit):
+    """Rewrite a record after edit(record)."""
+    record = json.loads(path.read_text())
+    edit(record)
+    path.write_text(json.dumps(record))
+
+
+def test_the_ledger_of_the_repository_is_up_to_date(capsys):
+    claims.main(["--check"])
+    assert capsys.readouterr().out == "CLAIMS.md is up to date\n"
+
+
+def test_the_ledger_holds_every_claim_of_every_record():
+    text = (ROOT / claims.LEDGER).read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    found = 0
+    for name in NAMES:
+        for item in json.loads((ROOT / "experiments" / f"{name}.json").read_text()).get(
+                "claims", ()):
+            row, = [row for row in rows if f"| {item['claim']} |" in row
+                    and f"[{name}]" in row]
+            assert f"| {claims.VERDICTS[item['holds']]} |" in row
+            found += 1
+    assert found + len(claims.OPEN) >= 30
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_committed_records_are_of_the_protocol_that_their_module_has(name):
+    module = importlib.import_module(f"experiments.{name}")
+    record = json.loads((ROOT / "experiments" / f"{name}.json").read_text())
+    assert record["protocol"] == json.loads(json.dumps(module.PROTOCOL))
+    assert record["env"]["git_dirty"] is False
+
+
+def test_a_changed_number_makes_the_ledger_stale(home, capsys):
+    change(home / "experiments" / "gates.json",
+           lambda record: record["claims"][0].update(ours=0.12345))
+    before = (home / claims.LEDGER).read_bytes()
+    with pytest.raises(SystemExit, match=r"CLAIMS.md was stale: write it with python3"):
+        claims.main(["--check"])
+    assert (home / claims.LEDGER).read_bytes() == before
+    with pytest.raises(SystemExit, match="stale: it is written anew"):
+        claims.main([])
+    assert "| 0.1235 |" in (home / claims.LEDGER).read_text()
+    claims.main([])
+    assert "up to date" in capsys.readouterr().out
+
+
+def test_without_a_ledger_one_is_written(home):
+    before = (home / claims.LEDGER).read_bytes()
+    (home / claims.LEDGER).unlink()
+    with pytest.raises(SystemExit, match="stale"):
+        claims.main([])
+    assert (home / claims.LEDGER).read_bytes() == before
+
+
+@pytest.mark.parametrize("name", claims.RECORDS)
+def test_a_missing_record_is_one_line_with_the_command(home, name):
+    (home / name).unlink()
+    with pytest.raises(SystemExit, match=f"^experiments.claims: .*{Path(name).name}: "
+                                         ".*Make it with: python3 .*$"):
+        claims.main([])
+
+
+@pytest.mark.parametrize("name", claims.RECORDS)
+def test_a_record_of_a_changed_checkout_is_refused(home, name):
+    change(home / name, lambda record: record["env"].update(git_dirty=True))
+    with pytest.raises(SystemExit, match="made from a changed checkout"):
+        claims.main(["--check"])
+
+
+@pytest.mark.parametrize("value, expected", [
+    (None, "–"), (True, "yes"), (0.99434, "0.9943"), (7.05871e-05, "7.059e-05"),
+    (39_000, "39,000"), ("> 0.5", "> 0.5"), ([1, None], "1, –"),
+    ({"mean_T": 0.5, "n": 3}, "mean T 0.5, n 3"),
+    ({"10 layers": [0.25, 0.5], "20 layers": None},
+     "10 layers: 0.25, 0.5; 20 layers: –")])
+def test_values_are_written_for_readers(value, expected):
+    assert claims.words(value) == expected
+
+
+def test_a_pipe_does_not_end_a_cell():
+    assert claims.table(["a"], [["|x|"]])[-1] == r"| \|x\| |"
+
+
+@pytest.mark.parametrize("plain, highway, verdicts", [
+    (0.1, 0.89, [True, True]), (0.89, 0.1, [False, False])])
+def test_verdicts_of_a_sweep_follow_its_means(plain, highway, verdicts):
+    record = {"config": {"init": "glorot", "depths": [5, 50]}, "seeds": [0, 1],
+              "summary": [{"block": block, "depth": depth, "test_acc_mean": mean,
+                           "test_acc_std": 0.01}
+                          for block, last in (("plain", plain), ("highway", highway))
+                          for depth, mean in ((5, 0.9), (50, last))]}
+    found = claims.check_sweep(record)
+    assert [item["holds"] for item in found] == verdicts
+    assert found[0]["ours"]["50 blocks"] == f"{plain:.3f} ± 0.010"
+    assert found[0]["n"] == 2
