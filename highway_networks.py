@@ -1,28 +1,73 @@
 """Highway networks, trained by hand: "Training Very Deep Networks" in NumPy.
 
-Srivastava, Greff, Schmidhuber, NIPS 2015, arXiv:1507.06228. A plain net stacks layers
-y = H(x) and stops training when it gets deep. A highway layer also learns when to leave
-its input alone:
+R. K. Srivastava, K. Greff, J. Schmidhuber, NIPS 2015, arXiv:1507.06228. This module is
+the whole machine: data, blocks, net, loss, optimisers, training, records, command line.
+
+    python3 highway_networks.py --seed 0       one highway and one plain net -> run.json
+
+The trouble with depth. A plain net stacks L layers y = H(x) = tanh(W_H x + b_H), and
+the chain rule takes the gradient through all of them:
+
+    dx = W_H^T ((1 - H^2) * dy)         in each layer, from the last to the first
+
+A product of L random matrices does not keep its size. Weights drawn from
+U(+-1/sqrt(U)), a common default, have a variance of 1/(3 U), so each layer divides the
+length of what passes it by about sqrt(3), both ways: thirty of them by 10^7. What comes
+out at the top is the same for all images, what comes back at the bottom is nothing, and
+the net keeps guessing, with a loss of ln 10. Weights three times as varied (--init
+glorot, or he for relu) keep the lengths and buy some depth, as the paper's plain nets
+of 10 and 20 layers show; deeper ones stay hard to train all the same.
+
+The highway layer also learns when to leave its input alone:
 
     H = tanh(W_H x + b_H)         the transform                                (Eq. 1)
     T = sigmoid(W_T x + b_T)      the transform gate; 1 - T is the carry gate
     y = H * T + x * (1 - T)       the block output                             (Eq. 3)
 
+Every unit has its own T, and a new one for each image. Where T = 1 this is a plain
+layer; where T = 0 it is none: y = x, and the gradient passes as it came.
+
+Backward. y depends on H, on T and on x itself, so dy goes three ways,
+
     dH = T * dy      dT = (H - x) * dy      dx = (1 - T) * dy                  (Eq. 9)
 
-b_T starts negative, so T starts near 0, y near x and dx near dy: each layer shrinks
-signal and gradient only by 1 - T, and training opens the gates where they help. The
-deeper the net, the more negative b_T must be. This module is the whole machine: data,
-blocks, net, loss, optimisers, training, records, command line.
+and on through what H and T are functions of, with tanh' = 1 - H^2 and
+sigmoid' = T (1 - T):
 
-    python3 highway_networks.py --seed 0       one highway and one plain net -> run.json
+    dz_H = dH * (1 - H^2)         dW_H = dz_H x^T      db_H = sum of dz_H over images
+    dz_T = dT * T * (1 - T)       dW_T = dz_T x^T      db_T = sum of dz_T over images
+    dx += W_H^T dz_H + W_T^T dz_T
 
-Legend: N examples, B batch, P pixels, U units (--hidden), L blocks (--depth), C
-classes, R rows of a block's weights, U for H and U for each gate. Columns are examples,
-so activations are (U, B). T is always the gate; d<name> is the derivative of the loss
-with respect to <name>; z_H and z_T are pre-activations. Depth counts the blocks after
-the input projection; the paper counts the projection too, so its "50 layers" are
-depth 49 here.
+The code does just this, with nothing twice: W_H, W_T and their biases are stacked, so a
+layer is one matrix product [W_H b_H; W_T b_T] [x; 1] forward and two backward; and
+dz_T = T (H - x) * dx, for dT * T * (1 - T) has all its factors there already.
+
+Why b_T starts negative. W_T x is small at first, so T = sigmoid(b_T) nearly everywhere,
+and each layer scales signal and gradient by 1 - T. With b_T = -2 that is 0.88 a layer
+and 0.02 after thirty: little, but a hundred thousand times more than the plain net's.
+With -4 it is 0.58. So the deeper the net, the more negative b_T must be (section 2.2);
+but H learns through T alone, and a gate that starts too far closed opens late or, where
+float32 has no T left, never. From there on dT = (H - x) * dy decides: the gates open
+where the transform serves the loss better than the input does, and the rest of the
+depth is carried through. Which layers those are is what experiments/ looks into.
+
+The family. y = H * T + x * C, with C the carry gate, has six members here, by which of
+T and C are learned. BLOCKS is their table: plain T = 1, C = 0; highway C = 1 - T;
+residual T = C = 1; t_only C = 1; c_only T = 1; full learns both. All share the net
+around them.
+
+One batch on its way: idx bytes -> `load_dataset`, uint8 (N, P) -> `scale_pixels`, [-1,
+1] -> `batches`, (P, B) -> `DeepNet.forward`, logits (C, B), leaving H, T and x of every
+layer in a `Cache` -> `cross_entropy`, the loss and dlogits -> `DeepNet.backward`, one
+flat gradient -> `clip_norm` -> `Adam` or `SGD`, in place on one flat vector of weights.
+`train` repeats it, `make_record` keeps what happened.
+
+Legend: N examples, B batch, P pixels, U units (--hidden), L blocks (--depth), C classes
+where it is a size, R rows of a block's weights, U for H and U for each gate. Columns
+are examples, so activations are (U, B). T is always the gate; d<name> is the derivative
+of the loss with respect to <name>; z_H and z_T are pre-activations. Depth counts the
+blocks after the input projection; the paper counts the projection too, so its "50
+layers" are depth 49 here.
 """
 
 from __future__ import annotations

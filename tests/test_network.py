@@ -265,3 +265,22 @@ def test_one_update_worked_by_hand():
     hn.SGD(net.params, momentum=0.9).step(net.params, cache.grad, 0.1)
     assert w["W_H"].item() == pytest.approx(1 - 0.1 * dz_H * a, rel=1e-12)
     assert w["b_T"].item() == pytest.approx(-1 - 0.1 * dz_T, rel=1e-12)
+
+
+@pytest.mark.parametrize("block, gate_bias, factor", [
+    ("plain", 0, 1 / math.sqrt(3)), ("highway", -2, 0.88), ("highway", -4, 0.98)])
+def test_untrained_layers_scale_signal_and_gradient_as_the_lecture_says(
+        block, gate_bias, factor, seed):
+    """By 1 / sqrt(3) a plain layer, by 1 - sigmoid(b_T) a highway one, both ways."""
+    rng, seen = np.random.default_rng(seed), []
+    net = hn.DeepNet(block, 30, 50, gate_bias=gate_bias, seed=seed)
+
+    def backward(d, *rest):
+        seen.append(np.linalg.norm(d))
+        kind.backward(d, *rest)
+    kind, net.block = net.block, net.block._replace(backward=backward)
+    logits, cache = net.forward(rng.uniform(-1, 1, (784, 128)).astype("float32"))
+    lengths = np.linalg.norm(cache.x[:, :50], axis=(1, 2))
+    net.backward(hn.cross_entropy(logits, rng.integers(0, 10, 128))[1], cache)
+    assert (lengths[-1] / lengths[0]) ** (1 / 30) == pytest.approx(factor, rel=0.06)
+    assert (seen[-1] / seen[0]) ** (1 / 29) == pytest.approx(factor, rel=0.06)
