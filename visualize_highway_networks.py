@@ -787,10 +787,10 @@ PICTURES = {picture.__name__: picture for picture in (
 # --------------------------------------------------------------------------------------
 # Tables of the README
 
-TABLES = {
-    "headline": RUN, "sweep": SWEEP,
-    "five-seeds": ("records/sweep_five_seeds.json", SEEDS),
-    "glorot": ("records/sweep_glorot_five_seeds.json", f"{SEEDS} --init glorot"),
+TABLES = {      # the records of each, and the flags that make them
+    "headline": (RUN,), "sweep": (SWEEP,),
+    "depths": (("records/sweep_five_seeds.json", SEEDS),
+               ("records/sweep_glorot_five_seeds.json", f"{SEEDS} --init glorot")),
 }
 MARKER = re.compile(r"^<!-- (?:table: (.+?)|end) -->$", re.MULTILINE)
 
@@ -806,26 +806,47 @@ def mean_and_spread(values, digits):
     return f"{np.mean(values):.{digits}f}{spread_of}"
 
 
+def final(arm, series, digits):
+    """The last value of an Arm's series over the seeds that did not diverge, or –."""
+    good = ~arm.diverged
+    values = getattr(arm, series)[good, -1]
+    return mean_and_spread(values, digits) if good.any() else "–"
+
+
 def render_table(study):
     """A Study -> Markdown: a row for each kind and depth, with n and parameters."""
     rows = ["| net | depth | parameters | n | test accuracy | last training loss |",
             "|---|---:|---:|---:|---:|---:|"]
     for depth, pair in study.arms.items():
         for block, arm in pair.items():
-            good, lost = ~arm.diverged, int(arm.diverged.sum())
-            cells = [mean_and_spread(values[good, -1], digits) if good.any() else "–"
-                     for values, digits in ((arm.test_acc, 4), (arm.train_loss, 3))]
-            n = f"{len(good)}, of which {lost} diverged" if lost else f"{len(good)}"
+            lost, n = int(arm.diverged.sum()), len(arm.diverged)
+            n = f"{n}, of which {lost} diverged" if lost else f"{n}"
             parameters = f"{arm.parameters:,}" if arm.parameters else "–"
-            rows.append(f"| {block} | {depth} | {parameters} | {n} | {cells[0]} | "
-                        f"{cells[1]} |")
+            rows.append(f"| {block} | {depth} | {parameters} | {n} | "
+                        f"{final(arm, 'test_acc', 4)} | {final(arm, 'train_loss', 3)} |")
+    return "\n".join(rows)
+
+
+def render_depths(*studies):
+    """Studies of the same depths -> Markdown: test accuracy, a row for each depth, a
+    column for each kind and study."""
+    heads = [f"{block}, {INITS[study.init]}, n = {len(study.seeds)}" for study in studies
+             for block in study.arms[study.depth]]
+    rows = ["| depth | " + " | ".join(heads) + " |", "|---:|" + "---:|" * len(heads)]
+    for depth in studies[0].arms:
+        cells = [final(arm, "test_acc", 3) + (
+                     f", {arm.diverged.sum()} diverged" if arm.diverged.any() else "")
+                 for study in studies for arm in study.arms[depth].values()]
+        rows.append(f"| {depth} | " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
 
 def render_tables(root, names=tuple(TABLES)):
     """The folder of the records -> {name: Markdown}. Raises RecordError."""
-    return {name: render_table(load(Path(root) / TABLES[name][0], TABLES[name][1]))
-            for name in names}
+    def render(name):
+        studies = [load(Path(root) / path, flags) for path, flags in TABLES[name]]
+        return (render_table if len(studies) == 1 else render_depths)(*studies)
+    return {name: render(name) for name in names}
 
 
 def replace_tables(text, tables):

@@ -728,6 +728,22 @@ def test_a_table_of_one_seed_has_no_spread(study):
                    f"{history(record, 'highway', 'train_loss')[-1]:.3f} |")
 
 
+def test_a_table_of_two_records_has_a_row_for_each_depth(study):
+    one, two = (make_record(depths=(3, 6), seeds=(0, 1)) for _ in range(2))
+    two["config"]["init"] = "glorot"
+    diverge(two["runs"][0]["plain"], 1)
+    rows = [[cell.strip() for cell in row.strip("|").split("|")]
+            for row in viz.render_depths(study(one), study(two)).splitlines()]
+    assert rows[0] == ["depth", "highway, U(±1/√fan_in), n = 2",
+                       "plain, U(±1/√fan_in), n = 2", "highway, Glorot, n = 2",
+                       "plain, Glorot, n = 2"]
+    values = [history(one, "plain", "test_acc", i)[-1] for i in (0, 1)]
+    assert rows[2][0] == "3" and rows[2][2] == (
+        f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}")
+    left = history(two, "plain", "test_acc", 1)[-1]
+    assert rows[2][4] == f"{left:.3f}, 1 diverged" and len(rows) == 4
+
+
 def test_tables_replace_what_stands_between_their_markers():
     tables = {"headline": "| x |", "sweep": "| y |"}
     new = viz.replace_tables(README, tables)
@@ -802,7 +818,8 @@ def test_the_pictures_of_the_repository_are_of_its_records(name):
 
 
 def test_every_table_names_the_command_of_its_record():
-    for path, flags in {*viz.TABLES.values()}:
+    for path, flags in {record for records in viz.TABLES.values()
+                        for record in records}:
         command = json.loads((ROOT / path).read_text(encoding="utf-8"))["command"]
         expected = flags if path == "run.json" else f"{flags} --out {path}"
         assert sorted(command.split()[2:]) == sorted(expected.split())

@@ -1,5 +1,6 @@
 """The Python in the README runs and does what the sentences around it say."""
 
+import inspect
 import json
 import re
 import subprocess
@@ -64,6 +65,15 @@ def test_the_library_example_runs(mnist):
     assert space["status"] == "ok" and space["T"].shape == (20, 50, 2000)
 
 
+def test_the_layer_shown_is_that_of_the_module():
+    def without_docstring(function):
+        head, _, body = inspect.getsource(function).split('"""')
+        return head.rstrip() + body
+    assert snippet("def highway_forward") == "\n".join(
+        without_docstring(function)
+        for function in (hn.highway_forward, hn.highway_backward))
+
+
 def readme():
     """The README in one line."""
     return " ".join((ROOT / "README.md").read_text().split())
@@ -83,6 +93,13 @@ def look_up(claims, words):
     """(ours, holds) of the one claim with these words."""
     (key,) = [key for key in claims if words in key]
     return claims[key]
+
+
+def test_sentences_on_the_ledger():
+    ledger = (ROOT / "CLAIMS.md").read_text()
+    counts = re.search(r"\d+ claims, of which \d+ hold, \d+ do not and \d+ are open",
+                       ledger)[0]
+    assert f"is the ledger: {counts}, each" in readme()
 
 
 def test_sentences_on_the_gates():
