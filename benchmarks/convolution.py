@@ -1,5 +1,4 @@
-"""The training step of a convolutional highway net against PyTorch's and its own matrix
-products, on one core.
+"""A convolutional highway net's training step against PyTorch's and its own products.
 
     python3 -m benchmarks.convolution [--widths 16,32 --batch 100 --piece 25]
     python3 -m benchmarks.convolution --plot
@@ -24,24 +23,26 @@ benchmarks/convolution.json and draws benchmarks/convolution.png from it.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import os
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
 import highway_networks as hn
+from benchmarks.contestants import environment
+from benchmarks.peers import (PINNED, TOLERANCE, available_cores, bound_to,
+                              build_parser, draw_bars, finish, gradient_error, load,
+                              times_ours)
 from experiments import convolution
 from experiments.convolution_layers import Dense, Plain, train_step
 
 RECORD = Path(__file__).with_suffix(".json")
-PINNED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")      # they choose other kernels
+SCHEMA, SCHEMA_VERSION = "highway-networks/convolution-step", 1
 STEPS = 3               # of a round
-TOLERANCE = 1e-4        # of a tensor's largest gradient
 
 
 class Task:
@@ -191,37 +192,6 @@ class Torch:
 CONTESTANTS = {"ours": Ours, "floor": Floor, "torch": Torch}
 
 
-def gradient_error(ours, theirs):
-    """Largest difference of two gradients, relative to a tensor's largest entry."""
-    return max(float(abs(ours[key] - theirs[key]).max() / abs(ours[key]).max())
-               for key in ours)
-
-
-def summary(seconds, ours):
-    """Seconds of the rounds, their median, and how many times ours they were within
-    each round."""
-    times = np.array(seconds) / np.array(ours)
-    return {"seconds": [hn.significant(s) for s in seconds],
-            "median": hn.significant(np.median(seconds)),
-            "times_ours": {"median": hn.significant(np.median(times)),
-                           "least": hn.significant(times.min()),
-                           "largest": hn.significant(times.max())}}
-
-
-@contextmanager
-def one_core():
-    """The body runs on one core, where the system can do that, with one BLAS thread."""
-    cores = os.sched_getaffinity(0) if hasattr(os, "sched_setaffinity") else None
-    if cores:
-        os.sched_setaffinity(0, sorted(cores)[:1])
-    try:
-        with hn.threadpool_limits(1, "blas"):
-            yield
-    finally:
-        if cores:
-            os.sched_setaffinity(0, cores)
-
-
 def check_gradient(contestants):
     """How far PyTorch's gradient is from ours; None without PyTorch. Exits with 1 and a
     line where it is another one."""
@@ -247,92 +217,78 @@ def measure(task, names, repeats):
                 seconds[name].append((time.perf_counter() - begin) / STEPS)
     return {"width": task.config["width"],
             "parameters": contestants["ours"].net.params.size, "gradient_error": error,
-            **{name: summary(seconds[name], seconds["ours"]) for name in names}}
+            "contestants": {name: {
+                "seconds": [hn.significant(s) for s in rows],
+                "median": hn.significant(np.median(rows)),
+                "times_ours": times_ours(rows, seconds["ours"])}
+                for name, rows in seconds.items()}}
 
 
 def run(args):
-    """Measure every width -> the record."""
+    """Measure every width -> the record. Raises hn.DataError."""
     names = list(CONTESTANTS)
     if importlib.util.find_spec("torch") is None:
         print("torch: not installed, skipped (pip install -e '.[bench]')")
         names.remove("torch")
-    dataset, data = hn.load_auto(args.data_dir)
-    with one_core():
+    dataset, data = load(args.dataset, args.data_dir)
+    with bound_to(available_cores()[:1]), hn.threadpool_limits(1, "blas"):
         nets = [measure(Task(dataset, data, width, args), names, args.repeats)
                 for width in args.widths]
-        env = hn.environment()
+        env = environment()
     if "torch" in names:
         env["torch"] = sys.modules["torch"].__version__
-    return {"schema": "highway-networks/convolution-step", "schema_version": 1,
+    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
             "command": "python3 -m benchmarks.convolution --widths "
                        f"{','.join(map(str, args.widths))} --batch {args.batch} "
                        f"--piece {args.piece} --repeats {args.repeats}",
-            "dataset": dataset, "batch": args.batch, "piece": args.piece, "env": env,
-            "nets": nets}
+            "dataset": dataset, "batch": args.batch, "piece": args.piece,
+            "repeats": args.repeats, "env": env, "nets": nets}
 
 
 def report(record):
     """The record as a small table."""
     print("width            ms/step   times ours (least - largest)")
     for net in record["nets"]:
-        for name in CONTESTANTS:
-            if name in net:
-                times = net[name]["times_ours"]
-                print(f"{net['width']:>5} {name:>8} {1e3 * net[name]['median']:>9.1f}"
-                      f"   {times['median']:.2f} ({times['least']:.2f} - "
-                      f"{times['largest']:.2f})")
+        for name, part in net["contestants"].items():
+            times = part["times_ours"]
+            print(f"{net['width']:>5} {name:>8} {1e3 * part['median']:>9.1f}"
+                  f"   {times['median']:.2f} ({times['least']:.2f} - "
+                  f"{times['largest']:.2f})")
 
 
-def plot(record, path):
-    """Horizontal bars, a panel for each width."""
-    from matplotlib.figure import Figure
-    figure = Figure(figsize=(9, 2.4), layout="constrained")
+def draw(record):
+    """The record -> Figure: a panel for each width."""
+    figure = Figure(figsize=(9, 2.6), layout="constrained")
     panels = figure.subplots(1, len(record["nets"]), squeeze=False)[0]
     for axes, net in zip(panels, record["nets"]):
-        names = [name for name in CONTESTANTS if name in net]
-        for row, name in enumerate(names):
-            took, times = 1e3 * np.array(net[name]["seconds"]), net[name]["times_ours"]
-            axes.barh(row, np.median(took), color={
-                "ours": "#0072B2", "floor": "#999999", "torch": "#D55E00"}[name])
-            axes.plot([took.min(), took.max()], [row, row], color="black", lw=1)
-            axes.text(took.max(), row, f"  {np.median(took):.1f}  "
-                      f"({times['median']:.2f}x)", va="center", fontsize=8)
-        axes.set_yticks(range(len(names)), names)
-        axes.invert_yaxis()
-        axes.set_xlim(0, 1.3e3 * max(max(net[name]["seconds"]) for name in names))
-        axes.set_xlabel("milliseconds per step, one core")
+        draw_bars(axes, {name: (1e3 * np.array(part["seconds"]),
+                                f"({part['times_ours']['median']:.2f}×)")
+                         for name, part in net["contestants"].items()},
+                  "milliseconds per step (× ours)")
         axes.set_title(f"width {net['width']}, {net['parameters']:,} parameters",
-                       fontsize=10)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"Convolutional highway net of 10 layers, batch {record['batch']}, "
-                    "float32: median, range and ratio to ours", fontsize=10)
-    figure.savefig(path, dpi=150, metadata={"Software": None})
+                       size=10)
+    figure.suptitle(
+        f"Convolutional highway net of 10 layers, batch {record['batch']}, float32, "
+        f"one core; {record['env']['cpu']};\nmedians and ranges of "
+        f"{record['repeats']} rounds; ratios are medians of ratios within a round; "
+        "floor: the matrix products alone", size=8)
+    return figure
 
 
-def build_parser():
+def make_parser():
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python3 -m benchmarks.convolution",
-                                     description=__doc__.splitlines()[0])
+    parser = build_parser(__doc__, "benchmarks.convolution", RECORD)
     parser.add_argument("--widths", type=hn.listed(hn.number(int, 1, 1024)),
-                        default=[16, 32])
+                        metavar="A,B,...", default=[16, 32], help="(default: 16,32)")
     for name, default in (("batch", 100), ("piece", 25), ("repeats", 15)):
-        parser.add_argument(f"--{name}", type=hn.number(int, 1, 10_000),
-                            default=default)
-    parser.add_argument("--data-dir")
-    parser.add_argument("--out", type=Path, default=RECORD)
-    parser.add_argument("--plot", action="store_true", help="draw the record again")
+        parser.add_argument(f"--{name}", type=hn.number(int, 1, 10_000), metavar="N",
+                            default=default, help=f"(default: {default})")
     return parser
 
 
 def main(argv=None):
     """Measure, write the record and draw it; with --plot only draw the record."""
-    args = build_parser().parse_args(argv)
-    if not args.plot:
-        hn.write_record(args.out, run(args))
-    record = hn.parse_json(args.out.read_text(encoding="utf-8"))
-    report(record)
-    plot(record, args.out.with_suffix(".png"))
-    return record
+    return finish(make_parser(), argv, run, report, draw, SCHEMA)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ SCHEMA, SCHEMA_VERSION = "highway-networks/peers", 1
 IMAGES, STEPS, EPOCHS = 6000, 46, 12        # of the headline, in batches of 128
 TOLERANCE = 1e-4                            # of a tensor's largest gradient
 PATIENCE = 180                              # seconds until the first epoch is trained
+PINNED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")      # they choose other kernels
 NEEDS = {"torch": ("torch",), "torch.compile": ("torch",), "jax": ("jax", "optax"),
          "jax scan": ("jax", "optax")}
 PARTS = ("gather", "forward products", "forward element-wise", "loss",
@@ -95,7 +96,7 @@ def environment_of(cores, cache):
                  "JAX_PLATFORMS": "cpu", "TORCHINDUCTOR_CACHE_DIR": str(cache)}
     if len(cores) == 1:     # without it JAX's pool of one thread waits for itself
         variables["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
-    for pinned in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
+    for pinned in PINNED:
         variables.pop(pinned, None)
     return variables
 
@@ -157,12 +158,17 @@ class Process:
         self.folder.cleanup()
 
 
+def load(dataset, data_dir):
+    """What --dataset names -> the data set's name, uint8 hn.Data. Raises hn.DataError.
+    """
+    if dataset == "auto":
+        return hn.load_auto(data_dir)
+    return dataset, hn.load_dataset(dataset, data_dir)
+
+
 def load_images(folder, dataset, data_dir):
     """Write images.npz, see `contestants.Task` -> the data set's name and (N, P)."""
-    if dataset == "auto":
-        dataset, data = hn.load_auto(data_dir)
-    else:
-        data = hn.load_dataset(dataset, data_dir)
+    dataset, data = load(dataset, data_dir)
     data = hn.take_subset(data, hn.Config(n_train=IMAGES))
     data = hn.scale_pixels(data, dataset)
     np.savez(Path(folder) / "images.npz", x=data.x_train, labels=data.y_train)
@@ -482,7 +488,7 @@ def save_picture(figure_of, record, path):
 
 
 def build_parser(doc, prog, record):
-    """The flags of both benchmarks."""
+    """The flags of all benchmarks."""
     parser = argparse.ArgumentParser(prog=f"python3 -m {prog}", allow_abbrev=False,
                                      description=doc.partition("\n")[0])
     parser.add_argument("--dataset", choices=("auto", *hn.DATASETS), default="auto",

@@ -193,7 +193,7 @@ def test_gradient_agrees_with_torch(digits, seed):
     """Of the experiment's whole net, by automatic differentiation."""
     pytest.importorskip("torch")
     from benchmarks import convolution as benchmark
-    args = benchmark.build_parser().parse_args(["--batch", "20", "--piece", "20"])
+    args = benchmark.make_parser().parse_args(["--batch", "20", "--piece", "20"])
     for width in (3, 8):
         task = benchmark.Task("digits", digits, width, args)
         ours, theirs = (contestant(task).gradient()
@@ -681,19 +681,24 @@ def test_smoke(tmp_path, monkeypatch):
     assert len(list((home / "convolution.trials" / "checkpoints").iterdir())) == 10
 
 
-def test_the_benchmark(tmp_path, monkeypatch, capsys, digits):
+def test_the_benchmark(tmp_path, monkeypatch, capsys):
     """A small round of it; what is not installed is said to be skipped."""
     from benchmarks import convolution as benchmark
-    monkeypatch.setattr(hn, "load_auto", lambda folder: ("digits", digits))
     monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: None)
-    record = benchmark.main(["--widths", "2,3", "--batch", "20", "--piece", "10",
-                             "--repeats", "2", "--out", str(tmp_path / "steps.json")])
+    out, cores = tmp_path / "steps.json", benchmark.available_cores()
+    record = benchmark.main(["--dataset", "digits", "--widths", "2,3", "--batch", "20",
+                             "--piece", "10", "--repeats", "2", "--out", str(out)])
+    assert benchmark.available_cores() == cores
     assert "torch: not installed, skipped" in capsys.readouterr().out
     for net, width in zip(record["nets"], (2, 3), strict=True):
-        assert net["width"] == width and "torch" not in net
-        assert net["ours"]["times_ours"] == {"median": 1, "least": 1, "largest": 1}
-        assert len(net["floor"]["seconds"]) == 2
-    assert (tmp_path / "steps.png").read_bytes().startswith(b"\x89PNG")
+        assert net["width"] == width and list(net["contestants"]) == ["ours", "floor"]
+        ours, floor = net["contestants"].values()
+        assert ours["times_ours"] == {"median": 1, "least": 1, "largest": 1}
+        ratios = np.array(floor["seconds"]) / ours["seconds"]
+        assert floor["times_ours"]["median"] == pytest.approx(np.median(ratios), 1e-4)
+    picture = out.with_suffix(".png").read_bytes()
+    assert benchmark.main(["--plot", "--out", str(out)]) == record
+    assert out.with_suffix(".png").read_bytes() == picture
 
 
 def test_a_failed_trial_is_named(tmp_path, monkeypatch):
