@@ -2,21 +2,31 @@
 
 R. K. Srivastava, K. Greff, J. Schmidhuber, NIPS 2015, arXiv:1507.06228. This module is
 the whole machine: data, blocks, net, loss, optimisers, training, records, command line.
+The mathematics is in the sections from "Activations and blocks" to "Training".
 
     python3 highway_networks.py --seed 0       one highway and one plain net -> run.json
 
-The trouble with depth. A plain net stacks L layers y = H(x) = tanh(W_H x + b_H), and
-the chain rule takes the gradient through all of them:
+Legend: N examples, B batch, P pixels, U units (--hidden), L blocks (--depth), C classes
+where it is a size, R rows of a block's weights, U for H and U for each gate. Columns
+are examples, so activations are (U, B); * is by element, ^T transposes. T is always the
+gate; d<name> is the derivative of the loss with respect to <name>; z_H and z_T are
+pre-activations. A block is a whole layer; the paper calls each of its units one. Depth
+counts the blocks after the input projection; the paper counts the projection too, so
+its "50 layers" are depth 49 here.
 
-    dx = W_H^T ((1 - H^2) * dy)         in each layer, from the last to the first
+The trouble with depth. A plain net stacks L layers y = H = tanh(W_H x + b_H), and the
+chain rule takes the gradient through all of them, from the last to the first:
 
-A product of L random matrices does not keep its size. Weights drawn from
-U(+-1/sqrt(U)), a common default, have a variance of 1/(3 U), so each layer divides the
-length of what passes it by about sqrt(3), both ways: thirty of them by 10^7. What comes
-out at the top is the same for all images, what comes back at the bottom is nothing, and
-the net keeps guessing, with a loss of ln 10. Weights three times as varied (--init
-glorot, or he for relu) keep the lengths and buy some depth, as the paper's plain nets
-of 10 and 20 layers show; deeper ones stay hard to train all the same.
+    dx = W_H^T (dy * (1 - H * H))
+
+A product of L random matrices does not keep its size. Weights drawn evenly between
+-1 / sqrt(U) and 1 / sqrt(U), a common default, have a variance of 1 / (3 U), so each
+layer divides the length of what passes it by about sqrt(3), both ways: thirty of them
+by 10^7. What comes out at the top is the same for all images, what comes back at the
+bottom is nothing, and the net keeps guessing, with a loss of ln 10. Glorot's rule
+(--init glorot; he for relu) triples that variance, which nearly makes up for it and
+buys some depth: the paper's plain nets of 10 and 20 layers train very well with it.
+Deeper ones stay hard to train all the same.
 
 The highway layer also learns when to leave its input alone:
 
@@ -31,25 +41,32 @@ Backward. y depends on H, on T and on x itself, so dy goes three ways,
 
     dH = T * dy      dT = (H - x) * dy      dx = (1 - T) * dy                  (Eq. 9)
 
-and on through what H and T are functions of, with tanh' = 1 - H^2 and
-sigmoid' = T (1 - T):
+and on through what H and T are functions of, with tanh' = 1 - H * H and
+sigmoid' = T * (1 - T):
 
-    dz_H = dH * (1 - H^2)         dW_H = dz_H x^T      db_H = sum of dz_H over images
+    dz_H = dH * (1 - H * H)       dW_H = dz_H x^T      db_H = sum of dz_H over images
     dz_T = dT * T * (1 - T)       dW_T = dz_T x^T      db_T = sum of dz_T over images
     dx += W_H^T dz_H + W_T^T dz_T
 
-The code does just this, with nothing twice: W_H, W_T and their biases are stacked, so a
+The code does just this, and nothing twice: W_H, W_T and their biases are stacked, so a
 layer is one matrix product [W_H b_H; W_T b_T] [x; 1] forward and two backward; and
-dz_T = T (H - x) * dx, for dT * T * (1 - T) has all its factors there already.
+dz_T is T * (H - x) times (1 - T) * dy, the direct part of dx, which is there already.
+
+The ends. An image p becomes the first x = tanh(W_in p + b_in); the last y becomes
+logits = W_out y + b_out and p_c = softmax(logits). The loss is the mean over the batch
+of -log p_label, so dlogits = (softmax(logits) - onehot(label)) / B, and from there back
+it is all matrix products. The gradient of all weights together, shortened to --clip if
+its norm is larger, is what Adam or momentum SGD steps along.
 
 Why b_T starts negative. W_T x is small at first, so T = sigmoid(b_T) nearly everywhere,
 and each layer scales signal and gradient by 1 - T. With b_T = -2 that is 0.88 a layer
-and 0.02 after thirty: little, but a hundred thousand times more than the plain net's.
-With -4 it is 0.58. So the deeper the net, the more negative b_T must be (section 2.2);
-but H learns through T alone, and a gate that starts too far closed opens late or, where
-float32 has no T left, never. From there on dT = (H - x) * dy decides: the gates open
-where the transform serves the loss better than the input does, and the rest of the
-depth is carried through. Which layers those are is what experiments/ looks into.
+and 0.02 after thirty: little, but 300,000 times what the plain net has left. With -4 it
+is 0.58. So the deeper the net, the more negative b_T must be (section 2.2); but H
+learns through T alone, and a gate that starts too far closed opens late, or never where
+T rounds to 0 and with it every gradient of its layer (float32: z_T below about -20).
+From there on dT = (H - x) * dy decides: gates open where the transform serves the loss
+better than the input does, and the rest of the depth is carried through. Which layers
+those are is what experiments/ looks into.
 
 The family. y = H * T + x * C, with C the carry gate, has six members here, by which of
 T and C are learned. BLOCKS is their table: plain T = 1, C = 0; highway C = 1 - T;
@@ -61,13 +78,6 @@ One batch on its way: idx bytes -> `load_dataset`, uint8 (N, P) -> `scale_pixels
 layer in a `Cache` -> `cross_entropy`, the loss and dlogits -> `DeepNet.backward`, one
 flat gradient -> `clip_norm` -> `Adam` or `SGD`, in place on one flat vector of weights.
 `train` repeats it, `make_record` keeps what happened.
-
-Legend: N examples, B batch, P pixels, U units (--hidden), L blocks (--depth), C classes
-where it is a size, R rows of a block's weights, U for H and U for each gate. Columns
-are examples, so activations are (U, B). T is always the gate; d<name> is the derivative
-of the loss with respect to <name>; z_H and z_T are pre-activations. Depth counts the
-blocks after the input projection; the paper counts the projection too, so its "50
-layers" are depth 49 here.
 """
 
 from __future__ import annotations
@@ -148,6 +158,10 @@ class Config:
     dtype: str = setting("float32", "of every array", choices=("float32", "float64"))
 
     def __post_init__(self):
+        for name, table in (("block", BLOCKS), ("dataset", DATASETS)):
+            if getattr(self, name) not in table:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: "
+                                 f"{tuple(table)}")
         for item in fields(self):
             value, meta = getattr(self, item.name), item.metadata
             kind = (int, float) if isinstance(item.default, float) else int
@@ -972,7 +986,7 @@ class Adam:
 class SGD:
     """Momentum SGD: v = momentum v - lr grad, params += v.    (paper, section 3.1)"""
 
-    def __init__(self, params, momentum=0.9):
+    def __init__(self, params, momentum):
         self.v, self.scratch = np.zeros_like(params), np.empty_like(params)
         self.momentum = momentum
 
@@ -1220,14 +1234,13 @@ def to_json(value, indent=""):
     return f"{left}\n{deeper}" + f",\n{deeper}".join(inner) + f"\n{indent}{right}"
 
 
-def write_record(path, record):
-    """Write all of the record or nothing: a temporary file beside it, then a rename."""
+def write_file(path, content):
+    """Write all of the bytes or nothing: a temporary file beside it, then a rename."""
     path = Path(path)
-    text = to_json(record) + "\n"
     handle, temporary = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
@@ -1235,6 +1248,11 @@ def write_record(path, record):
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def write_record(path, record):
+    """Write a record as JSON, all of it or nothing."""
+    write_file(path, f"{to_json(record)}\n".encode())
 
 
 def parse_json(text):

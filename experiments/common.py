@@ -17,10 +17,13 @@ from __future__ import annotations
 import argparse
 import hashlib
 import io
+import math
 import shutil
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
+
+import numpy as np
 
 import highway_networks as hn
 from experiments.store import StoreError, load_trials, pack_trials
@@ -28,6 +31,9 @@ from experiments.trials import add_flags, run_trials
 from visualize_highway_networks import LIGHT, style, write_files
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
+COLOURS = {     # of the blocks, on every figure
+    "plain": LIGHT.plain, "residual": "#009E73", "t_only": "#E69F00",
+    "c_only": "#CC79A7", "highway": LIGHT.highway, "full": "#56B4E9"}
 
 
 class Experiment(NamedTuple):
@@ -39,7 +45,8 @@ class Experiment(NamedTuple):
     smoke: dict         # what changes in it for --smoke
     run: Callable       # run(lab) -> the record's fields after `header`
     draw: Callable      # draw(record) -> Figure, in `style`
-    pack_by: Callable = None    # config -> the name of the packed file of its trial
+    pack_by: Callable = None    # config -> the name of the packed file of its trial;
+                                # None where nothing is made of trials
 
 
 class Lab:
@@ -50,33 +57,34 @@ class Lab:
         self.name = experiment.name.rpartition(".")[2]
         self.protocol = experiment.protocol | (
             experiment.smoke if options.smoke else {})
-        other = options.dataset not in (None, self.protocol["dataset"])
-        if other:
-            self.protocol |= {"dataset": options.dataset}
-        runs = hn.HERE / "runs"
-        aside = (runs / "smoke" if options.smoke else runs / options.dataset if other
-                 else None)
-        home = aside or hn.HERE / "experiments"
+        runs = hn.HERE / "runs" / ("smoke" if options.smoke else "")
+        home = runs if options.smoke else hn.HERE / "experiments"
         self.record = home / f"{self.name}.json"
         self.picture = home / f"{self.name}.png"
         self.packed = home / self.name
-        self.store = (aside or runs) / f"{self.name}.trials"
+        self.store = runs / f"{self.name}.trials"
 
     def load_data(self):
         """The protocol's data set, uint8 hn.Data. Raises hn.DataError."""
         return hn.load_dataset(self.protocol["dataset"], self.options.data_dir)
 
     def trials(self, train, configs, data):
-        """`run_trials` with the experiment's store, packed files and flags.
+        """`run_trials` with the experiment's store, packed files and flags. Raises
+        StoreError where a trial failed: no verdict may rest on what did not run.
 
         A config says all that its result depends on, but for the data set: so a plan
         that is extended keeps the trials that are finished.
         """
         protocol = {"experiment": self.name, "dataset": self.protocol["dataset"]}
-        return run_trials(train, configs, self.store, protocol=protocol, data=data,
-                          packed=sorted(self.packed.glob("*.jsonl")),
-                          jobs=self.options.jobs, cluster=self.options.cluster,
-                          retry_failed=self.options.retry_failed)
+        trials = run_trials(train, configs, self.store, protocol=protocol, data=data,
+                            packed=sorted(self.packed.glob("*.jsonl")),
+                            jobs=self.options.jobs, cluster=self.options.cluster,
+                            retry_failed=self.options.retry_failed)
+        for trial in trials:
+            if trial.status == "failed":
+                raise StoreError(f"trial {trial.hash[:8]} failed: {trial.error}. Mend "
+                                 "that and run again with --retry-failed")
+        return trials
 
     def pack(self):
         """Pack the finished trials, one file for each name that pack_by gives; return
@@ -92,13 +100,26 @@ class Lab:
 
     def header(self):
         """The fields that every experiment's record begins with."""
-        flags = [flag for flag, given in (("--smoke", self.options.smoke), (
-            f"--dataset {self.options.dataset}", self.options.dataset)) if given]
+        smoke = " --smoke" if self.options.smoke else ""
         return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
                 "experiment": self.name,
-                "command": " ".join(["python3 -m", self.experiment.name, *flags]),
+                "command": f"python3 -m {self.experiment.name}{smoke}",
                 "dataset": self.protocol["dataset"], "protocol": self.protocol,
                 "env": hn.environment()}
+
+
+def listed(values, digits=6):
+    """An array as JSON keeps it: so many significant digits, None where not finite."""
+    return [float(f"{value:.{digits}g}") if math.isfinite(value) else None
+            for value in np.ravel(values)]
+
+
+def spread(values):
+    """Mean and standard deviation (n - 1) of the values that are not None."""
+    there = [value for value in values if value is not None]
+    return {"mean": hn.significant(np.mean(there)) if there else None,
+            "std": hn.significant(np.std(there, ddof=1)) if len(there) > 1 else None,
+            "n": len(there)}
 
 
 def claim(section, text, paper, ours, holds, n=1):
@@ -147,10 +168,9 @@ def build_parser(experiment):
                             help="pack the finished trials, run nothing")
     parser.add_argument("--smoke", action="store_true", help="the whole path in "
                         "seconds, on the shipped digits; its files go to runs/smoke")
-    parser.add_argument("--dataset", choices=tuple(hn.DATASETS), help="another than "
-                        f"{experiment.protocol['dataset']}; its files go to runs/")
     parser.add_argument("--data-dir", metavar="FOLDER", help="of the MNIST files")
-    add_flags(parser)
+    if experiment.pack_by:
+        add_flags(parser)
     return parser
 
 

@@ -39,9 +39,8 @@ from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from experiments.common import Experiment, claim, main
+from experiments.common import LIGHT, Experiment, claim, listed, main
 from experiments.inside import load_nets, passes, untrained
-from visualize_highway_networks import LIGHT
 
 PROTOCOL = {"dataset": "mnist", "seed": 0, "closed": 0.1, "ridge": 1e-4,
             "clustered": 10_000, "restarts": 10, "early": 15}
@@ -267,11 +266,6 @@ def rounded(matrix):
     return [[round(float(v), 3) for v in row] for row in matrix]
 
 
-def six(values):
-    """An array as JSON keeps it."""
-    return [hn.significant(v) for v in values]
-
-
 def collected(net, x, values):
     """One of VALUES for images x (N, P), all layers in a row, (N, F)."""
     return np.concatenate([VALUES[values](cache).reshape(-1, cache.batch).T
@@ -283,11 +277,11 @@ def sparsity(net, x, found, closed):
     how far each layer changes its input."""
     T_mean = found.mean.reshape(found.shape)
     shut, hoyers, change, relative = per_example(net, x, closed)
-    return {"closed_per_example": six(shut),
-            "closed_of_mean": six((T_mean < closed).mean(axis=1)),
+    return {"closed_per_example": listed(shut),
+            "closed_of_mean": listed((T_mean < closed).mean(axis=1)),
             "hoyer_per_example": hn.significant(hoyers),
             "hoyer_of_mean": hn.significant(hoyer(T_mean)),
-            "change": six(change), "relative_change": six(relative)}
+            "change": listed(change), "relative_change": listed(relative)}
 
 
 def figure_2(net, x, found, seed):
@@ -315,7 +309,7 @@ def figure_3(found):
 
     def shares(classes):
         energy = (apart[..., classes] ** 2).sum(axis=(1, 2))
-        return six(energy / energy.sum())
+        return listed(energy / energy.sum())
     return {"difference": {str(c): rounded(apart[..., c])
                            for c in range(apart.shape[2])},
             "share_of_layer": shares(slice(None)), "share_of_layer_0_7": shares([0, 7])}
@@ -334,7 +328,7 @@ def routing(nets, data, T_moments, protocol):
             found[state][values] = {
                 "accuracy": accuracies(net, data.x_test, data.y_test, values,
                                        stats.readouts(protocol["ridge"])),
-                "between": six(stats.between()),
+                "between": listed(stats.between()),
                 "clusters": cluster(collected(net, data.x_test[few], values),
                                     data.y_test[few], protocol)}
     return found
@@ -342,13 +336,10 @@ def routing(nets, data, T_moments, protocol):
 
 def early_share(record, early):
     """The share of all change in block outputs that the first layers make."""
-    trained = record["sparsity"]["trained"]
     steps = np.linalg.norm(np.diff(record["figure_2"]["outputs_one"], axis=0), axis=1)
-    change = np.array(trained["change"])
-    relative = np.array(trained["relative_change"])
+    change = np.array(record["sparsity"]["trained"]["change"])
     return {name: hn.significant(values[:early].sum() / values.sum())
-            for name, values in (("one image", steps), ("mean of all", change),
-                                 ("relative, mean of all", relative))}
+            for name, values in (("one image", steps), ("mean of all", change))}
 
 
 def check_claims(record, protocol):
@@ -362,6 +353,9 @@ def check_claims(record, protocol):
     hoyers = {state: {name: found[f"hoyer_{name}"]
                       for name in ("per_example", "of_mean")}
               for state, found in sparse.items()}
+
+    def gap(state):
+        return hoyers[state]["per_example"] - hoyers[state]["of_mean"]
     correlations = {name: two["bias_activity_correlation"][name]
                     for name in ("all", "layer_means")}
     early_change = early_share(record, early)
@@ -372,23 +366,24 @@ def check_claims(record, protocol):
     return [
         claim("P1 4", "most transform biases fall during training", "> 0.5",
               hn.significant(fell), fell > 0.5),
-        claim("P1 4", "T of a single example is very sparse: most gates are below "
-              f"{threshold}",
-              "> 0.5", closed, closed["trained"]["per_example"] > 0.5),
-        claim("P1 4.1", "most gates are active on average: few have a mean T below "
-              f"{threshold}",
-              "< 0.5", closed, closed["trained"]["of_mean"] < 0.5),
-        claim("P1 4.1", "T is sparser for a single example than on average (Hoyer)",
-              "per_example > of_mean", hoyers,
-              hoyers["trained"]["per_example"] > hoyers["trained"]["of_mean"]),
-        claim("P1 4", "biases are inversely correlated with mean gate activity (said "
-              "of CIFAR-100)", "< 0", correlations,
-              all(value is not None and value < 0 for value in correlations.values())),
-        claim("P1 4", f"most of the change in outputs is in the first {early} layers",
-              "> 0.5", early_change,
-              early_change["one image"] > 0.5 and early_change["mean of all"] > 0.5),
-        claim("P1 4.1", f"classes differ in mean T within the first {early} layers",
-              "> 0.5 of the squared difference", differing,
+        claim("P1 4", "T of a single example is very sparse, on MNIST to a lesser "
+              f"extent: most gates are below {threshold} (our threshold)", "> 0.5",
+              closed, closed["trained"]["per_example"] > 0.5),
+        claim("P1 4.1", "most gates are active on average, said above all of "
+              f"CIFAR-100: fewer than half have a mean T below {threshold} (tells "
+              "nothing where that is so before training too)", "< 0.5", closed,
+              None if closed["untrained"]["of_mean"] < 0.5 else
+              closed["trained"]["of_mean"] < 0.5),
+        claim("P1 4.1", "T is sparser for a single example than on average (Hoyer), "
+              "by more than before training", "per_example > of_mean", hoyers,
+              gap("trained") > max(gap("untrained"), 0)),
+        claim("P1 4", "biases are inversely correlated with mean gate activity: said "
+              "of CIFAR-100, ours is MNIST", "< 0", correlations, None),
+        claim("P1 4", "more than half of the change in outputs is in the first "
+              f"{early} layers, for one image and for the mean of all", "> 0.5",
+              early_change, min(early_change.values()) > 0.5),
+        claim("P1 4.1", "more than half of the squared class differences of mean T are "
+              f"in the first {early} layers", "> 0.5", differing,
               min(differing.values()) > 0.5),
         claim("P1 4.1", "the gates route by class: the nearest class mean of T tells "
               "more than before training", "trained > untrained", told,

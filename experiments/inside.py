@@ -33,10 +33,7 @@ from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from experiments.common import Experiment, Lab, load_record, main
-from visualize_highway_networks import LIGHT
-
-COLOURS = {"highway": LIGHT.highway, "residual": "#009E73", "plain": LIGHT.plain}
+from experiments.common import COLOURS, Experiment, Lab, load_record, main
 
 PROTOCOL = {"dataset": "mnist", "depth": 49, "hidden": 50, "activation": "tanh",
             "init": "glorot", "gate_bias": -2.0, "batch": 128, "momentum": 0.9,

@@ -8,14 +8,14 @@ epochs.
 
 The protocol. 784 pixels -> one plain layer -> 9, 19, 49 or 99 layers -> softmax of 10;
 "depth" counts the plain layer, as the paper does. Highway layers have 50 units and
-plain ones 71, so that both have the same number of weights. All 60,000 training images,
-momentum SGD, normalized initialisation: Glorot's for tanh, He's for relu. Each of the
-eight nets tries the same 100 settings, drawn at random: learning rate, momentum, decay
-of the learning rate per epoch, tanh or relu, and for highway nets the initial b_T, a
-whole number from -1 to -10. Epochs are spent in rungs: all settings train 5, each net's
-best ten train 40, its best one 400 with three seeds; every rung starts anew and is
-judged by the training loss of its last epoch. Training loss is the mean over an epoch's
-steps, each before its update. Test images choose nothing.
+plain ones 71, so that a layer of either has about 5100 parameters. All 60,000 training
+images, momentum SGD, normalized initialisation: Glorot's for tanh, He's for relu. Each
+of the eight nets tries the same 100 settings, drawn at random: learning rate, momentum,
+decay of the learning rate per epoch, tanh or relu, and for highway nets the initial
+b_T, a whole number from -1 to -10. Epochs are spent in rungs: all settings train 5,
+each net's best ten train 40, its best one 400 with three seeds; every rung starts anew
+and is judged by the training loss of its last epoch. Training loss is the mean over an
+epoch's steps, each before its update. Test images choose nothing.
 
 The paper is silent, we assume: pixels in [0, 1], as the MNIST of the authors' framework
 has them; batches of 128, shuffled anew in each epoch; learning rate 1e-5 to 1 and
@@ -36,7 +36,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.common import LIGHT, Experiment, claim, main
+from experiments.common import LIGHT, Experiment, claim, listed, main
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
@@ -88,8 +88,8 @@ def train_net(config, x_train, y_train, x_test, y_test):
 
 
 def final_loss(trial):
-    """The training loss of a trial's last epoch, infinite where there is none."""
-    loss = trial.result["train_loss"][-1] if trial.status == "ok" else None
+    """The training loss of a trial's last epoch, infinite where it diverged."""
+    loss = trial.result["train_loss"][-1]
     return float("inf") if loss is None else loss
 
 
@@ -123,11 +123,6 @@ def curve(trials, name):
     return np.array([trial.result[name] for trial in trials], float)
 
 
-def listed(values):
-    """An array as JSON keeps it: six digits, None for NaN."""
-    return [hn.significant(v) if np.isfinite(v) else None for v in values]
-
-
 def epochs_to(losses, target):
     """The first epoch with a loss below target, or None."""
     below = np.flatnonzero(np.array(losses, float) < target)
@@ -144,7 +139,7 @@ def describe_net(net, rungs):
         "block": net[0], "depth": net[1], "hidden": WIDTHS[net[0]],
         "parameters": runs[0].result["parameters"],
         "search": {"setting": list(first), "train_loss": listed(
-            final_loss(trials[0]) for trials in first.values())},
+            [final_loss(trials[0]) for trials in first.values()])},
         "ten": {"setting": list(ten), "mean": listed(curves.mean(axis=0)),
                 "low": listed(curves.min(axis=0)), "high": listed(curves.max(axis=0)),
                 "train_loss": listed(curves[:, -1])},
@@ -162,10 +157,10 @@ def of(nets, block, *depths):
     return [net for net in nets if net["block"] == block and net["depth"] in depths]
 
 
-def below(nets, target):
-    """For each net whether every seed of its best setting got below the target."""
-    return [all(least is not None and least < target for least in net["best"]["least"])
-            for net in nets]
+def reached(nets, how_many):
+    """For each net whether how_many (all, any) seeds got below TARGET."""
+    return [how_many(least is not None and least < TARGET
+                     for least in net["best"]["least"]) for net in nets]
 
 
 def sooner(highway, plain):
@@ -193,16 +188,19 @@ def check_claims(nets):
         return {f"{net['depth']} layers": net["best"]["least"] for net in nets}
     return [
         claim("P1 3.1", "plain nets of 10 and 20 layers reach a loss below 1e-4",
-              "< 1e-4", least(shallow), all(below(shallow, TARGET)), n),
-        claim("P1 3.1", "plain nets of 50 and 100 layers do not", "> 1e-4",
-              least(deep), not any(below(deep, TARGET)), n),
-        claim("P1 3.1", "highway nets of all depths do", "< 1e-4", least(highway),
-              all(below(highway, TARGET)), n),
-        claim("P1 3.1", "the deepest highway net ends orders of magnitude below the "
-              "deepest plain one", "> 2", hn.significant(orders) if np.isfinite(orders)
-              else None, orders > 2, n),
-        claim("P1 3.1", "highway nets need fewer epochs than plain ones, at each depth",
-              "fewer", earlier, False not in earlier.values(), n)]
+              "< 1e-4", least(shallow), all(reached(shallow, all)), n),
+        claim("P1 3.1", "plain nets of 50 and 100 layers do not reach a loss below "
+              "1e-4, with any seed", "> 1e-4", least(deep),
+              not any(reached(deep, any)) if deep else None, n),
+        claim("P1 3.1", "highway nets of all depths reach a loss below 1e-4",
+              "< 1e-4", least(highway), all(reached(highway, all)), n),
+        claim("P1 3.1", "the deepest highway net ends more than two orders of "
+              "magnitude below the deepest plain one: medians of the seeds", "> 2",
+              *listed([orders]), orders > 2, n),
+        claim("P1 3.1", "highway nets need fewer epochs than plain ones to a loss of "
+              "0.01, at each depth where either gets there: medians of the seeds",
+              "fewer", earlier, False not in earlier.values()
+              if set(earlier.values()) != {None} else None, n)]
 
 
 def run(lab):

@@ -292,10 +292,8 @@ def pack_trials(path, protocol, trials):
                          "protocol. Pack the trials that load_trials gives")
     records = [headed("trials", protocol=protocol, count=len(trials)),
                *(headed("trial", **trial._asdict()) for trial in trials)]
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        part = Path(scratch) / path.name
-        part.write_text("".join(json.dumps(record) + "\n" for record in records))
-        os.replace(part, path)
+    hn.write_file(path, "".join(json.dumps(record) + "\n"
+                                for record in records).encode())
 
 
 def unpack(path):

@@ -67,8 +67,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import highway_networks as hn
-from experiments.blocks import COLOURS, PAPER, plain_numbers
-from experiments.common import LIGHT, Experiment, claim, main
+from experiments.blocks import PAPER, plain_numbers
+from experiments.common import COLOURS, LIGHT, Experiment, claim, listed, main
 from visualize_highway_networks import DATASETS
 
 WIDTH = 50
@@ -111,8 +111,8 @@ SMOKE = {
 
 
 def brief(values):
-    """An array -> a list of three significant digits, None for NaN."""
-    return [float(f"{v:.3g}") if math.isfinite(v) else None for v in np.ravel(values)]
+    """An array -> a list of three significant digits."""
+    return listed(values, 3)
 
 
 def thin(curve, points=100):
@@ -374,17 +374,12 @@ def all_configs(protocol):
 # The record
 
 
-def result_of(trial):
-    """A trial's result; one that failed has as little as one that diverged."""
-    return trial.result if trial.status == "ok" else {"status": trial.status}
-
-
 def describe_map(trials, protocol):
     """Final training loss and test accuracy, (gate biases, depths), for each learning
     rate and of the better one; and where nets stop training."""
     own = protocol["map"]
     cells = {(t.config["lr"], t.config["gate_bias"], t.config["depth"] + 1):
-             result_of(t) for t in trials}
+             t.result for t in trials}
 
     def table(value):
         return [[value(bias, depth) for depth in own["depths"]]
@@ -430,10 +425,9 @@ def border(record, own, depth):
 def describe_deep(trials):
     """One entry per net, in the order of the protocol."""
     return [{"depth": t.config["depth"] + 1, "gate_bias": t.config["gate_bias"],
-             "seed": t.config["seed"], "status": result_of(t)["status"],
-             "train_loss": result_of(t).get("train_loss"),
-             "test_acc": result_of(t).get("test_acc"),
-             "used": result_of(t).get("used")} for t in trials]
+             "seed": t.config["seed"], "status": t.result["status"],
+             "train_loss": t.result["train_loss"], "test_acc": t.result["test_acc"],
+             "used": t.result.get("used")} for t in trials]
 
 
 def describe_tutorial(trials):
@@ -442,7 +436,7 @@ def describe_tutorial(trials):
     for t in trials:
         key = {name: t.config[name] for name in ("block", "start", "lr")}
         arm = arms.setdefault(tuple(key.values()), key | {"test_acc": []})
-        arm["test_acc"].append(result_of(t).get("test_acc"))
+        arm["test_acc"].append(t.result["test_acc"])
     return list(arms.values())
 
 
@@ -496,21 +490,21 @@ def of_depth(nets, depth, value):
 def check_deep(nets):
     """Verdicts on 100 and 1000 layers. None where the run has no such net."""
     claims = []
-    for depth, target, paper in ((1000, 0.95, "SGD did not stall"),
-                                 (100, 0.97, "similar to 10 and 20 layers")):
+    for depth, target, section, paper in ((1000, 0.95, "P1 2.2", "SGD did not stall"),
+                                          (100, 0.97, "ours", None)):
         best = best_bias(nets, depth)
         claims.append(claim(
-            "P1 2.2" if depth == 1000 else "P1 3.1", f"{depth} highway layers train: "
-            f"with the b_T of the lowest training loss, {100 * target:g} % test "
-            "accuracy (the threshold is ours)", paper, of_depth(
+            section, f"{depth} highway layers train: with the b_T of the lowest "
+            f"training loss, {100 * target:g} % test accuracy (our threshold)", paper,
+            of_depth(
                 nets, depth, lambda net: net["test_acc"]),
             np.mean([net["test_acc"] for net in best]) >= target if best else None,
             len(best)))
     used = [net for net in nets if net["depth"] == 1000 and net["used"]]
     verdicts = [uses_more(net["used"], USED) for net in used]
     claims.append(claim(
-        "P1 2.2", "there is a b_T with which a net of 1000 layers uses more than "
-        f"{USED} of them", "not stated", of_depth(used, 1000, lambda net: {
+        "ours", "there is a b_T with which a net of 1000 layers uses more than "
+        f"{USED} of them", None, of_depth(used, 1000, lambda net: {
             "prefix": net["used"]["prefix"], "loss": net["used"]["loss"],
             f"loss of {USED}": dict(zip(net["used"]["kept"]["layers"],
                                         net["used"]["kept"]["loss"])).get(USED)}),
@@ -523,12 +517,12 @@ def check_carrying(nets):
     found = [net for net in nets if (net["depth"], net["gate_bias"]) == (1000, -20.0)]
     used = found[0]["used"] if found else None
     return [
-        claim("tutorial", "1000 layers with b_T = -20 reach about 95 % on MNIST",
-              "around 95 %", found[0]["test_acc"] if found else None,
+        claim("tutorial", "1000 layers with b_T = -20 reach about 95 % on MNIST, here "
+              "94 % or more", "around 95 %", found[0]["test_acc"] if found else None,
               (found[0]["test_acc"] or 0) >= 0.94 if found else None),
-        claim("tutorial", "they only learn to carry: with all blocks closed the loss "
-              "is within 0.1 % of the whole net's", "just learning to carry the last "
-              "980 layers",
+        claim("tutorial", "1000 layers with b_T = -20 only learn to carry: with all "
+              "blocks closed the loss is within 0.1 % of the whole net's",
+              "just learning to carry the last 980 layers",
               {name: used[name] for name in ("loss", "closed_loss", "prefix", "moved")}
               if used else None, abs(used["closed_loss"] / used["loss"] - 1) < 1e-3
               if used else None)]
@@ -540,23 +534,25 @@ def check_map(record, own):
     guided = {depth: (columns[depth].get(bias), max(columns[depth].values()))
               for depth, bias in GUIDELINE.items() if depth in columns}
     known = {depth: pair for depth, pair in guided.items() if pair[0] is not None}
-    ends = {str(depth): [column[max(column)], column[min(column)]]
-            for depth, column in columns.items()}
-    deepest = ends[str(max(columns))]
+    deepest = columns[max(columns)]
+    ends = {f"b_T {bias:g}": deepest[bias] for bias in (max(deepest), min(deepest))}
+    below = [row["all_below_train"] for row in record["border"]]
     return [
         claim("P1 2.2", "b_T of -1, -2, -3 suits 10, 20, 30 layers: test accuracy "
               "within a point of the best b_T's (theirs: convolutional nets, ours: "
               "fully connected)", "a general guideline",
-              {str(depth): list(pair) for depth, pair in known.items()},
+              {f"{depth} layers": list(pair) for depth, pair in known.items()},
               all(ours >= best - 0.01 for ours, best in known.values())
               if len(known) == len(GUIDELINE) else None),
-        claim("tutorial", "when in doubt, more negative: at each depth all b_T below "
-              "the largest that trains do train", "start with more negative",
-              record["border"], all(row["all_below_train"] is not False
-                                    for row in record["border"])),
+        claim("tutorial", "when in doubt, more negative: at each depth where any b_T "
+              "trains, all below the largest that does train too",
+              "start with more negative", {
+                  f"{row['depth']} layers": row["gate_bias"]
+                  for row in record["border"]},
+              False not in below if set(below) != {None} else None),
         claim("tutorial", "at the greatest depth both the largest and the most "
               f"negative b_T fail, test accuracy below {TRAINS:g}", "in either extreme "
-              "the network fails to converge", ends, max(deepest) < TRAINS)]
+              "the network fails to converge", ends, max(ends.values()) < TRAINS)]
 
 
 def check_tutorial(arms):

@@ -136,8 +136,9 @@ def unmoved(self, d, add_below=cl.Plain.add_below):
 
 def round_the_edge(self, d):
     """What leaves the image enters on its other side."""
-    S, C, B, k, p, _ = self.size
+    S, C, B, k, p, side = self.size
     np.matmul(self.W_back.reshape(k * C, -1), self.dz_fields, out=self.spread_parts)
+    self.spread[:, :, :, side:] = 0
     for j in range(k):
         d += np.roll(self.spread[:, j].reshape(d.shape), (j - p) * B, axis=2)
 
@@ -564,7 +565,7 @@ def test_a_failed_write_leaves_the_old_checkpoint(tmp_path, monkeypatch):
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")
-    monkeypatch.setattr(convolution.np, "savez", full)
+    monkeypatch.setattr(hn.os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         run.save(path)
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
@@ -655,6 +656,11 @@ def test_verdicts_on_depth_follow_the_numbers():
     nets[1] = deep_net("highway", 30, [0.1, 0.1], (None, 99.0))
     nets[3] = deep_net("plain", 30, [0.1, None])
     assert [c["holds"] for c in convolution.check_depths(nets)] == [False, True]
+    nets[1] = deep_net("highway", 30, [0.1, None])
+    assert [c["holds"] for c in convolution.check_depths(nets)] == [True, None]
+    nets[1], nets[3] = (deep_net(kind, 30, [loss] * 2)
+                        for kind, loss in (("highway", 0.11), ("plain", 0.2)))
+    assert [c["holds"] for c in convolution.check_depths(nets)] == [True, False]
 
 
 def test_statistics_leave_out_what_diverged():

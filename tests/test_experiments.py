@@ -129,13 +129,13 @@ def test_a_bad_record_is_one_line_with_the_command(home, text, message, capsys):
     assert "Make it with: python3 -m experiments.optimization" in error
 
 
-def test_another_data_set_goes_elsewhere(home):
-    options = common.build_parser(optimization.EXPERIMENT).parse_args(
-        ["--dataset", "digits"])
-    lab = common.Lab(optimization.EXPERIMENT, options)
-    assert lab.record == home / "runs" / "digits" / "optimization.json"
-    assert lab.protocol["dataset"] == "digits"
-    assert lab.header()["command"].endswith("optimization --dataset digits")
+def test_only_what_is_made_of_trials_has_flags_for_them(capsys):
+    from experiments import gates
+    with pytest.raises(SystemExit, match="2"):
+        common.build_parser(gates.EXPERIMENT).parse_args(["--jobs", "1"])
+    assert "--jobs" in capsys.readouterr().err
+    assert common.build_parser(optimization.EXPERIMENT).parse_args(
+        ["--jobs", "1"]).jobs == 1
 
 
 def test_settings_are_drawn_from_the_stated_ranges():
@@ -181,7 +181,12 @@ def test_verdicts_follow_the_numbers():
             fake_net("highway", 50, good, [4, 4]),
             fake_net("plain", 50, bad, [4, None])]
     assert [c["holds"] for c in optimization.check_claims(nets)] == [
-        True, True, True, False, True]
+        True, False, True, False, True], "one seed of the plain net got there"
+    nets[3] = fake_net("plain", 50, [2e-4, 3e-4], [None, None])
+    assert optimization.check_claims(nets)[1]["holds"] is True
+    assert optimization.check_claims(nets[:2])[1]["holds"] is None
+    slow = [fake_net(kind, 10, good, [None, None]) for kind in ("highway", "plain")]
+    assert optimization.check_claims(slow)[4]["holds"] is None
     nets[1] = fake_net("plain", 10, bad, [2, 3])
     nets[2] = fake_net("highway", 50, lost, [4, 4], final=[1e-5, 1e-5])
     nets[3] = fake_net("plain", 50, good, [None, None], final=[2e-3, 4e-3])

@@ -176,14 +176,14 @@ def test_verdicts_on_plain_nets():
                     plain_net(100, [0.2, 3], [0.49])) == [False, True]
 
 
-def test_a_diverged_and_a_failed_seed_have_no_value():
+def test_a_diverged_seed_has_no_value():
     protocol = blocks.PROTOCOL
     ok = {"status": "ok", "train_loss": [2.0, 1.0], "acc": [0.5, 0.6]}
     lost = {"status": "diverged", "train_loss": [2.0, None], "acc": [0.1, None]}
     net = blocks.describe_net(("residual", 20), protocol, [None, 0.4, 0.3, None, 0.2], [
-        trial({}, ok), trial({}, lost), trial({}, None, "failed")])
-    assert net["test_acc"] == {"final": [0.6, None, None], "mean": 0.6, "std": None,
-                               "n": 1, "epochs": [[0.5, 0.6], [0.1, None], []]}
+        trial({}, ok), trial({}, lost)])
+    assert net["test_acc"] == {"final": [0.6, None], "mean": 0.6, "std": None,
+                               "n": 1, "epochs": [[0.5, 0.6], [0.1, None]]}
     assert net["chosen"] == {"lr": 3e-4, "held_out_acc": 0.4, "at_edge_of_lrs": False}
     assert net["above_highway"] == pytest.approx(136498 / 136660 - 1, rel=1e-5)
 
@@ -466,7 +466,7 @@ def test_verdicts_on_the_map():
     record, own = map_trials(lambda depth, bias: 0.92 if bias == -20 else 0.905)
     assert verdicts(very_deep.check_map(record, own)) == [False, True, False]
     record, own = map_trials(lambda depth, bias: 0.1, depths=(10, 1000))
-    assert verdicts(very_deep.check_map(record, own)) == [None, True, True]
+    assert verdicts(very_deep.check_map(record, own)) == [None, None, True]
     assert record["border"][0] == {"depth": 10, "gate_bias": None, "sum_of_T": None,
                                    "all_below_train": None}
 
@@ -514,12 +514,12 @@ def test_verdicts_on_the_tutorial():
         False, False]
 
 
-def test_a_failed_trial_of_very_deep_has_no_value():
+def test_a_diverged_trial_of_very_deep_has_no_value():
     config = {"depth": 999, "gate_bias": -5.0, "seed": 0}
-    net, = very_deep.describe_deep([trial(config, None, "failed")])
-    assert net == {"depth": 1000, "gate_bias": -5.0, "seed": 0, "status": "failed",
-                   "train_loss": None, "test_acc": None, "used": None}
+    lost = {"status": "diverged", "train_loss": [2.0, None], "test_acc": None}
+    net, = very_deep.describe_deep([trial(config, lost)])
+    assert net == {"depth": 1000, "gate_bias": -5.0, "seed": 0, "used": None, **lost}
     assert very_deep.best_bias([net], 1000) == []
     arm = {"block": "plain", "start": "he", "lr": 0.01}
-    assert very_deep.describe_tutorial([trial(arm, None, "failed")]) == [
+    assert very_deep.describe_tutorial([trial(arm, lost)]) == [
         arm | {"test_acc": [None]}]
