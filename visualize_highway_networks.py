@@ -822,16 +822,16 @@ def render_table(study):
             lost, n = int(arm.diverged.sum()), len(arm.diverged)
             n = f"{n}, of which {lost} diverged" if lost else f"{n}"
             parameters = f"{arm.parameters:,}" if arm.parameters else "–"
-            rows.append(f"| {block} | {depth} | {parameters} | {n} | "
-                        f"{final(arm, 'test_acc', 4)} | {final(arm, 'train_loss', 3)} |")
+            ends = f"{final(arm, 'test_acc', 4)} | {final(arm, 'train_loss', 3)}"
+            rows.append(f"| {block} | {depth} | {parameters} | {n} | {ends} |")
     return "\n".join(rows)
 
 
 def render_depths(*studies):
     """Studies of the same depths -> Markdown: test accuracy, a row for each depth, a
     column for each kind and study."""
-    heads = [f"{block}, {INITS[study.init]}, n = {len(study.seeds)}" for study in studies
-             for block in study.arms[study.depth]]
+    heads = [f"{block}, {INITS[study.init]}, n = {len(study.seeds)}"
+             for study in studies for block in study.arms[study.depth]]
     rows = ["| depth | " + " | ".join(heads) + " |", "|---:|" + "---:|" * len(heads)]
     for depth in studies[0].arms:
         cells = [final(arm, "test_acc", 3) + (

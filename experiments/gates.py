@@ -6,7 +6,7 @@ are active on average. Biases and mean gate activity are inversely correlated. B
 outputs change in the early layers, about 15 on MNIST, and stay constant after them. The
 mean activity differs between classes, on MNIST within the first 15 layers.
 
-The protocol. b_T of every block; the mean T over all training images, in all and by
+The protocol. b_T of every unit; the mean T over all training images, in all and by
 class; T and block outputs of one training image, drawn at random. The paper shows
 classes 0 and 7, we show all.
 
@@ -424,7 +424,7 @@ def run(lab):
 
 
 def heat(axes, matrix, first, **look):
-    """Layers by blocks, the first layer on top."""
+    """Layers by units, the first layer on top."""
     rows, columns = np.shape(matrix)
     image = axes.imshow(matrix, aspect="auto", interpolation="nearest",
                         extent=(0.5, columns + 0.5, first + rows - 0.5, first - 0.5),
@@ -449,7 +449,7 @@ def draw_figure_2(figure, record):
               "block outputs $y$\nof the same image"]
     for axes, image, title in zip(panels, images, titles):
         axes.set_title(title, fontsize=9)
-        axes.set_xlabel("block", fontsize=8.5)
+        axes.set_xlabel("unit", fontsize=8.5)
         figure.colorbar(image, ax=axes, location="bottom", aspect=18,
                         pad=0.02).ax.tick_params(labelsize=7.5)
     panels[0].set_ylabel("highway layer", fontsize=8.5)
@@ -465,7 +465,7 @@ def draw_figure_3(figure, record):
         image = heat(axes, matrix, 1, cmap="RdBu_r", vmin=-most, vmax=most)
         axes.set_title(digit, fontsize=9)
     for axes in panels[-1]:
-        axes.set_xlabel("block", fontsize=8.5)
+        axes.set_xlabel("unit", fontsize=8.5)
     for axes in panels[:, 0]:
         axes.set_ylabel("highway layer", fontsize=8.5)
     bar = figure.colorbar(image, ax=panels, aspect=40, pad=0.01, extend="both")

@@ -46,27 +46,31 @@ def gradient(net, x, labels):
     return net.backward(dlogits, cache).copy()
 
 
-def derivative(net, x, labels, entry):
-    """The same derivative for one entry of params, by complex step."""
+def derivatives(net, x, labels):
+    """-> function of an entry of params: the same derivative, by complex step."""
     twin = hn.DeepNet(**net.settings, dtype="complex128")
     twin.block, twin.activation = net.block, net.activation
-    twin.params[...] = net.params
-    twin.params[entry] += 1j * STEP
-    logits, _ = twin.forward(x.astype("complex128"))
-    return hn.cross_entropy(logits, labels)[0].imag / STEP
+    x, cache = x.astype("complex128"), twin.cache(len(labels))
+
+    def derivative(entry):
+        twin.params[...] = net.params
+        twin.params[entry] += 1j * STEP
+        return hn.cross_entropy(twin.forward(x, cache)[0], labels)[0].imag / STEP
+    return derivative
 
 
 def check_gradient(net, x, labels, entries=60, rtol=1e-9, seed=0):
     """Compare random entries of every named tensor; raise WrongGradient with both
     values for the first that is off. Returns the largest relative error."""
-    found, worst = gradient(net, x, labels), 0.0
+    found, derivative = gradient(net, x, labels), derivatives(net, x, labels)
+    worst = 0.0
     rng = np.random.default_rng([seed, 3])
     places = net.views(np.arange(found.size))
     for name, where in places.items():
         where = where.ravel()
         for entry in rng.choice(where, min(entries // len(places) + 1, where.size),
                                 replace=False):
-            expected = derivative(net, x, labels, entry)
+            expected = derivative(entry)
             error = abs(found[entry] - expected)
             if not error <= rtol * abs(expected):
                 raise WrongGradient(f"{name}[{entry}]: backward {found[entry]}, "

@@ -160,7 +160,7 @@ def test_out_holds_no_path_of_the_machine(tmp_path):
     assert record["command"].endswith("--out name.json")
 
 
-def test_plain_hidden(tmp_path):
+def test_plain_hidden():
     record = hn.main([*DIGITS, "--plain-hidden", "71", "--no-save"])
     run = record["runs"][0]
     assert run["plain"]["hidden"] == 71 and run["highway"]["hidden"] == 50
@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_first(tmp_path, capsys):
     assert caught.value.code == 2 and "not a file" in capsys.readouterr().err
 
 
-def test_a_failed_write_is_one_line(tmp_path, monkeypatch, capsys):
+def test_a_failed_write_is_one_line(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
     monkeypatch.setattr(os, "replace", full)
@@ -274,7 +274,11 @@ def test_ctrl_c_leaves_no_record_and_no_process(tmp_path):
                           start_new_session=True) as process:
         process.stderr.readline()               # the first epoch is over
         os.killpg(process.pid, signal.SIGINT)
-        error = process.stderr.read()
+        try:
+            error = process.communicate(timeout=60)[1]
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 130
     assert error.endswith("interrupted; no record written\n")
     assert "Traceback" not in error and list(tmp_path.iterdir()) == []

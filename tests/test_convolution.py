@@ -190,7 +190,7 @@ def test_a_gradient_that_is_only_passed_on_is_caught(name, kind, monkeypatch, se
     caught(NETS[name], seed)
 
 
-def test_gradient_agrees_with_torch(digits, seed):
+def test_gradient_agrees_with_torch(digits):
     """Of the experiment's whole net, by automatic differentiation."""
     pytest.importorskip("torch")
     from benchmarks import convolution as benchmark

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -154,3 +155,14 @@ def test_a_wrong_file_is_an_error_even_where_a_missing_one_is_not(tmp_path):
     with pytest.raises(hn.DataError, match="idx magic 2049, expected 2051"):
         hn.load_auto(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["train-images-idx3-ubyte.gz"]
+
+
+def test_a_gzip_bomb_is_not_unpacked():
+    bomb = gzip.compress(bytes(10 ** 7))
+    tracemalloc.start()
+    try:
+        with pytest.raises(hn.DataError, match="more than the 100 bytes"):
+            hn.gunzip(bomb, 100)
+        assert tracemalloc.get_traced_memory()[1] < 10 ** 6
+    finally:
+        tracemalloc.stop()

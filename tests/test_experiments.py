@@ -117,7 +117,7 @@ def test_pack_takes_what_is_finished(home, capsys):
     (None, "No such file"), ("{", "Expecting"), ("[]", "field 'schema'"),
     ('{"schema": "highway-networks/run"}', "field 'schema'"),
     ('{"schema": "highway-networks/experiment", "experiment": "x"}', "'experiment'")])
-def test_a_bad_record_is_one_line_with_the_command(home, text, message, capsys):
+def test_a_bad_record_is_one_line_with_the_command(home, text, message):
     path = home / "runs" / "smoke" / "optimization.json"
     if text is not None:
         path.parent.mkdir(parents=True)

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from contracts import small_batch, small_net
 
 import highway_networks as hn
 from experiments import blocks, common, very_deep
 from experiments.store import hash_of, make_trial
-from tests.contracts import small_batch, small_net
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_smoke_of_the_six_forms(home):
     assert [(net["block"], net["depth"]) for net in record["nets"]] == [
         (block, depth) for depth in (3, 5) for block in blocks.PAPER]
     assert {path.stem for path in packed.iterdir()} == {
-        f"{block}_{depth}" for block in hn.BLOCKS for depth in (3, 5)}
+        f"{block}_{depth}" for block in blocks.PAPER for depth in (3, 5)}
     for net in record["nets"]:
         tried, chosen = net["search"], net["chosen"]
         number = int(np.argmax(tried["held_out_acc"]))
@@ -202,7 +202,7 @@ def test_trials_of_the_six_forms(digits):
     assert {(c["n_train"], c["n_test"], c["epochs"]) for c in seen[:280]} == {
         (1200, 237, 3)}
     assert {(c["n_train"], c["n_test"], c["epochs"]) for c in seen[280:]} == {
-        (1437, 360, 20)}
+        (1437, 360, protocol["epochs"])}
     assert [c["seed"] for c in seen[280:]] == [s for s in range(5) for _ in range(24)]
     assert len({(c["block"], c["depth"]) for c in seen[:24]}) == 24
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
@@ -410,6 +410,7 @@ def test_a_label_stands_where_its_line_ends(study):
                       for label, height in ends.items()}
 
 
+@settings(deadline=None, database=None)
 @given(st.lists(st.floats(-3, 3), min_size=1, max_size=6), st.floats(0.01, 1))
 def test_spread_labels_lie_apart_in_their_order_around_their_mean(heights, gap):
     moved = viz.spread(heights, gap)
@@ -453,7 +454,7 @@ def test_a_rerun_gives_the_same_bytes(study, name, kind):
     assert viz.render(name, loaded, kind=kind) == viz.render(name, loaded, kind=kind)
 
 
-def test_the_bytes_depend_on_no_setting_of_the_user(tmp_path, study, monkeypatch):
+def test_the_bytes_depend_on_no_setting_of_the_user(tmp_path, study):
     loaded = study(make_record())
     expected = viz.render("T_gate_final", loaded)
     (tmp_path / "matplotlibrc").write_text("font.size: 30\nlines.linewidth: 9\n"

@@ -152,7 +152,7 @@ def test_kmeans_finds_the_best_of_all_partitions(rng):
                    for c in set(labels))
     least = min(cost(np.array(labels)) for labels in itertools.product((0, 1, 2),
                                                                        repeat=9))
-    found = gates.kmeans(points, 3, rng, restarts=30)
+    found = gates.kmeans(points, 3, rng, restarts=300)
     assert cost(found) == pytest.approx(least)
 
 
@@ -308,8 +308,8 @@ def test_nearby_order_moves_no_layer_further_than_allowed(rng):
         orders = [lesion.nearby_order(20, distance, rng) for _ in range(300)]
         assert all(sorted(order) == list(range(20)) for order in orders)
         furthest[distance] = np.abs(np.array(orders) - np.arange(20)).max()
-    assert furthest == {0: 0, 1: 1, 3: 3, 8: pytest.approx(8, abs=1)}
-    assert furthest[8] <= 8
+    assert 3 < furthest.pop(8) <= 8
+    assert furthest == {0: 0, 1: 1, 3: 3}
 
 
 def test_estimation_error_by_hand(images):

@@ -1,6 +1,7 @@
 """DeepNet: exact identities, what is shared between nets, probes, and its door."""
 
 import math
+import os
 
 import numpy as np
 import pytest
@@ -20,7 +21,10 @@ def test_layer_copies_its_input_bit_for_bit_where_T_is_0(rng):
     logits, cache = net.forward(x)
     grad = net.views(net.backward(np.ones_like(logits), cache))
     assert np.count_nonzero(grad["W_H"]) == np.count_nonzero(grad["W_T"]) == 0
-    assert np.count_nonzero(grad["W_in"])
+    shallow = hn.DeepNet("highway", 1, 20, inputs=16, gate_bias=-200.0)
+    logits, cache = shallow.forward(x)
+    expected = shallow.views(shallow.backward(np.ones_like(logits), cache))
+    assert np.array_equal(grad["W_in"], expected["W_in"]) and grad["W_in"].any()
 
 
 def test_layer_is_plain_where_T_is_1(rng):
@@ -81,14 +85,18 @@ def test_nets_of_one_seed_share_what_they_can():
     assert np.all(one["b_T"] == -2) and not np.any(one["b_H"])
 
 
-@pytest.mark.parametrize("init, deviation", [
-    ("uniform", 1 / math.sqrt(3 * 200)), ("glorot", math.sqrt(2 / 400)),
-    ("he", math.sqrt(2 / 200))])
-def test_initial_weights_have_the_deviation_of_their_rule(init, deviation, seed):
+@pytest.mark.parametrize("init, variance", [
+    ("uniform", lambda fan_in, fan_out: 1 / (3 * fan_in)),
+    ("glorot", lambda fan_in, fan_out: 2 / (fan_in + fan_out)),
+    ("he", lambda fan_in, fan_out: 2 / fan_in)])
+def test_initial_weights_have_the_deviation_of_their_rule(init, variance, seed):
     net = hn.DeepNet("highway", 2, 200, inputs=300, init=init, seed=seed)
-    for name in ("W_H", "W_T"):
-        assert net.views(net.params)[name].std() == pytest.approx(deviation, rel=0.02)
-    assert abs(net.views(net.params)["W_H"].mean()) < 0.02 * deviation * 3
+    weights = net.views(net.params)
+    for name, fans, near in (("W_H", (200, 200), 0.02), ("W_T", (200, 200), 0.02),
+                             ("W_in", (300, 200), 0.02), ("W_out", (200, 10), 0.08)):
+        deviation = math.sqrt(variance(*fans))
+        assert weights[name].std() == pytest.approx(deviation, rel=near)
+        assert abs(weights[name].mean()) < 4 * near * deviation
 
 
 def test_parameter_counts_are_the_papers():
@@ -135,6 +143,8 @@ def test_cache_serves_one_backward_pass_of_its_own_net(seed):
     dlogits = hn.cross_entropy(logits, labels)[1]
     with pytest.raises(ValueError, match="fresh from forward"):
         twin.backward(dlogits, cache)
+    assert twin.forward(x, cache)[1] is not cache, "its weights are the other net's"
+    logits, cache = net.forward(x)
     net.backward(dlogits, cache)
     with pytest.raises(ValueError, match="fresh from forward"):
         net.backward(dlogits, cache)
@@ -152,18 +162,30 @@ def test_evaluating_between_forward_and_backward_changes_nothing(seed):
     assert np.array_equal(net.backward(dlogits, cache), expected)
 
 
-def test_probes(seed):
-    net, (x, _) = small_net("highway", 3, seed=seed), small_batch(seed)
-    w, outputs, T = net.views(net.params), net.block_outputs(x), net.gates(x)
-    assert outputs.shape == (4, 7, 6) and T.shape == (3, 7, 6)
-    np.testing.assert_allclose(outputs[0], np.tanh(w["W_in"] @ x + w["b_in"]))
+FORMS = {       # y of every form, as the ICLR 2017 paper's Table 1a writes it
+    "plain": lambda x, H, T, C: H, "highway": lambda x, H, T, C: H * T + x * (1 - T),
+    "residual": lambda x, H, T, C: H + x, "t_only": lambda x, H, T, C: H * T + x,
+    "c_only": lambda x, H, T, C: H + x * C, "full": lambda x, H, T, C: H * T + x * C}
+
+
+@pytest.mark.parametrize("activation", list(hn.ACTIVATIONS))
+@pytest.mark.parametrize("block", FORMS)
+def test_probes(block, activation, seed):
+    net, (x, _) = small_net(block, 3, activation, seed), small_batch(seed)
+    act = {"tanh": np.tanh, "relu": lambda z: np.maximum(z, 0)}[activation]
+    w, outputs = net.views(net.params), net.block_outputs(x)
+    assert outputs.shape == (4, 7, 6)
+    np.testing.assert_allclose(outputs[0], act(w["W_in"] @ x + w["b_in"]), atol=1e-14)
     for layer in range(3):
-        before, b_H, b_T = outputs[layer], w["b_H"][layer], w["b_T"][layer]
-        H = np.tanh(w["W_H"][layer] @ before + b_H[:, None])
-        gate = 1 / (1 + np.exp(-(w["W_T"][layer] @ before + b_T[:, None])))
-        np.testing.assert_allclose(T[layer], gate, rtol=1e-12)
-        np.testing.assert_allclose(outputs[layer + 1], H * gate + before * (1 - gate),
-                                   rtol=1e-10, atol=1e-14)
+        before = outputs[layer]
+
+        def affine(name):
+            return w["W_" + name][layer] @ before + w["b_" + name][layer][:, None]
+        gates = {name: 1 / (1 + np.exp(-affine(name))) for name in net.block.gates}
+        y = FORMS[block](before, act(affine("H")), gates.get("T"), gates.get("C"))
+        np.testing.assert_allclose(outputs[layer + 1], y, rtol=1e-10, atol=1e-14)
+        if "T" in gates:
+            np.testing.assert_allclose(net.gates(x)[layer], gates["T"], rtol=1e-12)
     logits = w["W_out"] @ outputs[-1] + w["b_out"][:, None]
     assert np.array_equal(net.predict(x), logits.argmax(axis=0))
 
@@ -223,6 +245,24 @@ def test_save_and_load(tmp_path, dtype, seed):
             hn.DeepNet.load(tmp_path / name)
     with pytest.raises(OSError):
         hn.DeepNet.load(tmp_path / "absent.npz")
+
+
+class Pickled:
+    """What unpickling would make a folder of."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_loading_runs_no_pickle(tmp_path):
+    np.savez(tmp_path / "net.npz", settings="{}",
+             params=np.array([Pickled(tmp_path / "made")], object))
+    with pytest.raises(ValueError, match="not a saved DeepNet"):
+        hn.DeepNet.load(tmp_path / "net.npz")
+    assert not (tmp_path / "made").exists()
 
 
 def test_one_update_worked_by_hand():

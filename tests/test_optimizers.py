@@ -48,13 +48,13 @@ def test_sgd_is_the_scalar_algorithm(rng):
     assert params[0] == pytest.approx(w, rel=1e-12)
 
 
-@pytest.mark.parametrize("make", [hn.Adam, hn.SGD])
+@pytest.mark.parametrize("make", [hn.Adam, lambda params: hn.SGD(params, 0.9)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_optimisers_work_in_place_and_in_one_dtype(make, dtype, rng):
     params = rng.normal(size=5).astype(dtype)
-    optimizer, address = make(params), params.ctypes.data
+    optimizer, before = make(params), params.copy()
     optimizer.step(params, np.ones(5, dtype), 0.1)
-    assert params.ctypes.data == address and params.dtype == dtype
+    assert (params < before).all() and params.dtype == dtype
     for buffer in vars(optimizer).values():
         assert not isinstance(buffer, np.ndarray) or buffer.dtype == dtype
 

@@ -123,7 +123,47 @@ def test_learning_rate_decays_by_epoch(digits, monkeypatch):
     config = dataclasses.replace(CONFIG, epochs=3, lr=0.1, lr_decay=0.5)
     net = hn.DeepNet("plain", 1, 5, inputs=64)
     hn.train(net, scaled(digits, config), config)
-    assert sorted(set(used), reverse=True) == pytest.approx([0.1, 0.05, 0.025])
+    assert used[::len(used) // 3] == pytest.approx([0.1, 0.05, 0.025])
+
+
+@pytest.mark.parametrize("change, loss, norm, accuracy", [
+    ({}, [2.10455, 1.60245], [0.448722, 0.470482], [0.37429, 0.745739]),
+    ({"block": "full", "optimizer": "sgd", "momentum": 0.5, "lr": 0.1, "lr_decay": 0.5,
+      "clip": 0.5, "activation": "relu", "init": "he", "gate_bias": -1.0},
+     [2.27623, 1.93292], [0.779182, 0.659324], [0.119318, 0.34446])])
+def test_a_training_has_these_very_numbers(digits, change, loss, norm, accuracy):
+    """In float64, where kernels agree to more digits than these: what no one meant to
+    change has not changed."""
+    config = hn.Config(dataset="digits", depth=3, hidden=20, epochs=2, n_train=1437,
+                       n_test=360, dtype="float64", seed=5, **change)
+    history = hn.train_arm(config, hn.take_subset(digits, config))["history"]
+    for name, values in (("train_loss", loss), ("grad_norm", norm),
+                         ("train_acc", accuracy)):
+        assert history[name] == pytest.approx(values, rel=2e-5)
+
+
+def test_training_takes_one_blas_thread(digits, monkeypatch):
+    seen = set()
+
+    def step(*_):
+        seen.update(library["num_threads"] for library in hn.threadpool_info()
+                    if library["user_api"] == "blas")
+        return 1.0, 0, 1.0
+    monkeypatch.setattr(hn, "train_step", step)
+    config = dataclasses.replace(CONFIG, epochs=1)
+    with hn.threadpool_limits(2, "blas"):
+        hn.train(hn.DeepNet("plain", 1, 5, inputs=64), scaled(digits, config), config)
+    assert seen == {1}
+
+
+def test_the_progress_bar_draws_in_its_row(capfd):
+    report = hn.reporter(hn.Config(epochs=2), 1)
+    history = {"train_loss": [0.5, 0.4], "test_acc": [0.1, 0.9]}
+    report(1, history)
+    report(2, history)
+    drawn = capfd.readouterr().err
+    assert "2/2" in drawn and "loss 0.4000, test 0.9000" in drawn
+    assert drawn.count("\n") == drawn.count("\x1b[A") > 0
 
 
 @pytest.mark.parametrize("change", [
@@ -200,7 +240,7 @@ def test_record_is_the_same_in_another_process(tmp_path):
     for hash_seed in ("1", "2"):
         path = tmp_path / hash_seed / "r.json"
         path.parent.mkdir()
-        words = [sys.executable, hn.__file__, *RUN, "--jobs", "2", "--out", path]
+        words = [sys.executable, hn.__file__, *RUN, "--jobs", "1", "--out", path]
         subprocess.run(words, check=True, capture_output=True,
                        env={**os.environ, "PYTHONHASHSEED": hash_seed})
         records.append(comparable(path))
