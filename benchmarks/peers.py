@@ -31,6 +31,7 @@ Writes benchmarks/peers.json and draws benchmarks/peers.png from it.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import json
 import os
@@ -219,15 +220,20 @@ def distance(ours, theirs, start):
     return float(length(theirs, ours) / length(start, ours))
 
 
-def check_work(name, process, ours, start):
-    """The record's fields on equal work. Exits with 1 and a line for a gradient that is
-    not ours; a NaN is not."""
-    error = gradient_error(ours.arrays("gradient"), process.arrays("gradient"))
-    if not error <= TOLERANCE:
+def same_gradient(name, ours, theirs):
+    """How far a gradient is from ours, for the record. Exits with 1 and a line for one
+    that is not ours."""
+    error = gradient_error(ours, theirs)
+    if not error <= TOLERANCE:          # a NaN is not
         sys.exit(f"{name} does other work: its gradient is off by {error:.1e}")
+    return hn.significant(error)
+
+
+def check_work(name, process, ours, start):
+    """The record's fields on equal work. Exits as `same_gradient` does."""
+    error = same_gradient(name, ours.arrays("gradient"), process.arrays("gradient"))
     apart = distance(ours.arrays("weights"), process.arrays("weights"), start)
-    return {"gradient_error": hn.significant(error),
-            "weights_apart": hn.significant(apart)}
+    return {"gradient_error": error, "weights_apart": hn.significant(apart)}
 
 
 def side_by_side(processes):
@@ -376,7 +382,8 @@ def run(args):
         pair, failed_pair = all_cores(contenders(single), tasks, args.repeats, cores)
     return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
             "command": f"python3 -m benchmarks.peers --depth {args.depth} --hidden "
-                       f"{args.hidden} --batch {args.batch} --repeats {args.repeats}",
+                       f"{args.hidden} --batch {args.batch} --repeats {args.repeats}"
+                       + dataset_flag(args),
             "dataset": dataset, "images": shape[0], "depth": args.depth,
             "hidden": args.hidden, "batch": args.batch, "repeats": args.repeats,
             "steps": STEPS, "epochs": EPOCHS, "cores": len(cores), "env": env,
@@ -478,12 +485,12 @@ def draw(record):
     return figure
 
 
-def save_picture(figure_of, record, path):
-    """Draw a record into a PNG beside it."""
+def save_picture(figure_of, record, digest, path):
+    """Draw a record into a PNG beside it, which names the record's SHA-256."""
     with style(LIGHT):
         file = io.BytesIO()
         figure_of(record).savefig(file, format="png", metadata={
-            "Software": None, "Source": record["command"]})
+            "Software": None, "Source": record["command"], "Record-SHA-256": digest})
     write_files({path: file.getvalue()})
 
 
@@ -501,15 +508,22 @@ def build_parser(doc, prog, record):
     return parser
 
 
+def dataset_flag(args):
+    """What of --dataset a record's command says."""
+    return "" if args.dataset == "auto" else f" --dataset {args.dataset}"
+
+
 def load_record(path, schema, prog):
-    """A benchmark's record. Raises hn.RecordError: file, what is wrong, remedy."""
+    """A benchmark's record and the SHA-256 of its file. Raises hn.RecordError: file,
+    what is wrong, remedy."""
     try:
-        record = hn.parse_json(hn.read_file(path, hn.RECORD_LIMIT).decode())
+        content = hn.read_file(path, hn.RECORD_LIMIT)
+        record = hn.parse_json(content.decode())
         if not isinstance(record, dict) or record.get("schema") != schema:
             raise ValueError(f"field 'schema' is not {schema!r}")
     except (ValueError, RecursionError) as error:
         raise hn.RecordError(f"{path}: {error}. Make it with: {prog}") from error
-    return record
+    return record, hashlib.sha256(content).hexdigest()
 
 
 def finish(parser, argv, measure, tell, figure_of, schema):
@@ -519,9 +533,9 @@ def finish(parser, argv, measure, tell, figure_of, schema):
     try:
         if not args.plot:
             hn.write_record(args.out, measure(args))
-        record = load_record(args.out, schema, parser.prog)
+        record, digest = load_record(args.out, schema, parser.prog)
         tell(record)
-        save_picture(figure_of, record, args.out.with_suffix(".png"))
+        save_picture(figure_of, record, digest, args.out.with_suffix(".png"))
     except (Skipped, ValueError, OSError) as error:
         sys.exit(f"{parser.prog}: {error}")
     return record

@@ -46,7 +46,8 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 import highway_networks as hn
 from benchmarks.peers import (Process, available_cores, bound_to, build_parser,
-                              environment_of, finish, load_images, write_task)
+                              dataset_flag, environment_of, finish, load_images,
+                              write_task)
 from experiments.trials import run_trials
 from visualize_highway_networks import DATASETS, LIGHT
 
@@ -217,7 +218,8 @@ def run(args):
     return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
             "command": "python3 -m benchmarks.scaling" + "".join(
                 f" --{name} {','.join(map(str, getattr(args, name)))}"
-                for name in LISTS) + f" --repeats {args.repeats} --runs {args.runs}",
+                for name in LISTS) + f" --repeats {args.repeats} --runs {args.runs}"
+            + dataset_flag(args),
             "dataset": dataset, "images": shape[0], "centre": CENTRE,
             "repeats": args.repeats, "cores": len(cores), "env": env, "points": points,
             "depth_law": depth_laws(points),

@@ -1,6 +1,7 @@
 """The benchmarks compare equal work, compute their ratios rightly and write whole
 records. No test here measures a speed."""
 
+import hashlib
 import json
 import os
 from types import SimpleNamespace
@@ -344,3 +345,12 @@ def test_a_failed_part_of_scaling_ends_in_one_line(tmp_path):
         scaling.ask_python("1 / 0", [], core)
     with pytest.raises(SystemExit, match=r"absent.json: .*Make it with: python3 -m"):
         scaling.main(["--plot", "--out", str(tmp_path / "absent.json")])
+
+
+@pytest.mark.parametrize("record", sorted((hn.HERE / "benchmarks").glob("*.json")),
+                         ids=lambda path: path.stem)
+def test_the_pictures_of_the_repository_are_of_their_records(record):
+    assert json.loads(record.read_text())["env"]["git_dirty"] is False
+    digest = hashlib.sha256(record.read_bytes()).hexdigest()
+    assert digest.encode() in record.with_suffix(".png").read_bytes(), (
+        f"run: python3 -m benchmarks.{record.stem} --plot")
