@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
+from experiments import common
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -53,6 +54,34 @@ def seed():
 @pytest.fixture
 def rng(seed):
     return np.random.default_rng(seed)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A checkout of its own for what experiments write."""
+    monkeypatch.setattr(hn, "HERE", tmp_path)
+    (tmp_path / "experiments").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def smoke(home):
+    """Run an experiment's whole path on the digits -> its record, its packed files'
+    folder. The picture names the record, and --plot draws the same one again."""
+    def run(experiment):
+        jobs = ["--jobs", "1"] if experiment.pack_by else []
+        record = common.main(experiment, ["--smoke", *jobs])
+        folder, name = home / "runs" / "smoke", experiment.name.rpartition(".")[2]
+        found, digest = common.load_record(folder / f"{name}.json")
+        picture = (folder / f"{name}.png").read_bytes()
+        assert found == record and digest.encode() in picture
+        assert record["dataset"] == "digits"
+        assert record["command"] == f"python3 -m {experiment.name} --smoke"
+        assert common.main(experiment, ["--smoke", "--plot"]) == record
+        assert (folder / f"{name}.png").read_bytes() == picture
+        assert not any((home / "experiments").iterdir())
+        return record, folder / name
+    return run
 
 
 @pytest.fixture(scope="session")

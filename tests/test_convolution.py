@@ -670,21 +670,19 @@ def test_statistics_leave_out_what_diverged():
                                               "n": 0}
 
 
-def test_smoke(tmp_path, monkeypatch):
+def test_smoke(smoke):
     """The whole path on the digits: trials, record, packed files, picture."""
-    monkeypatch.setattr(hn, "HERE", tmp_path)
-    record = common.main(convolution.EXPERIMENT, ["--smoke", "--jobs", "1"])
-    assert record["dataset"] == "digits" and len(record["nets"]) == 7
+    record, packed = smoke(convolution.EXPERIMENT)
+    assert len(record["nets"]) == 7
     for net, plan in zip(record["nets"], record["protocol"]["nets"]):
         assert np.shape(net["test_acc"]) == (len(plan["seeds"]), plan["epochs"])
         assert set(net["status"]) == {"ok"}
         assert (net["T"] is None) == (net["block"] == "plain")
     assert [each["width"] for each in record["maps"]] == [16, 16]
     assert len(record["claims"]) == 6
-    home = tmp_path / "runs" / "smoke"
-    assert len(list((home / "convolution").glob("*.jsonl"))) == 5
-    assert (home / "convolution.png").read_bytes().startswith(b"\x89PNG")
-    assert len(list((home / "convolution.trials" / "checkpoints").iterdir())) == 10
+    assert len(list(packed.glob("*.jsonl"))) == 5
+    checkpoints = packed.with_suffix(".trials") / "checkpoints"
+    assert len(list(checkpoints.iterdir())) == 10
 
 
 def test_the_benchmark(tmp_path, monkeypatch, capsys):
@@ -707,8 +705,7 @@ def test_the_benchmark(tmp_path, monkeypatch, capsys):
     assert out.with_suffix(".png").read_bytes() == picture
 
 
-def test_a_failed_trial_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(hn, "HERE", tmp_path)
+def test_a_failed_trial_is_named(home, monkeypatch):
     monkeypatch.setattr(convolution, "Run", None)
     with pytest.raises(SystemExit, match="failed: TypeError.*--retry-failed"):
         common.main(convolution.EXPERIMENT, ["--smoke", "--jobs", "1"])

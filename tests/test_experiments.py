@@ -13,15 +13,7 @@ from experiments import common, optimization
 from experiments.store import StoreError, load_trials
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A checkout of its own for what experiments write."""
-    monkeypatch.setattr(hn, "HERE", tmp_path)
-    (tmp_path / "experiments").mkdir()
-    return tmp_path
-
-
-def smoke(experiment, *words):
+def run_smoke(experiment, *words):
     return common.main(experiment, ["--smoke", "--jobs", "1", *words])
 
 
@@ -31,7 +23,7 @@ def smoked(tmp_path_factory):
     folder = tmp_path_factory.mktemp("smoked")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hn, "HERE", folder)
-        smoke(optimization.EXPERIMENT)
+        run_smoke(optimization.EXPERIMENT)
     return folder
 
 
@@ -70,7 +62,7 @@ def test_packed_trials_are_not_run_again(home, smoked, monkeypatch):
     shutil.rmtree(lab / "optimization.trials")
     monkeypatch.setattr(common.shutil, "rmtree", lambda *_, **__: None)
     monkeypatch.setattr(hn, "train", None)      # whoever trains now fails
-    again = smoke(optimization.EXPERIMENT)
+    again = run_smoke(optimization.EXPERIMENT)
     assert again["nets"] == record["nets"]
 
 
@@ -82,7 +74,7 @@ def test_an_extended_plan_keeps_the_finished_trials(home, smoked, monkeypatch):
     monkeypatch.setattr(common.shutil, "rmtree", lambda *_, **__: None)
     monkeypatch.setattr(hn, "train", lambda net, data, config, train=hn.train:
                         trained.append(config) or train(net, data, config))
-    record = smoke(optimization.EXPERIMENT._replace(smoke=more))
+    record = run_smoke(optimization.EXPERIMENT._replace(smoke=more))
     assert [config.seed for config in trained] == [2, 2, 2, 2]
     assert all(len(net["best"]["train_loss"]) == 3 for net in record["nets"])
 
@@ -106,7 +98,7 @@ def test_pack_takes_what_is_finished(home, capsys):
                for depth in (2, 3)]
     lab.options.jobs = 1
     lab.trials(optimization.train_net, configs, lab.load_data())
-    smoke(optimization.EXPERIMENT, "--pack")
+    run_smoke(optimization.EXPERIMENT, "--pack")
     assert "packed 2 trials" in capsys.readouterr().out
     for config, name in zip(configs, ("plain_2", "plain_3")):
         _, (trial,) = load_trials(lab.packed / f"{name}.jsonl")
@@ -123,7 +115,7 @@ def test_a_bad_record_is_one_line_with_the_command(home, text, message):
         path.parent.mkdir(parents=True)
         path.write_text(text)
     with pytest.raises(SystemExit) as caught:
-        smoke(optimization.EXPERIMENT, "--plot")
+        run_smoke(optimization.EXPERIMENT, "--plot")
     error = str(caught.value)
     assert message in error and "\n" not in error
     assert "Make it with: python3 -m experiments.optimization" in error

@@ -9,25 +9,8 @@ import pytest
 from contracts import small_batch, small_net
 
 import highway_networks as hn
-from experiments import blocks, common, very_deep
+from experiments import blocks, very_deep
 from experiments.store import hash_of, make_trial
-
-
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A checkout of its own for what experiments write."""
-    monkeypatch.setattr(hn, "HERE", tmp_path)
-    (tmp_path / "experiments").mkdir()
-    return tmp_path
-
-
-def smoke(experiment, home):
-    """A smoke run's record, its folder, and its packed files by name."""
-    common.main(experiment, ["--smoke", "--jobs", "1"])
-    folder, name = home / "runs" / "smoke", experiment.name.rpartition(".")[2]
-    record, digest = common.load_record(folder / f"{name}.json")
-    assert digest.encode() in (folder / f"{name}.png").read_bytes()
-    return record, folder / name
 
 
 def trial(config, result, status="ok"):
@@ -39,8 +22,8 @@ def trial(config, result, status="ok"):
 # blocks
 
 
-def test_smoke_of_the_six_forms(home):
-    record, packed = smoke(blocks.EXPERIMENT, home)
+def test_smoke_of_the_six_forms(smoke):
+    record, packed = smoke(blocks.EXPERIMENT)
     assert [(net["block"], net["depth"]) for net in record["nets"]] == [
         (block, depth) for depth in (3, 5) for block in blocks.PAPER]
     assert {path.stem for path in packed.iterdir()} == {
@@ -405,8 +388,8 @@ def test_the_tutorials_steps_are_on_the_summed_loss(digits, monkeypatch):
 # very_deep: trials, record, verdicts
 
 
-def test_smoke_of_very_deep(home):
-    record, packed = smoke(very_deep.EXPERIMENT, home)
+def test_smoke_of_very_deep(smoke):
+    record, packed = smoke(very_deep.EXPERIMENT)
     assert {path.stem for path in packed.iterdir()} == {
         "deep_4", "deep_12", "map", "norms", "tutorial"}
     nets = [(net["depth"], net["gate_bias"], net["seed"]) for net in record["deep"]]

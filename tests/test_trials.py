@@ -266,7 +266,7 @@ def test_a_trial_under_the_name_of_another_is_set_aside(folder, capfd):
     assert "its name is not its field 'hash'" in capfd.readouterr().err
 
 
-def test_what_is_no_regular_file_is_set_aside_unopened(folder, monkeypatch, capfd):
+def test_what_is_no_regular_file_is_set_aside_unopened(folder, capfd):
     for number, make in enumerate((os.mkfifo, os.mkdir)):
         trial_file(folder, number).unlink()
         make(trial_file(folder, number))
@@ -300,7 +300,7 @@ def test_what_a_killed_process_was_writing_goes_after_a_day(folder):
     assert [name for name in names(folder) if name[0] == "."] == [".unfinished-young"]
 
 
-def test_a_folder_that_cannot_be_used_is_one_line(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_used_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     for place in ("file", "file/below"):
         with pytest.raises(StoreError, match=r"file.*\. Name a folder to read"):
