@@ -109,15 +109,17 @@ def test_a_pipe_does_not_end_a_cell():
     assert claims.table(["a"], [["|x|"]])[-1] == r"| \|x\| |"
 
 
-@pytest.mark.parametrize("plain, highway, verdicts", [
-    (0.1, 0.89, [True, True]), (0.89, 0.1, [False, False])])
-def test_verdicts_of_a_sweep_follow_its_means(plain, highway, verdicts):
-    record = {"config": {"init": "glorot", "depths": [5, 50]}, "seeds": [0, 1],
-              "summary": [{"block": block, "depth": depth, "test_acc_mean": mean,
-                           "test_acc_std": 0.01}
-                          for block, last in (("plain", plain), ("highway", highway))
-                          for depth, mean in ((5, 0.9), (50, last))]}
-    found = claims.check_sweep(record)
-    assert [item["holds"] for item in found] == verdicts
-    assert found[0]["ours"]["50 blocks"] == f"{plain:.3f} ± 0.010"
-    assert found[0]["n"] == 2
+@pytest.mark.parametrize("last, std, verdict", [
+    (0.1, 0.01, True), (0.89, 0.001, False), (0.87, 0.01, None), (0.895, 0.03, None)])
+def test_verdicts_of_a_sweep_follow_its_means(last, std, verdict):
+    """Whether it loses two points from 0.9, by more than two standard errors."""
+    rows = [{"block": block, "depth": depth, "test_acc_mean": mean, "test_acc_std": std,
+             "n": 4} for block in ("plain", "highway")
+            for depth, mean in ((50, last), (20, 0.2), (5, 0.9))]
+    found = claims.check_sweep({
+        "config": {"init": "glorot", "optimizer": "adam"}, "n_train": 6000,
+        "epochs": 12, "seeds": [0, 1, 2, 3], "summary": rows})
+    assert [item["holds"] for item in found] == [verdict, verdict]
+    for item in found:
+        assert item["n"] == 4 and item["ours"] == {
+            "5 blocks": f"0.900 ± {std:.3f}", "50 blocks": f"{last:.3f} ± {std:.3f}"}

@@ -108,7 +108,7 @@ HISTORY = '"history": {"epoch": [1], "train_loss": [1], "train_acc": [1], "test_
     ('{"runs": [{"depth": 3, "highway": {' + HISTORY + '["x"]}}}]}', "no numbers"),
     ('{"a": -Infinity}', "Infinity is not JSON"),
     ('{"a": 1' + "0" * 400 + "}", "is not JSON, or too large"),
-    ("[" * 100_000, "recursion"), ("\ud800", None), ('{"runs": [3]}', "runs[0].depth"),
+    ("[" * 100_000, "decoding a JSON array"), ("\ud800", None), ('{"runs": [3]}', "runs[0].depth"),
     ('{"runs": [{"depth": 3}]}', "'runs[0].highway' is missing"),
     ('{"runs": [{"depth": 3, "highway": {' + HISTORY + '[1, 2]}}}]}',
      "'runs[0].highway.history.test_acc' is not 1 long"),
