@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import sys
 from typing import NamedTuple
 
@@ -30,7 +31,8 @@ PAPERS = {
     "tutorial": "J. Fleming: *Highway Networks with TensorFlow*, 2015",
     "ours": "Questions of this suite that no paper answers; not counted above"}
 RECORDS = ("records/sweep_five_seeds.json", "records/sweep_glorot_five_seeds.json",
-           "experiments/gates.json", "experiments/lesion.json")
+           "experiments/very_deep.json", "experiments/gates.json",
+           "experiments/lesion.json")
 VERDICTS = {True: "**holds**", False: "**does not hold**", None: "open"}
 
 # What no record here can tell: section, claim, their figure, what it would need.
@@ -97,7 +99,8 @@ def words(value):
     if isinstance(value, dict):
         deep = any(isinstance(item, (dict, list)) for item in value.values())
         return ("; " if deep else ", ").join(
-            f"{name.replace('_', ' ')}{':' if deep else ''} {words(item)}"
+            f"{re.sub('(?<=[a-z])_(?=[a-z])', ' ', name)}{':' if deep else ''} "
+            f"{words(item)}"
             for name, item in value.items())
     return value
 

@@ -98,7 +98,7 @@ def test_a_record_of_a_changed_checkout_is_refused(home, name):
 @pytest.mark.parametrize("value, expected", [
     (None, "–"), (True, "yes"), (0.99434, "0.9943"), (7.05871e-05, "7.059e-05"),
     (39_000, "39,000"), ("> 0.5", "> 0.5"), ([1, None], "1, –"),
-    ({"mean_T": 0.5, "n": 3}, "mean T 0.5, n 3"),
+    ({"mean_of": 0.5, "b_T -5": 3}, "mean of 0.5, b_T -5 3"),
     ({"10 layers": [0.25, 0.5], "20 layers": None},
      "10 layers: 0.25, 0.5; 20 layers: –")])
 def test_values_are_written_for_readers(value, expected):
