@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from contracts import WrongGradient, check_gradient, small_batch, small_net
 
 import highway_networks as hn
+from experiments import very_deep
 
 ROOT = Path(hn.__file__).parent
 SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
@@ -170,6 +172,47 @@ def test_sentences_on_lesions():
         assert holds and mean["untrained"] < 0.1
     bias, holds = look_up(claims, "highway: and so does that of each unit")
     assert not holds and f"bias is up to {100 * bias['trained']:.0f} % of the" in text
+
+
+def test_sentences_on_very_deep_nets():
+    found, text = record("very_deep"), readme()
+    own, border = found["protocol"]["map"], found["map"]["border"]
+    largest = {row["depth"]: row["gate_bias"] for row in border}
+    assert (f"falls from {largest[30]:+g} at 30 layers to {largest[1000]:g} at 1000."
+            in text)
+    sums = {True: [], False: []}
+    for bias, row in zip(own["gate_biases"], found["map"]["better"]["test_acc"]):
+        for depth, accuracy in zip(own["depths"], row):
+            if depth >= 50:
+                sums[(accuracy or 0) >= very_deep.TRAINS].append(
+                    (depth - 1) / (1 + math.exp(-bias)))
+    assert max(sums[True]) < min(sums[False])
+    assert (f"add up to {max(sums[True]):.0f} or less before training, and none does "
+            f"from {min(sums[False]):.0f} on.") in text
+
+    def mean(depth):
+        best = very_deep.best_bias(found["deep"], depth)
+        return (f"{best[0]['gate_bias']:g}",
+                f"{100 * np.mean([net['test_acc'] for net in best]):.1f} %", len(best))
+    (few, first, n), (many, second, m), (most, third, k) = map(mean, (100, 1000, 2000))
+    assert (n, m, k) == (3, 2, 1)
+    assert (f"100 layers with b_T = {few} classify {first} of the test images (three "
+            f"seeds), nets of 1000 layers with {many} {second} (two seeds) and 2000 "
+            f"layers with {most} {third} (one).") in text
+    used = [net["used"] for net in very_deep.best_bias(found["deep"], 1000)]
+    times = sorted(very_deep.left_with(own, 50) for own in used)
+    assert f"have {times[0]:.1f} to {times[-1]:.1f} times their training loss" in text
+    least = min(own["prefix"] for own in used)
+    assert f"takes the first {least} or more." in text
+    (closed,) = (net for net in found["deep"] if net["gate_bias"] == -20)
+    assert closed["used"]["layers"] == 999 and closed["used"]["prefix"] == 0
+    assert f"it still classifies {100 * closed['test_acc']:.1f} %." in text
+    arms = {(arm["block"], arm["start"], arm["lr"]): arm["test_acc"]
+            for arm in found["tutorial"]}
+    good, own = arms["plain", "he", 0.001], arms["plain", "tutorial", 0.01]
+    assert max(own) <= 0.15, "fail as it says"
+    assert (f"they reach {100 * min(good):.1f} to {100 * max(good):.1f} % (five "
+            "seeds).") in text
 
 
 def test_sentences_on_speed():
