@@ -571,8 +571,8 @@ def check_tutorial(arms):
         claim("tutorial", "20 plain layers stay at or below 15 %", "<= 15 %",
               [arm["test_acc"] for arm in own],
               all(max(worst_as_zero(arm)) <= 0.15 for arm in own) if own else None, n),
-        claim("tutorial", "20 plain layers fail for their depth: neither He's start nor "
-              f"a smaller learning rate brings every seed to {TRAINS:g}",
+        claim("tutorial", "20 plain layers fail for their depth: neither He's start "
+              f"nor a smaller learning rate brings every seed to {TRAINS:g}",
               "20 fully-connected layers fail", ours,
               all(min(worst_as_zero(arm)) < TRAINS for arm in plain), n)]
 

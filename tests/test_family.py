@@ -106,22 +106,23 @@ def test_best_is_the_first_of_the_highest():
 
 
 def test_compare_asks_for_ranges_that_do_not_overlap():
-    assert blocks.compare([0.9, 0.8], [0.7, 0.79]) == "ahead"
+    assert blocks.compare([0.9, 0.8], [0.7, 0.79]) == "ahead of"
     assert blocks.compare([0.7, 0.79], [0.9, 0.8]) == "behind"
-    assert blocks.compare([0.9, 0.8], [0.8, 0.7]) == "level"
-    assert blocks.compare([0.9, None], [0.8, 0.7]) == "level"
-    assert blocks.compare([0.9, 0.8], [None, None]) == "ahead"
+    assert blocks.compare([0.9, 0.8], [0.8, 0.7]) == "level with"
+    assert blocks.compare([0.9, None], [0.8, 0.7]) == "level with"
+    assert blocks.compare([0.9, 0.8], [None, None]) == "ahead of"
     # Of all orders of ten different numbers, five each: 1 in 252 puts one form ahead.
     splits = [set(chosen) for chosen in itertools.combinations(range(10), 5)]
     ahead = [chosen for chosen in splits if blocks.compare(
-        sorted(chosen), sorted(set(range(10)) - chosen)) == "ahead"]
+        sorted(chosen), sorted(set(range(10)) - chosen)) == "ahead of"]
     assert (len(splits), len(ahead)) == (252, 1)
 
 
 def fake_nets(errors, depth=50):
     """Nets of one depth whose two seeds differ by 0.2 % around 1 - errors[form] %."""
     return [{"block": form, "depth": depth,
-             "test_acc": {"final": [1 - (error - 0.1) / 100, 1 - (error + 0.1) / 100]}}
+             "test_acc": {"final": [1 - (error - 0.1) / 100, 1 - (error + 0.1) / 100],
+                          "mean": 1 - error / 100}}
             for form, error in errors.items()]
 
 
@@ -138,7 +139,7 @@ def test_the_papers_ranking_is_judged_relation_by_relation():
     assert verdicts(highway=3) == [True, True, False, True]
     assert verdicts(residual=1) == [False, True, True, False]
     claims = blocks.check_ranking(fake_nets(paper), 50)
-    assert claims[0]["ours"]["t_only - residual"] == "ahead"
+    assert claims[0]["ours"]["relations"][0] == "T-only ahead of Residual"
     assert claims[3]["paper"] == {"t_only": 82.94, "residual": 91.32, "c_only": 79.15,
                                   "highway": 79.13, "full": 79.09}
 
