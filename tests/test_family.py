@@ -140,8 +140,8 @@ def test_the_papers_ranking_is_judged_relation_by_relation():
     assert verdicts(residual=1) == [False, True, True, False]
     claims = blocks.check_ranking(fake_nets(paper), 50)
     assert claims[0]["ours"]["relations"][0] == "T-only ahead of Residual"
-    assert claims[3]["paper"] == {"t_only": 82.94, "residual": 91.32, "c_only": 79.15,
-                                  "highway": 79.13, "full": 79.09}
+    assert claims[3]["paper"] == {"T-only": 82.94, "Residual": 91.32, "C-only": 79.15,
+                                  "Coupled": 79.13, "Full": 79.09}
 
 
 def plain_net(depth, losses, accuracies):
