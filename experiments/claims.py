@@ -32,7 +32,7 @@ PAPERS = {
     "ours": "Questions of this suite that no paper answers; not counted above"}
 RECORDS = ("records/sweep_five_seeds.json", "records/sweep_glorot_five_seeds.json",
            "experiments/very_deep.json", "experiments/gates.json",
-           "experiments/lesion.json")
+           "experiments/lesion.json", "experiments/blocks.json")
 VERDICTS = {True: "**holds**", False: "**does not hold**", None: "open"}
 
 # What no record here can tell: section, claim, their figure, what it would need.

@@ -13,7 +13,7 @@ import pytest
 from contracts import WrongGradient, check_gradient, small_batch, small_net
 
 import highway_networks as hn
-from experiments import very_deep
+from experiments import blocks, very_deep
 
 ROOT = Path(hn.__file__).parent
 SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
@@ -172,6 +172,41 @@ def test_sentences_on_lesions():
         assert holds and mean["untrained"] < 0.1
     bias, holds = look_up(claims, "highway: and so does that of each unit")
     assert not holds and f"bias is up to {100 * bias['trained']:.0f} % of the" in text
+
+
+def test_the_table_of_the_six_forms():
+    nets = {(net["block"], net["depth"]): net["test_acc"]
+            for net in record("blocks")["nets"]}
+    rows = (f"| {name} | " + " | ".join(
+        "{mean:.4f} ± {std:.4f}".format(**nets[form, depth])
+        for depth in (10, 20, 50, 100)) + f" | {perplexity:.2f} |"
+        for form, (name, perplexity) in blocks.PAPER.items())
+    assert " ".join(rows) in readme()
+    assert all(found["n"] == 5 for found in nets.values())
+
+
+def test_sentences_on_the_six_forms():
+    found = record("blocks")
+    nets = {(net["block"], net["depth"]): net for net in found["nets"]}
+
+    def relation(one, other):
+        return [blocks.compare(*(nets[form, depth]["test_acc"]["final"]
+                                 for form in (one, other)))
+                for depth in (10, 20, 50, 100)]
+    for other in set(blocks.PAPER) - {"t_only"}:
+        assert relation("t_only", other)[1:] == ["ahead of"] * 3
+    means = [nets["t_only", depth]["test_acc"]["mean"] for depth in (10, 20, 50, 100)]
+    assert means == sorted(means)
+    assert relation("c_only", "residual") == ["behind"] * 4
+    assert relation("residual", "plain") == ["level with", *["ahead of"] * 3]
+    assert relation("highway", "full") == ["level with"] * 4
+    assert relation("highway", "residual") == ["behind", "level with", "level with",
+                                               "ahead of"]
+    plain = nets["plain", 100]
+    assert plain["chosen"]["lr"] == min(found["protocol"]["lrs"])
+    assert (f"with a learning rate of {plain['chosen']['lr']:g}, the smallest we tried, "
+            f"but far behind the others: {100 * plain['test_acc']['mean']:.1f} %."
+            in readme())
 
 
 def test_sentences_on_very_deep_nets():
