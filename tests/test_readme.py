@@ -204,9 +204,9 @@ def test_sentences_on_the_six_forms():
                                                "ahead of"]
     plain = nets["plain", 100]
     assert plain["chosen"]["lr"] == min(found["protocol"]["lrs"])
-    assert (f"with a learning rate of {plain['chosen']['lr']:g}, the smallest we tried, "
-            f"but far behind the others: {100 * plain['test_acc']['mean']:.1f} %."
-            in readme())
+    assert (f"with a learning rate of {plain['chosen']['lr']:g}, the smallest we "
+            "tried, but far behind the others: "
+            f"{100 * plain['test_acc']['mean']:.1f} %." in readme())
 
 
 def test_sentences_on_very_deep_nets():
