@@ -353,9 +353,8 @@ def check_claims(record, protocol):
     hoyers = {state: {name: found[f"hoyer_{name}"]
                       for name in ("per_example", "of_mean")}
               for state, found in sparse.items()}
-
-    def gap(state):
-        return hoyers[state]["per_example"] - hoyers[state]["of_mean"]
+    gaps = {state: pair["per_example"] - pair["of_mean"]
+            for state, pair in hoyers.items()}
     correlations = {name: two["bias_activity_correlation"][name]
                     for name in ("all", "layer_means")}
     early_change = early_share(record, early)
@@ -376,7 +375,7 @@ def check_claims(record, protocol):
               closed["trained"]["of_mean"] < 0.5),
         claim("P1 4.1", "T is sparser for a single example than on average (Hoyer), "
               "by more than before training", "per_example > of_mean", hoyers,
-              gap("trained") > max(gap("untrained"), 0)),
+              gaps["trained"] > max(gaps["untrained"], 0)),
         claim("P1 4", "biases are inversely correlated with mean gate activity: said "
               "of CIFAR-100, ours is MNIST", "< 0", correlations, None),
         claim("P1 4", "more than half of the change in outputs is in the first "
