@@ -288,3 +288,16 @@ def test_sentences_on_scaling():
             f"{1e3 * line['seconds_per_block']:.3f} ms for each block: no depth is "
             f"further than {100 * law['largest_deviation']:.1f} % from") in text
     assert f"never holds more than {whole['peak_mb']:.0f} MB" in text
+
+
+def test_sentences_on_convolutional_steps():
+    found = json.loads((ROOT / "benchmarks" / "convolution.json").read_text())
+    narrow, wide = (net["contestants"] for net in found["nets"])
+
+    def times(net, name):
+        return f"{net[name]['times_ours']['median']:.2f}"
+    assert times(narrow, "torch") < times(wide, "torch") < "1", "PyTorch is ahead"
+    assert (f"takes it {times(narrow, 'torch')} times as long as this suite at width "
+            f"16 and {times(wide, 'torch')} times at width 32, on one core. The matrix "
+            f"products alone take {times(narrow, 'floor')} and {times(wide, 'floor')} "
+            "times as long.") in readme()
