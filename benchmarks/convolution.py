@@ -51,7 +51,8 @@ class Task:
     def __init__(self, dataset, data, width, args):
         plan = convolution.net("table", "highway", 10, width, 1, 1)
         self.config, = convolution.make_configs(convolution.PROTOCOL | {
-            "dataset": dataset, "batch": args.batch, "piece": args.piece}, plan)
+            "dataset": dataset, "batch": args.batch, "piece": args.piece}, plan,
+            convolution.PROTOCOL["lr"])
         self.side = int(data.x_train.shape[1] ** 0.5)
         self.x = convolution.pixels(data.x_train[:args.batch], self.config)
         self.labels = data.y_train[:args.batch].astype(np.intp)

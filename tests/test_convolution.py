@@ -324,7 +324,7 @@ def test_average_is_the_mean_of_each_channel(rng):
 def config_of(block="highway", depth=10, width=16, dataset="mnist", **more):
     plan = convolution.net("table", block, depth, width, 3, 1)
     protocol = convolution.PROTOCOL | {"dataset": dataset}
-    return convolution.make_configs(protocol, plan)[0] | more
+    return convolution.make_configs(protocol, plan, 0.01)[0] | more
 
 
 @pytest.mark.parametrize("block, depth, width, count", [
@@ -673,16 +673,38 @@ def test_statistics_leave_out_what_diverged():
 def test_smoke(smoke):
     """The whole path on the digits: trials, record, packed files, picture."""
     record, packed = smoke(convolution.EXPERIMENT)
-    assert len(record["nets"]) == 7
-    for net, plan in zip(record["nets"], record["protocol"]["nets"]):
+    assert len(record["nets"]) == 8
+    for net, plan in zip(record["nets"], record["protocol"]["nets"], strict=True):
         assert np.shape(net["test_acc"]) == (len(plan["seeds"]), plan["epochs"])
         assert set(net["status"]) == {"ok"}
         assert (net["T"] is None) == (net["block"] == "plain")
     assert [each["width"] for each in record["maps"]] == [16, 16]
     assert len(record["claims"]) == 6
     assert len(list(packed.glob("*.jsonl"))) == 5
+    check_rates(record)
     checkpoints = packed.with_suffix(".trials") / "checkpoints"
-    assert len(list(checkpoints.iterdir())) == 10
+    assert len(list(checkpoints.iterdir())) == 4 * 2 + 3 * 2 + 1
+
+
+def check_rates(record):
+    """Nets that compare depths have the best of their rates, those of the table the
+    rate of the net of their kind and depth, and one the authors'."""
+    nets = {part: [net for net in record["nets"] if net["part"] == part]
+            for part in ("depth", "table", "documented")}
+    for net in nets["depth"]:
+        tried = dict(zip(net["search"]["lr"], net["search"]["final_train_loss"]))
+        assert list(tried) == record["protocol"]["lrs"]
+        assert tried[net["lr"]] == min(tried.values()) == net["final_train_loss"][0]
+    chosen = {(net["block"], net["depth"]): net["lr"] for net in nets["depth"]}
+    assert len(nets["table"]) == 3
+    for net in nets["table"]:
+        assert net["lr"] == chosen[net["block"], net["depth"]]
+    assert [net["lr"] for net in nets["documented"]] == [0.01]
+
+
+def test_the_rate_of_the_least_loss_is_chosen():
+    assert convolution.least({0.01: 0.3, 0.1: 0.2, 0.3: None}) == 0.1
+    assert convolution.least({0.01: None, 0.1: 2.3}) == 0.1
 
 
 def test_the_benchmark(tmp_path, monkeypatch, capsys):
