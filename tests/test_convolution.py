@@ -683,7 +683,7 @@ def test_smoke(smoke):
     assert len(list(packed.glob("*.jsonl"))) == 5
     check_rates(record)
     checkpoints = packed.with_suffix(".trials") / "checkpoints"
-    assert len(list(checkpoints.iterdir())) == 4 * 2 + 3 * 2 + 1
+    assert len(list(checkpoints.iterdir())) == 2 * 2 + 2 * 3 + 3 * 2 + 1
 
 
 def check_rates(record):
@@ -693,7 +693,7 @@ def check_rates(record):
             for part in ("depth", "table", "documented")}
     for net in nets["depth"]:
         tried = dict(zip(net["search"]["lr"], net["search"]["final_train_loss"]))
-        assert list(tried) == record["protocol"]["lrs"]
+        assert list(tried) == record["protocol"]["lrs"][net["block"]]
         assert tried[net["lr"]] == min(tried.values()) == net["final_train_loss"][0]
     chosen = {(net["block"], net["depth"]): net["lr"] for net in nets["depth"]}
     assert len(nets["table"]) == 3
