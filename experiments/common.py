@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.colors import to_rgb
 
 import highway_networks as hn
 from experiments.store import StoreError, load_trials, pack_trials
@@ -128,6 +129,11 @@ def claim(section, text, paper, ours, holds, n=1):
     seeds behind each of our numbers."""
     return {"section": section, "claim": text, "paper": paper, "ours": ours, "n": n,
             "holds": None if holds is None else bool(holds)}
+
+
+def pale(colour, strength):
+    """A colour of Matplotlib, mixed with white: strength 1 is the colour itself."""
+    return tuple(1 - strength * (1 - np.array(to_rgb(colour))))
 
 
 def load_record(path):

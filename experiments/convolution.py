@@ -52,13 +52,12 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from experiments.common import LIGHT, Experiment, claim, main, spread
+from experiments.common import LIGHT, Experiment, claim, main, pale, spread
 from experiments.convolution_layers import ConvNet, Nesterov, train_step
 from experiments.store import hash_of
 
@@ -463,15 +462,10 @@ COLOURS = {("highway", 16): LIGHT.highway, ("highway", 32): "#009E73",
 DASHES = {"highway": "-", "plain": (0, (3, 1.2))}
 
 
-def shade(colour, strength):
-    """A colour, mixed with white."""
-    return tuple(1 - strength * (1 - np.array(to_rgb(colour))))
-
-
 def colour_of(net):
     """By kind and width; paler at the authors' rate."""
-    return shade(COLOURS[net["block"], net["width"]],
-                 0.5 if net["part"] == "documented" else 1)
+    return pale(COLOURS[net["block"], net["width"]],
+                0.5 if net["part"] == "documented" else 1)
 
 
 def label_of(net):
@@ -511,8 +505,8 @@ def draw_rates(axes, nets):
     """Of each kind and depth the last training loss by learning rate, and that of the
     other seeds at the one that was chosen."""
     for net in nets:
-        colour = shade(COLOURS[net["block"], net["width"]],
-                       0.3 + 0.7 * net["depth"] / max(STAGES))
+        colour = pale(COLOURS[net["block"], net["width"]],
+                      0.3 + 0.7 * net["depth"] / max(STAGES))
         losses = np.array(net["search"]["final_train_loss"], float)
         axes.plot(net["search"]["lr"], losses, "o", color=colour, markersize=4,
                   linestyle=DASHES[net["block"]], linewidth=1.5,

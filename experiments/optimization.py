@@ -32,11 +32,10 @@ Finished trials are kept: a stopped run goes on where it was.
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.common import LIGHT, Experiment, claim, listed, main
+from experiments.common import LIGHT, Experiment, claim, listed, main, pale
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
@@ -218,8 +217,7 @@ def run(lab):
 def shade(net, depths):
     """The colour of a net: its kind's, the deeper the darker."""
     strength = 0.35 + 0.65 * depths.index(net["depth"]) / max(len(depths) - 1, 1)
-    base = np.array(to_rgb(getattr(LIGHT, net["block"])))
-    return tuple(1 - strength * (1 - base))
+    return pale(getattr(LIGHT, net["block"]), strength)
 
 
 def draw_curves(axes, nets, depths, lines, title):
