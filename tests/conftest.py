@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import os
+import signal
 import socket
 
 import numpy as np
@@ -12,6 +13,10 @@ import highway_networks as hn
 from experiments import common
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+# A shell starts what it puts in the background with Ctrl-C ignored, and the programs
+# that the tests start and interrupt would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
