@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.colors import to_rgb
+from matplotlib.ticker import LogLocator, NullFormatter
 
 import highway_networks as hn
 from experiments.store import StoreError, load_trials, pack_trials
@@ -134,6 +135,13 @@ def claim(section, text, paper, ours, holds, n=1):
 def pale(colour, strength):
     """A colour of Matplotlib, mixed with white: strength 1 is the colour itself."""
     return tuple(1 - strength * (1 - np.array(to_rgb(colour))))
+
+
+def format_log(axis):
+    """Plain numbers on a log scale, 1, 2 and 5 of each decade."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
 
 
 def load_record(path):

@@ -53,11 +53,12 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import MaxNLocator, NullFormatter
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from experiments.common import LIGHT, Experiment, claim, main, pale, spread
+from experiments.common import (LIGHT, Experiment, claim, format_log, main, pale,
+                                spread)
 from experiments.convolution_layers import ConvNet, Nesterov, train_step
 from experiments.store import hash_of
 
@@ -471,13 +472,6 @@ def colour_of(net):
 def label_of(net):
     """Kind, width and learning rate."""
     return f"{net['block']}, width {net['width']}, rate {net['lr']:g}"
-
-
-def format_log(axis):
-    """Plain numbers on a log scale, 1, 2 and 5 of each decade."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
 
 
 def draw_curves(axes, nets):

@@ -35,7 +35,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.common import LIGHT, Experiment, claim, listed, main, pale
+from experiments.common import (LIGHT, Experiment, claim, format_log, listed, main,
+                                pale)
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
@@ -140,7 +141,6 @@ def describe_net(net, rungs):
         "search": {"setting": list(first), "train_loss": listed(
             [final_loss(trials[0]) for trials in first.values()])},
         "ten": {"setting": list(ten), "mean": listed(curves.mean(axis=0)),
-                "low": listed(curves.min(axis=0)), "high": listed(curves.max(axis=0)),
                 "train_loss": listed(curves[:, -1])},
         "best": {"setting": number, "train_loss": [listed(row) for row in loss],
                  "test_acc": [listed(row) for row in curve(runs, "test_acc")],
@@ -234,6 +234,15 @@ def draw_curves(axes, nets, depths, lines, title):
     axes.set(yscale="log", xlabel="epoch", title=title)
 
 
+def draw_spreads(axes, nets, depths):
+    """Beside the curves of the best settings' means, the range of their last losses."""
+    epochs = len(nets[0]["ten"]["mean"])
+    for i, net in enumerate(nets):
+        last = np.array(net["ten"]["train_loss"], float)
+        axes.plot([epochs * (1.03 + 0.02 * i)] * 2, [np.nanmin(last), np.nanmax(last)],
+                  linewidth=2.5, color=shade(net, depths), solid_capstyle="butt")
+
+
 def draw_winners(axes, record, depths):
     """Initial b_T of all settings against depth, the best ten larger, the best one
     ringed."""
@@ -250,7 +259,8 @@ def draw_winners(axes, record, depths):
                          edgecolor=LIGHT.ink if best else "none")
     axes.set_xticks(range(len(depths)), depths)
     axes.set(xlabel="depth", ylabel="initial $b_T$",
-             title="All settings of the highway nets")
+             title="Settings of the highway nets\n(blue: in the second rung, ringed: "
+                   "the best)")
 
 
 def draw(record):
@@ -265,15 +275,18 @@ def draw(record):
         np.nanmax(columns(net, "train_loss"), axis=0)),
         f"Training loss, best of {rungs[0][0]} settings\n"
         f"(median and range of {len(record['protocol']['seeds'])} seeds)")
-    draw_curves(panels[0, 1], nets, depths, lambda net: (
-        net["ten"]["mean"], net["ten"]["low"], net["ten"]["high"]),
-        f"Training loss, mean and range of the best {rungs[1][0]}")
+    draw_curves(panels[0, 1], nets, depths, lambda net: (net["ten"]["mean"],),
+                f"Training loss, mean of the best {rungs[1][0]}\n"
+                f"(bars: range after {rungs[1][1]} epochs)")
+    draw_spreads(panels[0, 1], nets, depths)
     draw_curves(panels[1, 0], nets, depths, lambda net: (
         100 - 100 * np.nanmedian(columns(net, "test_acc"), axis=0),),
-        "Test error of the best settings, %")
+        "Test error of the same runs (median)")
+    panels[1, 0].set_ylabel("test error, %")
+    format_log(panels[1, 0].yaxis)
     draw_winners(panels[1, 1], record, depths)
+    panels[0, 0].axhline(TARGET, color=LIGHT.soft, linewidth=1, linestyle=":")
     for axes in panels[0]:
-        axes.axhline(TARGET, color=LIGHT.soft, linewidth=1, linestyle=":")
         axes.set_ylabel("mean cross-entropy")
     figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center",
                   ncols=4, frameon=False)
