@@ -504,7 +504,7 @@ def draw_rates(axes, nets):
         losses = np.array(net["search"]["final_train_loss"], float)
         axes.plot(net["search"]["lr"], losses, "o", color=colour, markersize=4,
                   linestyle=DASHES[net["block"]], linewidth=1.5,
-                  label=f"{net['block']}, {net['depth']} layers")
+                  label=f"{net['block']} {net['depth']}")
         others = np.array(net["final_train_loss"][1:], float)
         axes.plot([net["lr"]] * len(others), others, "o", color=colour, markersize=6,
                   fillstyle="none")
