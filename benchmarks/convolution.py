@@ -49,7 +49,7 @@ class Task:
     """A net's configuration, one batch as pixels (P, N) and its labels."""
 
     def __init__(self, dataset, data, width, args):
-        plan = convolution.net("table", "highway", 10, width, 1, 1)
+        plan = convolution.planned("table", "highway", 10, width, 1, 1)
         self.config, = convolution.make_configs(convolution.PROTOCOL | {
             "dataset": dataset, "batch": args.batch, "piece": args.piece}, plan,
             convolution.PROTOCOL["lr"])

@@ -42,7 +42,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 import highway_networks as hn
-from experiments.common import COLOURS, LIGHT, Experiment, claim, main, spread
+from experiments.common import (COLOURS, LIGHT, Experiment, claim, compare, main,
+                                or_infinite, spread)
 from visualize_highway_networks import DATASETS
 
 # Test perplexities of Table 1a, in its order: the name in BLOCKS, P2's name.
@@ -180,14 +181,6 @@ def describe_net(net, protocol, accuracies, runs):
     return record
 
 
-def compare(one, other):
-    """Test accuracies of two forms' seeds -> "ahead of", "behind" or "level with"."""
-    one, other = ([-1 if value is None else value for value in values]
-                  for values in (one, other))
-    return ("ahead of" if min(one) > max(other) else
-            "behind" if max(one) < min(other) else "level with")
-
-
 # P2's statements about Table 1a: (text, what must hold: one form, how, another).
 STATEMENTS = (
     ("every gated form is ahead of residual", [
@@ -228,8 +221,8 @@ def check_plain(nets):
     """What is said of deep plain nets: P1 section 3.1, and of those that do not train.
     None where the depths of the run cannot tell."""
     plain = {net["depth"]: net for net in nets if net["block"] == "plain"}
-    losses = {depth: [math.inf if loss is None else loss for loss in
-                      net["train_loss"]["final"]] for depth, net in plain.items()}
+    losses = {depth: or_infinite(net["train_loss"]["final"])
+              for depth, net in plain.items()}
     deep = [depth for depth in plain if depth >= 50]
     tried = {f"{depth} layers": plain[depth]["search"]["held_out_acc"]
              for depth in deep}

@@ -111,7 +111,8 @@ def loses(ends, points):
     """Whether the second of two rows of a record's summary has a test accuracy so many
     points below the first's; None within two standard errors of that."""
     difference = ends[0]["test_acc_mean"] - ends[1]["test_acc_mean"] - points / 100
-    error = math.hypot(*(row["test_acc_std"] / math.sqrt(row["n"]) for row in ends))
+    error = math.hypot(*(row["test_acc_std"] / math.sqrt(row["n"] - row["diverged"])
+                         for row in ends))
     return difference > 0 if abs(difference) > 2 * error else None
 
 
@@ -183,8 +184,8 @@ def write_ledger(paths):
         "committed records; a test compares them. A verdict is of the numbers beside "
         "it, on MNIST. Where a paper gives no threshold, the claim names the one that "
         "we chose. n is the number of seeds behind each of our numbers, each with "
-        "weights and batches of its own. Open is what needs other data or a run that "
-        "is not finished, as its row says, and what our numbers cannot tell."]
+        "weights and batches of its own. A claim is open if it needs other data or an "
+        "unfinished run, as its row says, or if our numbers do not decide it."]
     for paper, title in PAPERS.items():
         if own := [row for row in rows if row.claim["section"].split()[0] == paper]:
             lines += ["", f"## {paper}", "", f"{title}.", "", *rows_of(paper, own)]

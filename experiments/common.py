@@ -36,6 +36,7 @@ SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
 COLOURS = {     # of the blocks, on every figure
     "plain": LIGHT.plain, "residual": "#009E73", "t_only": "#E69F00",
     "c_only": "#CC79A7", "highway": LIGHT.highway, "full": "#56B4E9"}
+DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
 
 
 class Experiment(NamedTuple):
@@ -116,12 +117,29 @@ def listed(values, digits=6):
             for value in np.ravel(values)]
 
 
+def or_infinite(values):
+    """Losses or epochs, None where a run diverged or never got there -> an array of
+    that shape with infinity in their places."""
+    values = np.array(values, float)
+    return np.where(np.isnan(values), np.inf, values)
+
+
 def spread(values):
     """Mean and standard deviation (n - 1) of the values that are not None."""
     there = [value for value in values if value is not None]
     return {"mean": hn.significant(np.mean(there)) if there else None,
             "std": hn.significant(np.std(there, ddof=1)) if len(there) > 1 else None,
             "n": len(there)}
+
+
+def compare(one, other):
+    """Test accuracies of two nets' seeds, None where one diverged -> "ahead of" or
+    "behind" where every seed of one is above every seed of the other, else "level
+    with"."""
+    one, other = ([-1 if value is None else value for value in values]
+                  for values in (one, other))
+    return ("ahead of" if min(one) > max(other) else
+            "behind" if max(one) < min(other) else "level with")
 
 
 def claim(section, text, paper, ours, holds, n=1):

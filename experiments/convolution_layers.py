@@ -10,10 +10,11 @@ net is a list of layers, for example
     [("dropout", 0.2), ("plain", 16, 5, 0), ("highway", 16, 3, 1), ("pool", 3, 2),
      ("dense", 10)]
 
-Legend: B examples, S side of a square image, C channels, k side of a kernel, p zeros
-around the image, R rows of a kernel matrix: C for H and as many for T. An activation is
-(S, C, S B): for each row of the image a matrix with a row for each channel, and in that
-pixel after pixel, each with its B examples. Two things follow.
+Legend: B examples, S side of a square image, C channels of a layer's input, k side of a
+kernel, p zeros around the image, R rows of a kernel matrix: one for each channel of H
+and, with a gate, as many for T. An activation is (S, C, S B): for each row of the image
+a matrix with a row for each channel, and in that pixel after pixel, each with its B
+examples. Two things follow.
 
 A convolution is one matrix product for each row of the image, and copies a value k
 times, not k^2 times. `shifted` (S + 2p, k C, S B) holds the image in k versions, moved
@@ -371,15 +372,15 @@ class ConvNet:
 
     def __init__(self, layers, side, *, gate_bias=-1.0, seed=0, dtype="float32"):
         self.layers, self.side, self.dtype = layers, side, np.dtype(dtype)
-        self.shapes, self.tensors = [(side, 1)], []
+        self.shapes, self.parameter_shapes = [(side, 1)], []
         for kind, *numbers in layers:
-            shape, tensors = LAYERS[kind].plan(self.shapes[-1], *numbers)
+            shape, parameters = LAYERS[kind].plan(self.shapes[-1], *numbers)
             self.shapes.append(shape)
-            self.tensors.append(tensors)
+            self.parameter_shapes.append(parameters)
         if shape[0] != 1:
             raise ValueError(f"the last layer leaves {shape[0]} x {shape[0]} pixels")
-        self.params = np.zeros(sum(math.prod(shape) for tensors in self.tensors
-                                   for shape in tensors.values()), self.dtype)
+        self.params = np.zeros(sum(math.prod(shape) for named in self.parameter_shapes
+                                   for shape in named.values()), self.dtype)
         streams = hn.streams(seed)["weights"].spawn(len(layers))
         for (kind, *_), parts, stream in zip(layers, self.views(self.params), streams):
             if parts:
@@ -388,9 +389,9 @@ class ConvNet:
     def views(self, flat):
         """flat -> for each layer {name: view}."""
         views, start = [], 0
-        for tensors in self.tensors:
+        for named in self.parameter_shapes:
             views.append({})
-            for name, shape in tensors.items():
+            for name, shape in named.items():
                 stop = start + math.prod(shape)
                 views[-1][name] = flat[start:stop].reshape(shape)
                 start = stop
@@ -428,7 +429,7 @@ class ConvNet:
         if cache.net is not self or not cache.filled:
             raise ValueError("backward needs a cache fresh from this net's forward")
         cache.filled = False
-        lowest = next(i for i, tensors in enumerate(self.tensors) if tensors)
+        lowest = next(i for i, named in enumerate(self.parameter_shapes) if named)
         d = dlogits[None]
         for layer in cache.layers[:lowest:-1]:
             d = layer.backward(d)

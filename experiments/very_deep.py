@@ -70,7 +70,8 @@ from matplotlib.patches import Rectangle
 
 import highway_networks as hn
 from experiments.blocks import PAPER, plain_numbers
-from experiments.common import COLOURS, LIGHT, Experiment, claim, listed, main
+from experiments.common import (COLOURS, LIGHT, Experiment, claim, listed, main,
+                                or_infinite)
 from visualize_highway_networks import DATASETS
 
 WIDTH = 50
@@ -392,8 +393,7 @@ def describe_map(trials, protocol):
         return result["train_loss"][-1] if result["status"] == "ok" else None
 
     def better(bias, depth):
-        return min(own["lrs"], key=lambda lr: (
-            math.inf if final(lr, bias, depth) is None else final(lr, bias, depth)))
+        return min(own["lrs"], key=lambda lr: or_infinite(final(lr, bias, depth)))
 
     def tables(lr):
         return {"train_loss": table(lambda *cell: final(lr(*cell), *cell)),

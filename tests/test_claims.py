@@ -109,12 +109,13 @@ def test_a_pipe_does_not_end_a_cell():
     assert claims.table(["a"], [["|x|"]])[-1] == r"| \|x\| |"
 
 
-@pytest.mark.parametrize("last, std, verdict", [
-    (0.1, 0.01, True), (0.89, 0.001, False), (0.87, 0.01, None), (0.895, 0.03, None)])
-def test_verdicts_of_a_sweep_follow_its_means(last, std, verdict):
+@pytest.mark.parametrize("last, std, diverged, verdict", [
+    (0.1, 0.01, 0, True), (0.89, 0.001, 0, False), (0.87, 0.01, 0, None),
+    (0.895, 0.03, 0, None), (0.865, 0.01, 0, True), (0.865, 0.01, 2, None)])
+def test_verdicts_of_a_sweep_follow_its_means(last, std, diverged, verdict):
     """Whether it loses two points from 0.9, by more than two standard errors."""
     rows = [{"block": block, "depth": depth, "test_acc_mean": mean, "test_acc_std": std,
-             "n": 4} for block in ("plain", "highway")
+             "n": 4, "diverged": diverged} for block in ("plain", "highway")
             for depth, mean in ((50, last), (20, 0.2), (5, 0.9))]
     found = claims.check_sweep({
         "config": {"init": "glorot", "optimizer": "adam"}, "n_train": 6000,

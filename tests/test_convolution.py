@@ -322,7 +322,7 @@ def test_average_is_the_mean_of_each_channel(rng):
 
 
 def config_of(block="highway", depth=10, width=16, dataset="mnist", **more):
-    plan = convolution.net("table", block, depth, width, 3, 1)
+    plan = convolution.planned("table", block, depth, width, 3, 1)
     protocol = convolution.PROTOCOL | {"dataset": dataset}
     return convolution.make_configs(protocol, plan, 0.01)[0] | more
 
@@ -626,20 +626,42 @@ def test_ink_follows_the_poolings(rng):
 # Experiment
 
 
-def fake_net(mean, std=0.02, epochs=12, **more):
-    return {"mean": mean, "std": std, "n": 5, "epochs": epochs, **more}
+def fake_net(*percent, epochs=12, **more):
+    return {"final_test_percent": list(percent), "epochs": epochs,
+            **convolution.statistics(percent), **more}
 
 
 def test_verdicts_follow_the_numbers():
     paper = {"mean": 99.4, "std": 0.03}
-    assert convolution.reached(fake_net(99.35), paper) is True
-    assert convolution.reached(fake_net(99.33), paper) is None
-    assert convolution.reached(fake_net(99.33, epochs=300), paper) is False
-    assert convolution.reached(fake_net(None), paper) is None
-    assert convolution.larger(fake_net(99.5), fake_net(99.4)) is True
-    assert convolution.larger(fake_net(99.4), fake_net(99.5)) is False
-    assert convolution.larger(fake_net(99.4), fake_net(99.41)) is None
-    assert convolution.larger(fake_net(99.5), fake_net(99.4, None)) is None
+    assert convolution.reached(fake_net(99.3, 99.4), paper) is True
+    assert convolution.reached(fake_net(99.3, 99.36), paper) is None
+    assert convolution.reached(fake_net(99.3, 99.36, epochs=300), paper) is False
+    assert convolution.reached(fake_net(99.5, None), paper) is None
+    high, low = fake_net(99.6, 99.5), fake_net(99.4, 99.3)
+    assert convolution.better(high, low) is True
+    assert convolution.better(low, high) is None, "not fair after so few epochs"
+    assert convolution.better(low | {"epochs": 300}, high) is False
+    assert convolution.better(high, fake_net(99.5, 99.3)) is None
+    assert convolution.better(fake_net(99.6, None), low) is None
+
+
+def test_verdicts_on_the_table():
+    """Each width is held to its own row of the paper's table."""
+    wide, narrow = (fake_net(*runs, part="table", block="highway", width=width,
+                             parameters=size)
+                    for runs, width, size in (((99.5, 99.6), 32, 151_690),
+                                              ((99.4, 99.4), 16, 38_986)))
+    plain = narrow | {"block": "plain"}
+    depth = [deep_net(block, n, [0.1], (99.0,)) | {"part": "depth"}
+             for block in ("highway", "plain") for n in (10, 30)]
+
+    def verdicts(*nets):
+        return [c["holds"] for c in convolution.check_claims([*nets, plain, *depth])]
+    assert verdicts(wide, narrow)[:4] == [True, True, True, True]
+    assert verdicts(wide | {"mean": 99.4}, narrow)[:2] == [True, None]
+    assert verdicts(wide, narrow | {"mean": 99.3})[:2] == [None, True]
+    assert verdicts(wide, narrow | {"parameters": 40_100})[2] is False
+    assert verdicts(wide | {"final_test_percent": [99.4, 99.6]}, narrow)[3] is None
 
 
 def deep_net(block, depth, losses, percent=(99.0, 98.0)):
@@ -649,18 +671,26 @@ def deep_net(block, depth, losses, percent=(99.0, 98.0)):
 
 def test_verdicts_on_depth_follow_the_numbers():
     nets = [deep_net("highway", 10, [0.1, 0.1]), deep_net("highway", 30, [0.2, 0.1]),
-            deep_net("plain", 10, [0.1, 0.1]), deep_net("plain", 30, [0.1, 2.3])]
+            deep_net("plain", 10, [0.1, 0.1]), deep_net("plain", 30, [0.5, 2.3])]
     assert [c["holds"] for c in convolution.check_depths(nets)] == [True, True]
+    assert convolution.check_depths(nets)[1]["ours"]["plain"]["growth"] == [5.0, 23.0]
     nets[1] = deep_net("highway", 30, [2.3, 2.3], (11.0, 99.0))
     assert [c["holds"] for c in convolution.check_depths(nets)] == [False, False]
     nets[1] = deep_net("highway", 30, [0.1, 0.1], (None, 99.0))
-    nets[3] = deep_net("plain", 30, [0.1, None])
+    nets[3] = deep_net("plain", 30, [0.3, None])
     assert [c["holds"] for c in convolution.check_depths(nets)] == [False, True]
-    nets[1] = deep_net("highway", 30, [0.1, None])
-    assert [c["holds"] for c in convolution.check_depths(nets)] == [True, None]
+    nets[3] = deep_net("plain", 30, [0.1, 2.3])
+    assert convolution.check_depths(nets)[1]["holds"] is None, "the seeds do not agree"
     nets[1], nets[3] = (deep_net(kind, 30, [loss] * 2)
                         for kind, loss in (("highway", 0.11), ("plain", 0.2)))
     assert [c["holds"] for c in convolution.check_depths(nets)] == [True, False]
+    nets[1] = deep_net("highway", 30, [0.1, None])
+    nets[3] = deep_net("plain", 30, [0.3, None])
+    assert convolution.check_depths(nets)[1]["holds"] is None, "both diverge"
+    nets[2], nets[3] = (deep_net("plain", depth, losses)
+                        for depth, losses in ((10, [None, None]), (30, [1.0, 1.0])))
+    nets[1] = deep_net("highway", 30, [0.1, 0.1])
+    assert convolution.check_depths(nets)[1]["holds"] is None, "grows from nothing"
 
 
 def test_statistics_leave_out_what_diverged():

@@ -167,25 +167,36 @@ def fake_net(block, depth, least, epochs_to, final=None):
         "least": least, "final": final or least, "epochs_to": {"0.01": epochs_to}}}
 
 
+def verdicts(nets, epochs=400):
+    return [c["holds"] for c in optimization.check_claims(nets, epochs)]
+
+
 def test_verdicts_follow_the_numbers():
     good, bad, lost = [9e-5, 1e-5], [9e-5, 2e-4], [None, 1e-5]
     nets = [fake_net("highway", 10, good, [3, 5]), fake_net("plain", 10, good, [9, 9]),
             fake_net("highway", 50, good, [4, 4]),
             fake_net("plain", 50, bad, [4, None])]
-    assert [c["holds"] for c in optimization.check_claims(nets)] == [
-        True, False, True, False, True], "one seed of the plain net got there"
+    assert verdicts(nets) == [True, None, True, False, True], "the seeds do not agree"
     nets[3] = fake_net("plain", 50, [2e-4, 3e-4], [None, None])
-    assert optimization.check_claims(nets)[1]["holds"] is True
-    assert optimization.check_claims(nets[:2])[1]["holds"] is None
+    assert verdicts(nets)[1] is True and verdicts(nets[:2])[1] is None
     slow = [fake_net(kind, 10, good, [None, None]) for kind in ("highway", "plain")]
-    assert optimization.check_claims(slow)[4]["holds"] is None
+    assert verdicts(slow)[4] is None
     nets[1] = fake_net("plain", 10, bad, [2, 3])
     nets[2] = fake_net("highway", 50, lost, [4, 4], final=[1e-5, 1e-5])
     nets[3] = fake_net("plain", 50, good, [None, None], final=[2e-3, 4e-3])
-    assert [c["holds"] for c in optimization.check_claims(nets)] == [
-        False, False, False, True, False]
-    assert optimization.check_claims(nets)[3]["ours"] == pytest.approx(
-        math.log10(300), rel=1e-5)
+    assert verdicts(nets) == [False, False, False, True, False]
+    assert verdicts(nets, 200) == [None, False, None, True, False], "fewer epochs"
+    claims = optimization.check_claims(nets, 400)
+    assert claims[3]["ours"] == pytest.approx(math.log10(300), rel=1e-5)
+    assert claims[4]["ours"] == {"10 layers": {"highway": 4, "plain": 2.5},
+                                 "50 layers": {"highway": 4, "plain": None}}
+
+
+def test_nothing_is_said_of_nets_that_diverge():
+    both = [fake_net(kind, 10, [None] * 3, [None] * 3) for kind in ("highway", "plain")]
+    assert verdicts(both)[3:] == [None, None]
+    both[0] = fake_net("highway", 10, [1e-5] * 3, [4, 4, 4])
+    assert verdicts(both)[3:] == [True, True]
 
 
 def test_epochs_to():

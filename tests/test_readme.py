@@ -112,7 +112,8 @@ def test_sentences_on_sizes():
             in readme())
     one, two = (hn.DeepNet("plain", depth, 71).params.size for depth in (1, 2))
     three, four = (hn.DeepNet("highway", depth, 50).params.size for depth in (1, 2))
-    assert f"as many, {two - one:,} to {four - three:,}, as" in readme()
+    assert (f"gives a plain block {two - one:,} parameters beside the highway block's "
+            f"{four - three:,};") in readme()
 
 
 def test_sentences_on_the_headline():
@@ -162,8 +163,8 @@ def test_sentences_on_lesions():
     assert f"{100 * nets['highway']['spared']:.0f} % of the highway net's" in text
     worst = max(nets["residual"]["one_closed"]["error"])
     best = min(nets["plain"]["one_closed"]["error"])
-    assert (f"at most {100 * worst:.1f} % of the training images and the plain net on "
-            f"{100 * best:.1f} % at least") in text
+    assert (f"errs on at most {100 * worst:.1f} % of the training images, the plain "
+            f"net on at least {100 * best:.1f} %.") in text
     for name in ("highway", "residual"):
         falls, holds = look_up(claims, f"{name}: the standard deviation")
         assert holds and falls["untrained"] < -0.9
@@ -224,8 +225,8 @@ def test_sentences_on_very_deep_nets():
                 sums[(accuracy or 0) >= very_deep.TRAINS].append(
                     (depth - 1) / (1 + math.exp(-bias)))
     assert max(sums[True]) < min(sums[False])
-    assert (f"add up to {max(sums[True]):.0f} or less before training, and none does "
-            f"from {min(sums[False]):.0f} on.") in text
+    assert (f"add up to {max(sums[True]):.0f} or less before training; from "
+            f"{min(sums[False]):.0f} on none does.") in text
 
     def mean(depth):
         best = very_deep.best_bias(found["deep"], depth)
@@ -239,8 +240,9 @@ def test_sentences_on_very_deep_nets():
     used = [net["used"] for net in very_deep.best_bias(found["deep"], 1000)]
     times = sorted(very_deep.left_with(own, 50) for own in used)
     assert f"have {times[0]:.1f} to {times[-1]:.1f} times their training loss" in text
-    least = min(own["prefix"] for own in used)
-    assert f"takes the first {least} or more." in text
+    few, more = sorted(own["prefix"] for own in used)
+    assert f"nets of 1000 layers with b_T = {many}, left with the 50 layers" in text
+    assert f"takes their first {few} or {more} layers." in text
     (closed,) = (net for net in found["deep"] if net["gate_bias"] == -20)
     assert closed["used"]["layers"] == 999 and closed["used"]["prefix"] == 0
     assert f"it still classifies {100 * closed['test_acc']:.1f} %." in text
