@@ -48,6 +48,7 @@ class Experiment(NamedTuple):
     smoke: dict         # what changes in it for --smoke
     run: Callable       # run(lab) -> the record's fields after `header`
     draw: Callable      # draw(record) -> Figure, in `style`
+    check: Callable = None      # check(record) -> its claims, by `claim`, if it has any
     pack_by: Callable = None    # config -> the name of the packed file of its trial;
                                 # None where nothing is made of trials
 
@@ -150,6 +151,12 @@ def claim(section, text, paper, ours, holds, n=1):
             "holds": None if holds is None else bool(holds)}
 
 
+def telling(holds, before):
+    """The verdict on a trained net: None, it tells nothing, where the statement holds
+    and did so before training too."""
+    return None if holds and before else holds
+
+
 def pale(colour, strength):
     """A colour of Matplotlib, mixed with white: strength 1 is the colour itself."""
     return tuple(1 - strength * (1 - np.array(to_rgb(colour))))
@@ -220,7 +227,10 @@ def main(experiment, argv=None):
                 shutil.rmtree(lab.store, ignore_errors=True)
                 shutil.rmtree(lab.packed, ignore_errors=True)
             lab.record.parent.mkdir(parents=True, exist_ok=True)
-            hn.write_record(lab.record, lab.header() | experiment.run(lab))
+            record = lab.header() | experiment.run(lab)
+            if experiment.check:
+                record["claims"] = experiment.check(record)
+            hn.write_record(lab.record, record)
             if experiment.pack_by:
                 lab.pack()
         record, digest = load_record(lab.record)

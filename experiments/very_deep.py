@@ -77,6 +77,7 @@ from visualize_highway_networks import DATASETS
 WIDTH = 50
 TRAINS = 0.5            # test accuracy from which on we say that a net trains
 KEEPS = 1.1             # a net keeps its loss up to this factor
+SEEDS = 0.005           # what one seed's test accuracy may be off by
 USED = 50               # the layers of which the verdict asks whether there are more
 OPEN = MOVED = 0.01     # mean T and relative movement of weights that count
 GUIDELINE = {10: -1.0, 20: -2.0, 30: -3.0}      # P1, section 2.2: depth, b_T
@@ -405,11 +406,17 @@ def describe_map(trials, protocol):
     return record
 
 
+def column_of(record, own, depth, name):
+    """{b_T: a result of the better learning rate, None if it diverged} at a depth."""
+    column = own["depths"].index(depth)
+    return {bias: row[column] for bias, row in
+            zip(own["gate_biases"], record["better"][name])}
+
+
 def accuracies(record, own, depth):
     """{b_T: test accuracy of the better learning rate, 0 if it diverged} at a depth."""
-    column = own["depths"].index(depth)
-    return {bias: row[column] or 0 for bias, row in
-            zip(own["gate_biases"], record["better"]["test_acc"])}
+    return {bias: value or 0 for bias, value in
+            column_of(record, own, depth, "test_acc").items()}
 
 
 def border(record, own, depth):
@@ -464,7 +471,8 @@ def left_with(used, layers):
 
 
 def uses_more(used, layers):
-    """Whether a net uses more than so many layers, as the docstring defines it."""
+    """Whether a net uses more than so many layers, as the docstring defines it; None
+    where that was not measured."""
     times = left_with(used, layers)
     return None if times is None else used["prefix"] > layers and times > KEEPS
 
@@ -491,6 +499,23 @@ def by_bias(nets, depth, value):
     return found
 
 
+def check_use(nets):
+    """Whether with one b_T all nets of 1000 layers use more than USED of them."""
+    used = [net for net in nets if net["depth"] == 1000 and net["used"]]
+    found = by_bias(used, 1000, lambda net: (
+        net["test_acc"] >= TRAINS and uses_more(net["used"], USED)))
+    verdicts = [None if None in values else all(values) for values in found.values()]
+    return claim(
+        "ours", "there is a b_T with which all our nets of 1000 layers train and use "
+        f"more than {USED} of them: they need the first so many to keep their loss "
+        f"within {100 * KEEPS - 100:.0f} %, and with only the {USED} that change their "
+        "input most have so many times their loss", None,
+        {"needed": by_bias(used, 1000, lambda net: net["used"]["prefix"]),
+         "times": by_bias(used, 1000, lambda net: left_with(net["used"], USED))},
+        True if True in verdicts else None if None in verdicts or not verdicts
+        else False, max(map(len, found.values()), default=0))
+
+
 def check_deep(nets):
     """Verdicts on 100 and 1000 layers. None where the run has no such net."""
     claims = []
@@ -503,17 +528,7 @@ def check_deep(nets):
             by_bias(nets, depth, lambda net: net["test_acc"]),
             np.mean([net["test_acc"] for net in best]) >= target if best else None,
             len(best)))
-    used = [net for net in nets if net["depth"] == 1000 and net["used"]]
-    verdicts = [uses_more(net["used"], USED) for net in used]
-    claims.append(claim(
-        "ours", "there is a b_T with which a net of 1000 layers uses more than "
-        f"{USED} of them: it needs the first so many to keep its loss within "
-        f"{100 * KEEPS - 100:.0f} %, and with only the {USED} that change their input "
-        "most has so many times its loss", None,
-        {"needed": by_bias(used, 1000, lambda net: net["used"]["prefix"]),
-         "times": by_bias(used, 1000, lambda net: left_with(net["used"], USED))},
-        None if None in verdicts or not verdicts else any(verdicts)))
-    return claims
+    return [*claims, check_use(nets)]
 
 
 def check_carrying(nets):
@@ -532,31 +547,46 @@ def check_carrying(nets):
               if used else None)]
 
 
+def check_guideline(record, own):
+    """P1's guideline beside the b_T of the lowest training loss. A difference of one
+    seed's test accuracies tells nothing within SEEDS of the limit."""
+    behind, ours = [], {}
+    for depth, bias in GUIDELINE.items():
+        if depth not in own["depths"] or bias not in own["gate_biases"]:
+            continue
+        losses = column_of(record, own, depth, "train_loss")
+        column = accuracies(record, own, depth)
+        best = min(losses, key=lambda each: or_infinite(losses[each]))
+        ours[f"{depth} layers"] = {f"b_T {each:g}": column[each]
+                                   for each in dict.fromkeys((bias, best))}
+        behind.append(column[best] - column[bias])
+    return claim(
+        "P1 2.2", "b_T of -1, -2, -3 suits 10, 20, 30 layers: test accuracy within a "
+        "point of that with the b_T of the lowest training loss (theirs: convolutional "
+        f"nets, ours: fully connected; open within {100 * SEEDS:g} points of that)",
+        "a general guideline", ours, None if len(behind) < len(GUIDELINE) else
+        True if max(behind) <= 0.01 - SEEDS else
+        False if max(behind) > 0.01 + SEEDS else None)
+
+
 def check_map(record, own):
     """P1's guideline, and what the tutorial says of b_T."""
-    columns = {depth: accuracies(record, own, depth) for depth in own["depths"]}
-    guided = {depth: (columns[depth].get(bias), max(columns[depth].values()))
-              for depth, bias in GUIDELINE.items() if depth in columns}
-    known = {depth: pair for depth, pair in guided.items() if pair[0] is not None}
-    deepest = columns[max(columns)]
-    ends = {f"b_T {bias:g}": deepest[bias] for bias in (max(deepest), min(deepest))}
+    deepest = accuracies(record, own, max(own["depths"]))
     below = [row["all_below_train"] for row in record["border"]]
     return [
-        claim("P1 2.2", "b_T of -1, -2, -3 suits 10, 20, 30 layers: test accuracy "
-              "within a point of the best b_T's (theirs: convolutional nets, ours: "
-              "fully connected)", "a general guideline",
-              {f"{depth} layers": list(pair) for depth, pair in known.items()},
-              all(ours >= best - 0.01 for ours, best in known.values())
-              if len(known) == len(GUIDELINE) else None),
+        check_guideline(record, own),
         claim("tutorial", "when in doubt, more negative: at each depth where any b_T "
               "trains, all below the largest that does train too",
               "start with more negative", {
                   f"{row['depth']} layers": row["gate_bias"]
                   for row in record["border"]},
               False not in below if set(below) != {None} else None),
-        claim("tutorial", "at the greatest depth both the largest and the most "
-              f"negative b_T fail, test accuracy below {TRAINS:g}", "in either extreme "
-              "the network fails to converge", ends, max(ends.values()) < TRAINS)]
+        claim("tutorial", f"the largest b_T fails, here with {max(own['depths'])} "
+              f"layers, test accuracy below {TRAINS:g} (its other extreme, beyond the "
+              "-20 that it recommends, was not tried)", "in either extreme the network "
+              "simply fails to converge in a reasonable amount of time",
+              {f"b_T {max(deepest):g}": deepest[max(deepest)]},
+              deepest[max(deepest)] < TRAINS)]
 
 
 def check_tutorial(arms):
@@ -571,10 +601,16 @@ def check_tutorial(arms):
         claim("tutorial", "20 plain layers stay at or below 15 %", "<= 15 %",
               [arm["test_acc"] for arm in own],
               all(max(worst_as_zero(arm)) <= 0.15 for arm in own) if own else None, n),
-        claim("tutorial", "20 plain layers fail for their depth: neither He's start "
-              f"nor a smaller learning rate brings every seed to {TRAINS:g}",
-              "20 fully-connected layers fail", ours,
+        claim("ours", "the tutorial's 20 plain layers fail for their depth: no start "
+              f"and learning rate tried bring every seed to {TRAINS:g}", None, ours,
               all(min(worst_as_zero(arm)) < TRAINS for arm in plain), n)]
+
+
+def check_claims(record):
+    """All of them."""
+    return [*check_map(record["map"], record["protocol"]["map"]),
+            *check_deep(record["deep"]), *check_carrying(record["deep"]),
+            *check_tutorial(record["tutorial"])]
 
 
 def run(lab):
@@ -582,13 +618,10 @@ def run(lab):
     protocol = lab.protocol
     trials = lab.trials(train, all_configs(protocol), lab.load_data())
     parts = {part: [t for t in trials if t.config["part"] == part] for part in PARTS}
-    record = {"map": describe_map(parts["map"], protocol),
-              "deep": describe_deep(parts["deep"]),
-              "tutorial": describe_tutorial(parts["tutorial"]),
-              "norms": describe_norms(parts["norms"])}
-    return record | {"claims": [
-        *check_map(record["map"], protocol["map"]), *check_deep(record["deep"]),
-        *check_carrying(record["deep"]), *check_tutorial(record["tutorial"])]}
+    return {"map": describe_map(parts["map"], protocol),
+            "deep": describe_deep(parts["deep"]),
+            "tutorial": describe_tutorial(parts["tutorial"]),
+            "norms": describe_norms(parts["norms"])}
 
 
 # --------------------------------------------------------------------------------------
@@ -761,7 +794,7 @@ def pack_by(config):
 
 
 EXPERIMENT = Experiment("experiments.very_deep", __doc__, PROTOCOL, SMOKE, run, draw,
-                        pack_by)
+                        check_claims, pack_by)
 
 if __name__ == "__main__":
     main(EXPERIMENT)

@@ -656,7 +656,8 @@ def test_verdicts_on_the_table():
              for block in ("highway", "plain") for n in (10, 30)]
 
     def verdicts(*nets):
-        return [c["holds"] for c in convolution.check_claims([*nets, plain, *depth])]
+        return [c["holds"] for c in convolution.check_claims(
+            {"nets": [*nets, plain, *depth]})]
     assert verdicts(wide, narrow)[:4] == [True, True, True, True]
     assert verdicts(wide | {"mean": 99.4}, narrow)[:2] == [True, None]
     assert verdicts(wide, narrow | {"mean": 99.3})[:2] == [None, True]

@@ -1,6 +1,7 @@
 """The experiments: what all of them share, and the search of Figure 1."""
 
 import hashlib
+import importlib
 import json
 import math
 import shutil
@@ -162,13 +163,29 @@ def test_nets_of_the_search_are_the_papers():
     assert counts == [544_660, 562_543]
 
 
+@pytest.mark.parametrize("path", sorted((hn.HERE / "experiments").glob("*.json")),
+                         ids=lambda path: path.stem)
+def test_committed_claims_are_those_of_the_code(path):
+    """Whoever changes a verdict makes the record again."""
+    module = importlib.import_module(f"experiments.{path.stem}")
+    record = json.loads(path.read_text())
+    check = module.EXPERIMENT.check
+    claims = check(record) if check else None
+    assert json.loads(json.dumps(claims)) == record.get("claims")
+
+
 def fake_net(block, depth, least, epochs_to, final=None):
     return {"block": block, "depth": depth, "best": {
         "least": least, "final": final or least, "epochs_to": {"0.01": epochs_to}}}
 
 
-def verdicts(nets, epochs=400):
-    return [c["holds"] for c in optimization.check_claims(nets, epochs)]
+def claims_of(nets, epochs=400):
+    return optimization.check_claims({"nets": nets, "protocol": {
+        "rungs": [[9, 1], [3, 2], [1, epochs]]}})
+
+
+def verdicts(*about):
+    return [claim["holds"] for claim in claims_of(*about)]
 
 
 def test_verdicts_follow_the_numbers():
@@ -186,7 +203,7 @@ def test_verdicts_follow_the_numbers():
     nets[3] = fake_net("plain", 50, good, [None, None], final=[2e-3, 4e-3])
     assert verdicts(nets) == [False, False, False, True, False]
     assert verdicts(nets, 200) == [None, False, None, True, False], "fewer epochs"
-    claims = optimization.check_claims(nets, 400)
+    claims = claims_of(nets)
     assert claims[3]["ours"] == pytest.approx(math.log10(300), rel=1e-5)
     assert claims[4]["ours"] == {"10 layers": {"highway": 4, "plain": 2.5},
                                  "50 layers": {"highway": 4, "plain": None}}

@@ -10,6 +10,7 @@ from contracts import small_batch, small_net
 
 import highway_networks as hn
 from experiments import blocks, very_deep
+from experiments.common import spread
 from experiments.store import hash_of, make_trial
 
 
@@ -121,27 +122,34 @@ def test_compare_asks_for_ranges_that_do_not_overlap():
 def fake_nets(errors, depth=50):
     """Nets of one depth whose two seeds differ by 0.2 % around 1 - errors[form] %."""
     return [{"block": form, "depth": depth,
-             "test_acc": {"final": [1 - (error - 0.1) / 100, 1 - (error + 0.1) / 100],
-                          "mean": 1 - error / 100}}
-            for form, error in errors.items()]
+             "test_acc": spread(final) | {"final": final}}
+            for form, error in errors.items()
+            for final in [[1 - (error - 0.1) / 100, 1 - (error + 0.1) / 100]]]
 
 
 def test_the_papers_ranking_is_judged_relation_by_relation():
-    paper = {"plain": 9, "residual": 8, "t_only": 5, "c_only": 2, "highway": 2.1,
+    paper = {"plain": 8.1, "residual": 8, "t_only": 5, "c_only": 2, "highway": 2.1,
              "full": 1.95}
 
     def verdicts(**changed):
         return [claim["holds"] for claim in blocks.check_ranking(
             fake_nets(paper | changed), 50)]
     assert verdicts() == [True, True, True, True]
-    assert verdicts(t_only=7.9) == [False, True, True, False]
-    assert verdicts(plain=7.9) == [True, False, True, True]
+    assert verdicts(t_only=7.9) == [None, True, True, True]
+    assert verdicts(t_only=2.1) == [True, True, True, None]
+    assert verdicts(t_only=1) == [True, True, True, False]
+    assert verdicts(plain=9) == [True, False, True, True]
+    assert verdicts(plain=8.4) == [True, None, True, True]
     assert verdicts(highway=3) == [True, True, False, True]
-    assert verdicts(residual=1) == [False, True, True, False]
+    assert verdicts(residual=1) == [False, False, True, True]
     claims = blocks.check_ranking(fake_nets(paper), 50)
     assert claims[0]["ours"]["relations"][0] == "T-only ahead of Residual"
-    assert claims[3]["paper"] == {"T-only": 82.94, "Residual": 91.32, "C-only": 79.15,
-                                  "Coupled": 79.13, "Full": 79.09}
+    assert claims[1]["ours"]["relations"] == ["Residual +0.10 ± 0.28 points from Plain"]
+    assert claims[3]["paper"] == {"C-only": 79.15, "Coupled": 79.13, "Full": 79.09,
+                                  "T-only": 82.94}
+    lost = fake_nets(paper, 50)
+    lost[1]["test_acc"]["final"][0] = None
+    assert blocks.check_ranking(lost, 50)[1]["holds"] is None
 
 
 def plain_net(depth, losses, accuracies):
@@ -168,7 +176,9 @@ def test_a_diverged_seed_has_no_value():
         trial({}, ok), trial({}, lost)])
     assert net["test_acc"] == {"final": [0.6, None], "mean": 0.6, "std": None,
                                "n": 1, "epochs": [[0.5, 0.6], [0.1, None]]}
-    assert net["chosen"] == {"lr": 3e-4, "held_out_acc": 0.4, "at_edge_of_lrs": False}
+    assert net["chosen"] == {"lr": 3e-4, "held_out_acc": 0.4, "at_edge": []}
+    setting = {"lr": protocol["lrs"][0], "gate_bias": protocol["gate_biases"][-1]}
+    assert blocks.at_edge(setting, protocol) == ["lr", "gate_bias"]
     assert net["above_highway"] == pytest.approx(136498 / 136660 - 1, rel=1e-5)
 
 
@@ -443,12 +453,15 @@ def test_verdicts_on_the_map():
     assert [row["gate_bias"] for row in record["border"]] == [-1, -2, -3]
     assert record["border"][1]["sum_of_T"] == pytest.approx(19 / (1 + math.e ** 2),
                                                             rel=1e-5)
-    # The guideline fits exactly; -20 trains, so only one extreme fails.
-    assert verdicts(very_deep.check_map(record, own)) == [True, True, False]
+    # The guideline fits exactly.
+    assert verdicts(very_deep.check_map(record, own)) == [True, True, True]
     record, own = map_trials(lambda depth, bias: 0.9 if -20 < bias < 0 else 0.1)
     assert verdicts(very_deep.check_map(record, own)) == [True, False, True]
-    record, own = map_trials(lambda depth, bias: 0.92 if bias == -20 else 0.905)
-    assert verdicts(very_deep.check_map(record, own)) == [False, True, False]
+    for best, verdict in ((0.908, True), (0.912, None), (0.92, False)):
+        record, own = map_trials(lambda depth, bias: best if bias == -20 else 0.904)
+        assert verdicts(very_deep.check_map(record, own)) == [verdict, True, False]
+    ours = very_deep.check_map(record, own)[0]["ours"]
+    assert ours["20 layers"] == {"b_T -2": 0.904, "b_T -20": 0.92}
     record, own = map_trials(lambda depth, bias: 0.1, depths=(10, 1000))
     assert verdicts(very_deep.check_map(record, own)) == [None, None, True]
     assert record["border"][0] == {"depth": 10, "gate_bias": None, "sum_of_T": None,
@@ -477,6 +490,13 @@ def test_verdicts_on_1000_layers():
     assert verdicts(very_deep.check_deep(nets)) == [False, False, False]
     nets[2] = deep_net(100, -3.0, None, status="diverged")
     assert verdicts(very_deep.check_deep(nets[1:])) == [True, None, False]
+    both = [deep_net(1000, -7.0, 0.96, seed=seed, **used)
+            for seed, used in ((0, many), (1, early))]
+    assert very_deep.check_use(both)["holds"] is False, "one seed does not"
+    stalled = [deep_net(1000, -4.0, 0.11, **many), deep_net(1000, -7.0, 0.9, **few)]
+    assert very_deep.check_use(stalled)["holds"] is False, "one does not train"
+    unknown = deep_net(1000, -7.0, 0.9, kept={"layers": [10], "loss": [0.9]})
+    assert very_deep.check_use([unknown])["holds"] is None
     assert verdicts(very_deep.check_deep([deep_net(1000, -7.0, 0.95, **early)])) == [
         True, None, False]
     assert verdicts(very_deep.check_deep([])) == [None, None, None]
@@ -496,6 +516,8 @@ def test_verdicts_on_the_tutorial():
         True, True]
     assert verdicts(very_deep.check_tutorial(arms([0.11, 0.16], [0.8, 0.9]))) == [
         False, False]
+    assert verdicts(very_deep.check_tutorial(arms([0.7, 0.1], [0.8, None]))) == [
+        False, True]
 
 
 def test_a_diverged_trial_of_very_deep_has_no_value():
