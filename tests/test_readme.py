@@ -209,10 +209,10 @@ def test_sentences_on_the_six_forms():
     assert means == sorted(means)
     assert relation("c_only", "residual") == ["behind"] * 4
     assert relation("residual", "plain") == ["level with", *["ahead of"] * 3]
-    verdicts_on = [blocks.is_similar(*(nets[form, depth]["test_acc"]
-                                       for form in ("highway", "full")))[0]
-                   for depth in (10, 20, 50, 100)]
-    assert verdicts_on == [None, True, True, True]
+    similar = [blocks.is_similar(*(nets[form, depth]["test_acc"]
+                                   for form in ("highway", "full")))[0]
+               for depth in (10, 20, 50, 100)]
+    assert similar == [True] * 4 and blocks.MARGIN == 0.005
     close = [blocks.is_similar(*(nets[form, depth]["test_acc"]
                                  for form in ("residual", "plain")))[0]
              for depth in (10, 20, 50, 100)]
