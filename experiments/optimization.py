@@ -13,9 +13,12 @@ images, momentum SGD, normalized initialisation: Glorot's for tanh, He's for rel
 of the eight nets tries the same 100 settings, drawn at random: learning rate, momentum,
 decay of the learning rate per epoch, tanh or relu, and for highway nets the initial
 b_T, a whole number from -1 to -10. Epochs are spent in rungs: all settings train 5,
-each net's best ten train 20, its best one 200 with three seeds; every rung starts anew
-and is judged by the training loss of its last epoch. Training loss is the mean over an
-epoch's steps, each before its update. Test images choose nothing.
+each net's best ten train 20, the best three of these 60, and the best of these 200 with
+every seed; every rung starts anew and is judged by the training loss of its last epoch.
+Training loss is the mean over an epoch's steps, each before its update. Test images
+choose nothing. (The first plan had no third rung. It was added when the second showed
+plain nets of 10 and 20 layers led by learning rates that fall by 4 and 5 % an epoch,
+which suits 20 epochs better than 200.)
 
 The paper is silent, we assume: pixels in [0, 1], as the MNIST of the authors' framework
 has them; batches of 128, shuffled anew in each epoch; learning rate 1e-5 to 1 and
@@ -26,7 +29,8 @@ none has the luckier ones.
 Deviations: the paper ran its 100 settings to the end; ours earn their epochs in rungs,
 which favours settings that start fast. Its figure's axis has 400 epochs, ours 200.
 
-Cost on two cores: 80 minutes for the first rung, 30 for the second, 95 for the last.
+Cost on two cores: 80 minutes for the first rung, 35 for the second, 30 for the third,
+32 for each seed of the last.
 Finished trials are kept: a stopped run goes on where it was.
 """
 
@@ -45,10 +49,10 @@ TARGET = 1e-4           # the loss that the paper's claim is about
 PAPER_EPOCHS = 400      # the axis of its figure
 
 PROTOCOL = {"dataset": "mnist", "batch": 128, "depths": [10, 20, 50, 100],
-            "rungs": [[100, 5], [10, 20], [1, 200]], "seeds": [0, 1, 2],
+            "rungs": [[100, 5], [10, 20], [3, 60], [1, 200]], "seeds": [0],
             "search_seed": 1507}
 SMOKE = {"dataset": "digits", "depths": [10, 20], "seeds": [0, 1],
-         "rungs": [[4, 2], [2, 3], [1, 4]]}
+         "rungs": [[4, 2], [3, 2], [2, 3], [1, 4]]}
 
 
 def draw_settings(count, seed):
@@ -131,8 +135,8 @@ def epochs_to(losses, target):
 
 
 def describe_net(net, rungs):
-    """One net's part of the record: all settings, the best ten, the best one."""
-    first, ten, best = (rung[net] for rung in rungs)
+    """One net's part of the record: all settings, the best ten, three and one."""
+    first, ten, three, best = (rung[net] for rung in rungs)
     number, runs = next(iter(best.items()))
     curves = np.array([curve(trials, "train_loss")[0] for trials in ten.values()])
     loss = curve(runs, "train_loss")
@@ -143,6 +147,8 @@ def describe_net(net, rungs):
             [final_loss(trials[0]) for trials in first.values()])},
         "ten": {"setting": list(ten), "mean": listed(curves.mean(axis=0)),
                 "train_loss": listed(curves[:, -1])},
+        "three": {"setting": list(three), "train_loss": listed(
+            [final_loss(trials[0]) for trials in three.values()])},
         "best": {"setting": number, "train_loss": [listed(row) for row in loss],
                  "test_acc": [listed(row) for row in curve(runs, "test_acc")],
                  "status": [trial.result["status"] for trial in runs],
@@ -289,14 +295,14 @@ def draw_winners(axes, record, depths):
 def draw(record):
     """The record -> the figure: the paper's two panels, and two it did not show."""
     nets, depths = record["nets"], record["protocol"]["depths"]
-    rungs = record["protocol"]["rungs"]
+    rungs, n = record["protocol"]["rungs"], len(record["protocol"]["seeds"])
+    seeds = "one seed" if n == 1 else f"median and range of {n} seeds"
     figure = Figure(figsize=(9, 7.4), layout="constrained")
     panels = figure.subplots(2, 2)
     draw_curves(
         panels[0, 0], nets, depths,
         lambda net: median_and_range(net["best"]["train_loss"]),
-        f"Training loss, best of {rungs[0][0]} settings\n"
-        f"(median and range of {len(record['protocol']['seeds'])} seeds)")
+        f"Training loss, best of {rungs[0][0]} settings\n({seeds})")
     draw_curves(panels[0, 1], nets, depths, lambda net: (net["ten"]["mean"],),
                 f"Training loss, mean of the {rungs[1][0]} best after {rungs[0][1]} "
                 f"epochs\n(bars: range after {rungs[1][1]})")

@@ -41,11 +41,12 @@ def test_smoke_of_the_search_and_its_figure_again(home, smoked):
     assert [(net["block"], net["depth"]) for net in record["nets"]] == [
         (block, depth) for depth in (10, 20) for block in ("highway", "plain")]
     for net in record["nets"]:
-        ten, best = net["ten"], net["best"]
-        losses = dict(zip(net["search"]["setting"], net["search"]["train_loss"]))
-        assert max(losses[n] for n in ten["setting"]) <= min(
-            losses[n] for n in losses if n not in ten["setting"])
-        assert best["setting"] == ten["setting"][np.argmin(ten["train_loss"])]
+        best, rungs = net["best"], [net[name] for name in ("search", "ten", "three")]
+        assert [len(rung["setting"]) for rung in rungs] == [4, 3, 2]
+        for rung, following in zip(rungs, rungs[1:] + [{"setting": [best["setting"]]}]):
+            losses = dict(zip(rung["setting"], rung["train_loss"]))
+            assert max(losses.pop(n) for n in following["setting"]) <= min(
+                losses.values())
         assert np.shape(best["train_loss"]) == np.shape(best["test_acc"]) == (2, 4)
     again = common.main(optimization.EXPERIMENT, ["--smoke", "--plot"])
     assert again == record and (runs / "optimization.png").read_bytes() == picture
