@@ -31,19 +31,13 @@ PAPERS = {
     "tutorial": "J. Fleming: *Highway Networks with TensorFlow*, 2015",
     "ours": "Questions of this suite that no paper answers; not counted above"}
 RECORDS = ("records/sweep_five_seeds.json", "records/sweep_glorot_five_seeds.json",
-           "experiments/very_deep.json", "experiments/gates.json",
-           "experiments/lesion.json", "experiments/blocks.json")
+           "experiments/optimization.json", "experiments/very_deep.json",
+           "experiments/gates.json", "experiments/lesion.json",
+           "experiments/blocks.json")
 VERDICTS = {True: "**holds**", False: "**does not hold**", None: "open"}
 
 # What no record here can tell: section, claim, their figure, what it would need.
 OPEN = (
-    *(("P1 3.1", text, theirs, "`python3 -m experiments.optimization`, which is under "
-       "way: five hours on two cores") for text, theirs in (
-        ("plain nets of 10 and 20 layers reach a loss below 1e-4", "< 1e-4"),
-        ("plain nets of 50 and 100 layers do not reach a loss below 1e-4", "> 1e-4"),
-        ("highway nets of 10 to 100 layers reach a loss below 1e-4", "< 1e-4"),
-        ("100 layers: highway more than two orders of magnitude below plain", "> 100"),
-        ("highway nets need fewer epochs than plain ones", "Figure 1"))),
     *(("P1 3.2", f"10 convolutional layers of width {width}: test accuracy", theirs,
        "`python3 -m experiments.convolution`, which is under way: five hours on two "
        "cores")

@@ -304,8 +304,8 @@ def draw(record):
         lambda net: median_and_range(net["best"]["train_loss"]),
         f"Training loss, best of {rungs[0][0]} settings\n({seeds})")
     draw_curves(panels[0, 1], nets, depths, lambda net: (net["ten"]["mean"],),
-                f"Training loss, mean of the {rungs[1][0]} best after {rungs[0][1]} "
-                f"epochs\n(bars: range after {rungs[1][1]})")
+                f"Training loss, mean of the {rungs[1][0]} best of {rungs[0][1]} epochs"
+                f"\n(as long as none diverges; bars: range)")
     draw_spreads(panels[0, 1], nets, depths)
     draw_curves(
         panels[1, 0], nets, depths,

@@ -14,6 +14,7 @@ from contracts import WrongGradient, check_gradient, small_batch, small_net
 
 import highway_networks as hn
 from experiments import blocks, very_deep
+from experiments.common import or_infinite
 
 ROOT = Path(hn.__file__).parent
 SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
@@ -182,6 +183,45 @@ def test_sentences_on_lesions():
             in text)
     bias, holds = look_up(claims, "highway: the mean of each unit's")
     assert not holds and f"bias is up to {100 * bias['trained']:.0f} % of the" in text
+
+
+def figure_1():
+    """{(block, depth): what stands in the README of a net of Figure 1}, medians of the
+    seeds."""
+    return {(net["block"], net["depth"]): {
+        "final": np.median(or_infinite(net["best"]["final"])),
+        "epochs": np.median(or_infinite(net["best"]["epochs_to"]["0.01"])),
+        "test_acc": np.median([row[-1] for row in net["best"]["test_acc"]])}
+        for net in record("optimization")["nets"]}
+
+
+def test_the_table_of_figure_1():
+    nets = figure_1()
+    rows = (f"| {depth} | " + " | ".join(
+        "{final:.1e} | {epochs:.0f} | {test_acc:.4f}".format(**nets[block, depth])
+        for block in ("highway", "plain")) + " |" for depth in (10, 20, 50, 100))
+    assert " ".join(rows).replace("inf", "never") in readme()
+
+
+def test_sentences_on_figure_1():
+    found, nets, text = record("optimization"), figure_1(), readme()
+    claims = verdicts(found)
+    assert found["protocol"]["seeds"] == [0] and "(one seed so far)" in text
+    assert look_up(claims, "highway nets of all depths")[1] is True
+    assert look_up(claims, "50 and 100 layers do not reach")[1] is True
+    orders, holds = look_up(claims, "orders of magnitude")
+    assert holds and f"ends {orders:.1f} orders of magnitude above" in text
+    assert look_up(claims, "fewer epochs")[1] is True
+    loss = {net: values["final"] for net, values in nets.items()}
+    assert min(loss, key=loss.get) == ("highway", 100)
+    assert loss["plain", 20] < 1e-4 < loss["plain", 10]
+    assert look_up(claims, "10 and 20 layers reach")[1] is None
+    number = next(net["best"]["setting"] for net in found["nets"]
+                  if (net["block"], net["depth"]) == ("plain", 10))
+    falls = 100 - 100 * found["settings"][number]["lr_decay"]
+    assert f"a learning rate that falls by {falls:.0f} % an epoch, and stops." in text
+    accuracy = {net: values["test_acc"] for net, values in nets.items()}
+    assert max(accuracy, key=accuracy.get) == ("plain", 10)
 
 
 def test_the_table_of_the_six_forms():
