@@ -267,7 +267,7 @@ def check_plain(nets):
 
 
 def check_claims(record):
-    """All of them."""
+    """All claims of a record."""
     return [item for depth in record["protocol"]["depths"]
             for item in check_ranking(record["nets"], depth)
             ] + check_plain(record["nets"])

@@ -359,17 +359,19 @@ def class_told(record):
         for how, name in (("nearest mean", "means"), ("ridge", "ridge"))}
 
 
+def one_and_mean(sparse, name):
+    """A measure of sparsity for single images and for the mean of T, by state."""
+    return {state: {of: hn.significant(np.mean(found[f"{name}_{of}"]))
+                    for of in ("per_example", "of_mean")}
+            for state, found in sparse.items()}
+
+
 def check_claims(record):
     """The paper's statements, with our numbers and whether they hold."""
     threshold, early = (record["protocol"][name] for name in ("closed", "early"))
     two, three, sparse = (record[name] for name in ("figure_2", "figure_3", "sparsity"))
     fell = float((np.array(two["biases"]) < record["net"]["gate_bias"]).mean())
-    closed = {state: {name: hn.significant(np.mean(found[f"closed_{name}"]))
-                      for name in ("per_example", "of_mean")}
-              for state, found in sparse.items()}
-    hoyers = {state: {name: found[f"hoyer_{name}"]
-                      for name in ("per_example", "of_mean")}
-              for state, found in sparse.items()}
+    closed, hoyers = (one_and_mean(sparse, name) for name in ("closed", "hoyer"))
     gaps = {state: pair["per_example"] - pair["of_mean"]
             for state, pair in hoyers.items()}
     correlations = {name: two["bias_activity_correlation"][name]

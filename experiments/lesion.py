@@ -301,7 +301,7 @@ def check_estimation(nets):
 
 
 def check_claims(record):
-    """All of them."""
+    """All claims of a record."""
     return (check_lesions(record["nets"], record["protocol"])
             + check_estimation(record["nets"]))
 

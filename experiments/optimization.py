@@ -30,8 +30,8 @@ Deviations: the paper ran its 100 settings to the end; ours earn their epochs in
 which favours settings that start fast. Its figure's axis has 400 epochs, ours 200.
 
 Cost on two cores: 80 minutes for the first rung, 35 for the second, 30 for the third,
-32 for each seed of the last.
-Finished trials are kept: a stopped run goes on where it was.
+32 for each seed of the last. Finished trials are kept: a stopped run goes on where it
+was.
 """
 
 from __future__ import annotations
@@ -264,7 +264,8 @@ def median_and_range(values):
 
 
 def draw_spreads(axes, nets, depths):
-    """Beside the curves of the best settings' means, the range of their last losses."""
+    """Beside the curves of the best settings' means, the range of their last losses,
+    without those that diverged."""
     epochs = len(nets[0]["ten"]["mean"])
     for i, net in enumerate(nets):
         last = np.array(net["ten"]["train_loss"], float)

@@ -607,7 +607,7 @@ def check_tutorial(arms):
 
 
 def check_claims(record):
-    """All of them."""
+    """All claims of a record."""
     return [*check_map(record["map"], record["protocol"]["map"]),
             *check_deep(record["deep"]), *check_carrying(record["deep"]),
             *check_tutorial(record["tutorial"])]
