@@ -704,7 +704,7 @@ def test_statistics_leave_out_what_diverged():
 def test_smoke(smoke):
     """The whole path on the digits: trials, record, packed files, picture."""
     record, packed = smoke(convolution.EXPERIMENT)
-    assert len(record["nets"]) == 8
+    assert len(record["nets"]) == 7
     for net, plan in zip(record["nets"], record["protocol"]["nets"], strict=True):
         assert np.shape(net["test_acc"]) == (len(plan["seeds"]), plan["epochs"])
         assert set(net["status"]) == {"ok"}
@@ -714,14 +714,14 @@ def test_smoke(smoke):
     assert len(list(packed.glob("*.jsonl"))) == 5
     check_rates(record)
     checkpoints = packed.with_suffix(".trials") / "checkpoints"
-    assert len(list(checkpoints.iterdir())) == 2 * 2 + 2 * 3 + 3 * 2 + 1
+    assert len(list(checkpoints.iterdir())) == 2 * 2 + 2 * 3 + 3 * 2
 
 
 def check_rates(record):
     """Nets that compare depths have the best of their rates, those of the table the
-    rate of the net of their kind and depth, and one the authors'."""
+    rate of the net of their kind and depth."""
     nets = {part: [net for net in record["nets"] if net["part"] == part]
-            for part in ("depth", "table", "documented")}
+            for part in ("depth", "table")}
     for net in nets["depth"]:
         tried = dict(zip(net["search"]["lr"], net["search"]["final_train_loss"]))
         assert list(tried) == record["protocol"]["lrs"][net["block"]]
@@ -730,7 +730,6 @@ def check_rates(record):
     assert len(nets["table"]) == 3
     for net in nets["table"]:
         assert net["lr"] == chosen[net["block"], net["depth"]]
-    assert [net["lr"] for net in nets["documented"]] == [0.01]
 
 
 def test_the_rate_of_the_least_loss_is_chosen():
