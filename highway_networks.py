@@ -86,6 +86,7 @@ import argparse
 import errno
 import hashlib
 import importlib.util
+import io
 import json
 import math
 import os
@@ -898,10 +899,11 @@ class DeepNet:
         return self._probe(x, closed)[1].x[:, :self.hidden]
 
     def save(self, path):
-        """Write settings and weights to one .npz, without pickles."""
-        settings = json.dumps(self.settings)
-        with open(path, "wb") as file:      # NumPy would add .npz to a bare name
-            np.savez_compressed(file, settings=settings, params=self.params)
+        """Write settings and weights to one .npz, without pickles. Raises OSError."""
+        file = io.BytesIO()
+        np.savez_compressed(file, settings=json.dumps(self.settings),
+                            params=self.params)
+        write_file(path, file.getvalue())
 
     @classmethod
     def load(cls, path):

@@ -364,7 +364,7 @@ def peak_memory():
     try:        # ru_maxrss would count what the parent had when it started us
         status = Path("/proc/self/status").read_text(encoding="utf-8")
         return 1024 * int(status.partition("VmHWM:")[2].split()[0])
-    except OSError:
+    except (OSError, IndexError):
         pass
     try:
         import resource

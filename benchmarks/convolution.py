@@ -43,6 +43,7 @@ from experiments.convolution_layers import Dense, Plain, train_step
 RECORD = Path(__file__).with_suffix(".json")
 SCHEMA, SCHEMA_VERSION = "highway-networks/convolution-step", 1
 STEPS = 3               # of a round
+LR = 0.01               # the authors' first rate
 
 
 class Task:
@@ -51,8 +52,7 @@ class Task:
     def __init__(self, dataset, data, width, args):
         plan = convolution.planned("table", "highway", 10, width, 1, 1)
         self.config, = convolution.make_configs(convolution.PROTOCOL | {
-            "dataset": dataset, "batch": args.batch, "piece": args.piece}, plan,
-            convolution.PROTOCOL["lr"])
+            "dataset": dataset, "batch": args.batch, "piece": args.piece}, plan, LR)
         self.side = int(data.x_train.shape[1] ** 0.5)
         self.x = convolution.pixels(data.x_train[:args.batch], self.config)
         self.labels = data.y_train[:args.batch].astype(np.intp)

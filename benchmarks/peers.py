@@ -31,8 +31,6 @@ Writes benchmarks/peers.json and draws benchmarks/peers.png from it.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import io
 import json
 import os
 import select
@@ -47,7 +45,8 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from benchmarks.contestants import CONTESTANTS, Task
-from visualize_highway_networks import LIGHT, style, write_files
+from experiments.common import load_checked, render
+from visualize_highway_networks import LIGHT
 
 RECORD = Path(__file__).with_suffix(".json")
 SCHEMA, SCHEMA_VERSION = "highway-networks/peers", 1
@@ -485,15 +484,6 @@ def draw(record):
     return figure
 
 
-def save_picture(figure_of, record, digest, path):
-    """Draw a record into a PNG beside it, which names the record's SHA-256."""
-    with style(LIGHT):
-        file = io.BytesIO()
-        figure_of(record).savefig(file, format="png", metadata={
-            "Software": None, "Source": record["command"], "Record-SHA-256": digest})
-    write_files({path: file.getvalue()})
-
-
 def build_parser(doc, prog, record):
     """The flags of all benchmarks."""
     parser = argparse.ArgumentParser(prog=f"python3 -m {prog}", allow_abbrev=False,
@@ -513,19 +503,6 @@ def dataset_flag(args):
     return "" if args.dataset == "auto" else f" --dataset {args.dataset}"
 
 
-def load_record(path, schema, prog):
-    """A benchmark's record and the SHA-256 of its file. Raises hn.RecordError: file,
-    what is wrong, remedy."""
-    try:
-        content = hn.read_file(path, hn.RECORD_LIMIT)
-        record = hn.parse_json(content.decode())
-        if not isinstance(record, dict) or record.get("schema") != schema:
-            raise ValueError(f"field 'schema' is not {schema!r}")
-    except (ValueError, RecursionError) as error:
-        raise hn.RecordError(f"{path}: {error}. Make it with: {prog}") from error
-    return record, hashlib.sha256(content).hexdigest()
-
-
 def finish(parser, argv, measure, tell, figure_of, schema):
     """Measure unless --plot, write the record, tell and draw it. Exits with 1 and a
     line where data, record or files are wrong or ours does not run."""
@@ -533,9 +510,9 @@ def finish(parser, argv, measure, tell, figure_of, schema):
     try:
         if not args.plot:
             hn.write_record(args.out, measure(args))
-        record, digest = load_record(args.out, schema, parser.prog)
+        record, digest = load_checked(args.out, parser.prog, schema=schema)
         tell(record)
-        save_picture(figure_of, record, digest, args.out.with_suffix(".png"))
+        hn.write_file(args.out.with_suffix(".png"), render(figure_of, record, digest))
     except (Skipped, ValueError, OSError) as error:
         sys.exit(f"{parser.prog}: {error}")
     return record

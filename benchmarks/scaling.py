@@ -236,7 +236,8 @@ def report(record):
     print("depth  width  batch   ms/step (least)   peak MB")
     for p in record["points"]:
         print(f"{p['depth']:>5} {p['hidden']:>6} {p['batch']:>6} "
-              f"{1e3 * p['median']:>9.3f} ({1e3 * p['least']:.3f}) {p['peak_mb']:>9}")
+              f"{1e3 * p['median']:>9.3f} ({1e3 * p['least']:.3f}) "
+              f"{p['peak_mb'] or '–':>9}")
     for name, law in (record["depth_law"] or {}).items():
         print(f"{name}, depth {law['depths'][0]} to {law['depths'][-1]}: seconds ~ "
               f"depth^{law['exponent']:.3f}; largest deviation from a line "

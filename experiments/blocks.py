@@ -43,11 +43,11 @@ import math
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 import highway_networks as hn
 from experiments.common import (COLOURS, LIGHT, Experiment, claim, compare, main,
-                                or_infinite, spread)
+                                or_infinite, plain_numbers, spread)
 from visualize_highway_networks import DATASETS
 
 # Test perplexities of Table 1a, in its order: the name in BLOCKS, P2's name.
@@ -317,17 +317,6 @@ def draw_over_depth(axes, nets, name, title):
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
     plain_numbers(axes.yaxis)
     axes.grid(axis="y", which="both")
-
-
-def plain_numbers(axis):
-    """A logarithmic axis with its numbers written out, the more the shorter it is."""
-    low, high = axis.get_view_interval()
-    digits = (1, 2, 5) if high > 8 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
-    ticks = [digit * 10.0 ** power for power in range(-6, 3) for digit in digits]
-    axis.set_major_locator(FixedLocator([v for v in ticks if low <= v <= high])
-                           if high > 1.6 * low else MaxNLocator(5))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
 def write_setting(net):

@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import highway_networks as hn
 from experiments.common import claim, load_record
-from visualize_highway_networks import write_files
 
 LEDGER = "CLAIMS.md"
 PAPERS = {
@@ -203,7 +202,7 @@ def main(argv=None):
         text = write_ledger([hn.HERE / name for name in RECORDS])
         stale = not ledger.exists() or ledger.read_text(encoding="utf-8") != text
         if stale and not options.check:
-            write_files({ledger: text.encode()})
+            hn.write_file(ledger, text.encode())
     except (hn.RecordError, OSError) as error:
         sys.exit(f"experiments.claims: {error}")
     if stale:

@@ -25,18 +25,21 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.colors import to_rgb
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import (FixedLocator, LogLocator, MaxNLocator, NullFormatter,
+                               NullLocator)
 
 import highway_networks as hn
-from experiments.store import StoreError, load_trials, pack_trials
+from experiments.store import (StoreError, load_trials, open_store, pack_trials,
+                               restore)
 from experiments.trials import add_flags, run_trials
-from visualize_highway_networks import LIGHT, style, write_files
+from visualize_highway_networks import LIGHT, style
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
 COLOURS = {     # of the blocks, on every figure
     "plain": LIGHT.plain, "residual": "#009E73", "t_only": "#E69F00",
     "c_only": "#CC79A7", "highway": LIGHT.highway, "full": "#56B4E9"}
 DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
+GUIDELINE = {10: -1.0, 20: -2.0, 30: -3.0}      # P1, section 2.2: depth, b_T
 
 
 class Experiment(NamedTuple):
@@ -67,6 +70,11 @@ class Lab:
         self.picture = home / f"{self.name}.png"
         self.packed = home / self.name
         self.store = runs / f"{self.name}.trials"
+        self.common = {"experiment": self.name, "dataset": self.protocol["dataset"]}
+
+    def packed_files(self):
+        """The packed trials that are there."""
+        return sorted(self.packed.glob("*.jsonl"))
 
     def load_data(self):
         """The protocol's data set, uint8 hn.Data. Raises hn.DataError."""
@@ -79,9 +87,8 @@ class Lab:
         A config says all that its result depends on, but for the data set: so a plan
         that is extended keeps the trials that are finished.
         """
-        protocol = {"experiment": self.name, "dataset": self.protocol["dataset"]}
-        trials = run_trials(train, configs, self.store, protocol=protocol, data=data,
-                            packed=sorted(self.packed.glob("*.jsonl")),
+        trials = run_trials(train, configs, self.store, protocol=self.common,
+                            data=data, packed=self.packed_files(),
                             jobs=self.options.jobs, cluster=self.options.cluster,
                             retry_failed=self.options.retry_failed)
         for trial in trials:
@@ -91,8 +98,10 @@ class Lab:
         return trials
 
     def pack(self):
-        """Pack the finished trials, one file for each name that pack_by gives; return
-        their number. Raises StoreError."""
+        """Pack the finished trials and those packed before, one file for each name that
+        pack_by gives; return their number. Raises StoreError."""
+        with open_store(self.store, self.common) as (store, there):
+            restore(store, self.packed_files(), there)
         protocol, trials = load_trials(self.store)
         groups = {}
         for trial in trials:
@@ -169,28 +178,49 @@ def format_log(axis):
     axis.set_minor_formatter(NullFormatter())
 
 
-def load_record(path):
-    """An experiment's record and the SHA-256 of its file. Raises hn.RecordError, one
-    line: the file, what is wrong, and the command that makes it."""
+def plain_numbers(axis):
+    """A logarithmic axis with its numbers written out, the more the shorter it is."""
+    low, high = axis.get_view_interval()
+    digits = (1, 2, 5) if high > 8 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+    ticks = [digit * 10.0 ** power for power in range(-6, 3) for digit in digits]
+    axis.set_major_locator(FixedLocator([v for v in ticks if low <= v <= high])
+                           if high > 1.6 * low else MaxNLocator(5))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def median_and_range(values):
+    """Values (seeds, epochs), NaN where a run diverged -> three rows over epochs."""
+    values = or_infinite(values)
+    return np.median(values, axis=0), values.min(axis=0), values.max(axis=0)
+
+
+def load_checked(path, command, **fields):
+    """A record with these fields and the SHA-256 of its file. Raises hn.RecordError,
+    one line: the file, what is wrong, and the command that makes it."""
     try:
         content = hn.read_file(path, hn.RECORD_LIMIT)
         record = hn.parse_json(content.decode())
-        if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-            raise ValueError(f"field 'schema' is not {SCHEMA!r}")
-        if record.get("experiment") != path.stem:
-            raise ValueError(f"field 'experiment' is not {path.stem!r}")
+        for name, value in fields.items():
+            if not isinstance(record, dict) or record.get(name) != value:
+                raise ValueError(f"field {name!r} is not {value!r}")
     except (ValueError, RecursionError) as error:
-        raise hn.RecordError(f"{path}: {error}. Make it with: python3 -m experiments."
-                             f"{path.stem}") from error
+        raise hn.RecordError(f"{path}: {error}. Make it with: {command}") from error
     return record, hashlib.sha256(content).hexdigest()
 
 
-def render(experiment, record, digest):
+def load_record(path):
+    """An experiment's record and the SHA-256 of its file. Raises hn.RecordError."""
+    return load_checked(path, f"python3 -m experiments.{path.stem}", schema=SCHEMA,
+                        experiment=path.stem)
+
+
+def render(draw, record, digest, title=None):
     """A record -> the bytes of its PNG, which names the record's SHA-256."""
     with style(LIGHT):
-        figure, file = experiment.draw(record), io.BytesIO()
+        figure, file = draw(record), io.BytesIO()
         figure.savefig(file, format="png", metadata={
-            "Software": None, "Title": experiment.name, "Source": record["command"],
+            "Software": None, "Title": title, "Source": record["command"],
             "Record-SHA-256": digest})
     return file.getvalue()
 
@@ -234,12 +264,13 @@ def main(experiment, argv=None):
             if experiment.pack_by:
                 lab.pack()
         record, digest = load_record(lab.record)
-        write_files({lab.picture: render(experiment, record, digest)})
+        hn.write_file(lab.picture,
+                      render(experiment.draw, record, digest, experiment.name))
     except (hn.DataError, hn.RecordError, StoreError, OSError) as error:
         sys.exit(f"{experiment.name}: {error}")
     except KeyboardInterrupt:
-        print(f"\n{experiment.name}: interrupted; finished trials are kept",
-              file=sys.stderr)
+        kept = "; finished trials are kept" if experiment.pack_by else ""
+        print(f"\n{experiment.name}: interrupted{kept}", file=sys.stderr)
         sys.exit(130)
     print(f"{lab.record.relative_to(hn.HERE)}, {lab.picture.relative_to(hn.HERE)}")
     return record

@@ -39,7 +39,7 @@ pixels and the outputs see 2x2.
 Cost on two cores: three and a half hours. An epoch takes 3 minutes at width 32, 1 at
 width 16, 2 and 3 with 20 and 30 layers, and two thirds of that without gates. A trial
 saves itself after each epoch: what is stopped goes on from there and ends with the same
-bits.
+bits; its seconds and its commit are those of the process that ended it.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 import highway_networks as hn
-from experiments.common import (DASHES, LIGHT, Experiment, claim, compare, format_log,
-                                listed, main, or_infinite, pale, spread)
+from experiments.common import (DASHES, GUIDELINE, LIGHT, Experiment, claim, compare,
+                                format_log, listed, main, median_and_range, or_infinite,
+                                pale, spread)
 from experiments.convolution_layers import ConvNet, Nesterov, train_step
-from experiments.store import hash_of
+from experiments.store import environment, hash_of
 
 # By depth, which counts the first convolution and the softmax, as the paper does: the
-# highway layers before each pooling, and the guideline's b_T.
+# highway layers before each pooling.
 STAGES = {10: [2, 3, 3], 20: [4, 7, 7], 30: [6, 11, 11]}
-GATE_BIAS = {10: -1.0, 20: -2.0, 30: -3.0}
 FIRST = {"mnist": (5, 0), "digits": (3, 1)}     # kernel and zeros of the first layer
 LAST = {"mnist": [("pool", 2, 2)], "digits": []}
 SCALE = {"mnist": 256, "digits": 16}            # of the pixels
@@ -124,7 +124,7 @@ def make_configs(protocol, net, lr):
     """The trials of one net of the plan at a learning rate, one for each seed."""
     shared = {name: protocol[name] for name in (
         "dataset", "batch", "piece", "momentum", "decay")} | {"lr": lr}
-    bias = {"gate_bias": GATE_BIAS[net["depth"]]} if net["block"] == "highway" else {}
+    bias = {"gate_bias": GUIDELINE[net["depth"]]} if net["block"] == "highway" else {}
     return [{**shared, **bias, "block": net["block"], "depth": net["depth"],
              "stages": STAGES[net["depth"]], "width": net["width"],
              "epochs": net["epochs"], "seed": seed,
@@ -161,6 +161,13 @@ def pieces(count, size):
         yield slice(start - back, start - back + size), back
 
 
+def numerics():
+    """What the last bits of a run depend on besides its config; the commit is not
+    among it, so that whoever mends a sentence does not lose hours."""
+    return {name: value for name, value in environment().items()
+            if not name.startswith("git")}
+
+
 class Run:
     """A training run between two epochs: all that the next one depends on."""
 
@@ -179,29 +186,33 @@ class Run:
 
     def save(self, path):
         """Write all of it or nothing."""
-        state = {"config": self.config, "history": self.history,
-                 "rng": self.rng.bit_generator.state}
+        state = {"config": self.config, "numerics": numerics(),
+                 "history": self.history, "rng": self.rng.bit_generator.state}
         file = io.BytesIO()
         np.savez(file, state=json.dumps(state), params=self.net.params,
                  v=self.optimizer.v)
         hn.write_file(path, file.getvalue())
 
     def load(self, path):
-        """Go on where the file's run was, if there is one. A file that cannot be read
+        """Go on where the file's run was, if there is one. A file that cannot be used
         is said to be so, and the run begins anew."""
         try:
             with open(path, "rb") as file, np.load(file) as archive:    # no pickles
                 state = json.loads(str(archive["state"]))
-                arrays = archive["params"], archive["v"]
-            if state["config"] != self.config:
+                params, v = archive["params"], archive["v"]
+            if (state["config"], params.shape, v.shape) != (
+                    self.config, self.net.params.shape, self.optimizer.v.shape):
                 raise ValueError("it is of another configuration")
+            if state["numerics"] != numerics():
+                raise ValueError(f"it was made with {state['numerics']}")
+            history, rng = state["history"], state["rng"]
         except FileNotFoundError:
             return
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
             print(f"{path}: {error}. The trial begins anew", file=sys.stderr)
             return
-        self.net.params[...], self.optimizer.v[...] = arrays
-        self.history, self.rng.bit_generator.state = state["history"], state["rng"]
+        self.net.params[...], self.optimizer.v[...] = params, v
+        self.history, self.rng.bit_generator.state = history, rng
 
     def epoch(self, images, labels, cache):
         """One pass over the images in their order, the N mod batch last ones left out
@@ -295,7 +306,7 @@ def look_at_gates(run, images, cache):
                        for l, mean in enumerate(T, 1)}
                     for i in range(run.config["maps"])]
     means = np.sum(sums, axis=0) / np.sum(counts, axis=0)               # (layers, 3)
-    return {"T": {name: [hn.significant(v) for v in column]
+    return {"T": {name: listed(column)
                   for name, column in zip(("all", "ink", "blank"), means.T)},
             "maps": maps}
 
@@ -320,7 +331,7 @@ def describe_net(net, trials, losses):
     return {
         **{name: net[name] for name in ("part", "block", "depth", "width", "epochs",
                                         "seeds")},
-        "gate_bias": GATE_BIAS[net["depth"]] if net["block"] == "highway" else None,
+        "gate_bias": GUIDELINE[net["depth"]] if net["block"] == "highway" else None,
         "stages": STAGES[net["depth"]], "parameters": results[0]["parameters"],
         "lr": trials[0].config["lr"], "search": {
             "lr": list(losses), "final_train_loss": list(losses.values())},
@@ -329,7 +340,7 @@ def describe_net(net, trials, losses):
         "final_train_loss": [result["train_loss"][-1] for result in results],
         "train_loss": [result["train_loss"] for result in results],
         "test_acc": [result["test_acc"] for result in results],
-        "T": {name: [hn.significant(v) for v in np.mean([t[name] for t in T], axis=0)]
+        "T": {name: listed(np.mean([t[name] for t in T], axis=0))
               for name in ("all", "ink", "blank")} if T else None}
 
 
@@ -478,13 +489,12 @@ def label_of(net):
 def draw_curves(axes, nets):
     """Test error, median and range over the seeds, epoch by epoch."""
     for net in nets:
-        rows = 100 - 100 * np.array(net["test_acc"], float)
+        median, *band = median_and_range(100 - 100 * np.array(net["test_acc"], float))
         epochs = np.arange(1, net["epochs"] + 1)
-        axes.plot(epochs, np.median(rows, axis=0), color=colour_of(net), linewidth=1.5,
+        axes.plot(epochs, median, color=colour_of(net), linewidth=1.5,
                   linestyle=DASHES[net["block"]], marker="o", markersize=3,
                   label=label_of(net))
-        axes.fill_between(epochs, rows.min(axis=0), rows.max(axis=0),
-                          color=colour_of(net), alpha=0.15, linewidth=0)
+        axes.fill_between(epochs, *band, color=colour_of(net), alpha=0.15, linewidth=0)
     for third in (1, 2):
         axes.axvline(math.ceil(third * nets[0]["epochs"] / 3) + 0.5, color=LIGHT.soft,
                      linewidth=0.8, linestyle=":")
@@ -593,12 +603,13 @@ def draw(record):
     draw_curves(panels[0, 0], table)
     draw_table(panels[0, 1], table, record["paper"])
     draw_rates(panels[1, 0], depths)
-    mapped = record["maps"][0]["width"]
-    draw_gates(panels[1, 1], next(net for net in table if net["T"]
-                                  and net["width"] == mapped))
+    if record["maps"]:      # else the net that keeps them diverged
+        mapped = record["maps"][0]["width"]
+        draw_gates(panels[1, 1], next(net for net in table if net["T"]
+                                      and net["width"] == mapped))
+        draw_maps(lower, record["maps"])
     for axes in panels.ravel():
         axes.title.set_fontsize(10)
-    draw_maps(lower, record["maps"])
     return figure
 
 

@@ -33,7 +33,7 @@ from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from experiments.common import COLOURS, Experiment, Lab, load_record, main
+from experiments.common import COLOURS, Experiment, Lab, load_record, main, or_infinite
 
 PROTOCOL = {"dataset": "mnist", "depth": 49, "hidden": 50, "activation": "tanh",
             "init": "glorot", "gate_bias": -2.0, "batch": 128, "momentum": 0.9,
@@ -84,8 +84,7 @@ def train_best(protocol, block, data):
     for lr in protocol["lrs"][block]:
         config = make_config(protocol, block, lr, protocol["search_epochs"])
         losses.append(train_net(config, data)[1]["train_loss"][-1])
-    best = min(range(len(losses)),
-               key=lambda i: np.inf if losses[i] is None else losses[i])
+    best = np.argmin(or_infinite(losses))
     config = make_config(protocol, block, protocol["lrs"][block][best],
                          protocol["epochs"][block])
     net, history = train_net(config, data)
@@ -103,13 +102,13 @@ def digest(net):
 
 
 def run(lab):
-    """Train the nets, write their files -> the record."""
+    """Train the nets, write their files once all are trained -> the record."""
     data, mean = centred(hn.scale_pixels(lab.load_data(), lab.protocol["dataset"]))
+    trained = [train_best(lab.protocol, block, data) for block in lab.protocol["lrs"]]
     described = []
-    for block in lab.protocol["lrs"]:
-        net, fields = train_best(lab.protocol, block, data)
+    for net, fields in trained:
         fold_mean(net, mean)
-        path = lab.record.with_name(f"inside_{block}.npz")
+        path = lab.record.with_name(f"inside_{fields['block']}.npz")
         net.save(path)
         described.append(fields | {"file": path.name, "sha256": digest(net)})
     return {"nets": described}

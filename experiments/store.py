@@ -52,7 +52,7 @@ class Trial(NamedTuple):
     error: str | None   # why it failed
     result: object      # what its function returned; None if it failed
     digest: str         # hash of the five fields before it
-    seconds: float      # wall-clock
+    seconds: float      # wall-clock, of the process that ended it
     env: dict           # hn.environment() where it was run
 
 

@@ -69,9 +69,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 import highway_networks as hn
-from experiments.blocks import PAPER, plain_numbers
-from experiments.common import (COLOURS, LIGHT, Experiment, claim, listed, main,
-                                or_infinite)
+from experiments.blocks import PAPER
+from experiments.common import (COLOURS, GUIDELINE, LIGHT, Experiment, claim, listed,
+                                main, or_infinite, plain_numbers)
 from visualize_highway_networks import DATASETS
 
 WIDTH = 50
@@ -80,7 +80,6 @@ KEEPS = 1.1             # a net keeps its loss up to this factor
 SEEDS = 0.005           # what one seed's test accuracy may be off by
 USED = 50               # the layers of which the verdict asks whether there are more
 OPEN = MOVED = 0.01     # mean T and relative movement of weights that count
-GUIDELINE = {10: -1.0, 20: -2.0, 30: -3.0}      # P1, section 2.2: depth, b_T
 
 PROTOCOL = {
     "dataset": "mnist", "batch": 128,
@@ -502,8 +501,8 @@ def by_bias(nets, depth, value):
 def check_use(nets):
     """Whether with one b_T all nets of 1000 layers use more than USED of them."""
     used = [net for net in nets if net["depth"] == 1000 and net["used"]]
-    found = by_bias(used, 1000, lambda net: (
-        net["test_acc"] >= TRAINS and uses_more(net["used"], USED)))
+    found = by_bias(nets, 1000, lambda net: bool(net["used"])
+                    and net["test_acc"] >= TRAINS and uses_more(net["used"], USED))
     verdicts = [None if None in values else all(values) for values in found.values()]
     return claim(
         "ours", "there is a b_T with which all our nets of 1000 layers train and use "

@@ -1,5 +1,6 @@
 """Convolutional highway nets: layers, net, step, and the experiment of Table 1."""
 
+import io
 import json
 import math
 import signal
@@ -543,14 +544,34 @@ def test_a_finished_checkpoint_is_not_trained_again(uninterrupted, digits, monke
     assert convolution.train_net(SMALL, *digits, folder) == expected
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\3\4 cut", b"{}", "other"])
+def other_config(path, parts):
+    convolution.Run(SMALL | {"seed": 9}, 8).save(path)
+
+
+def other_size(path, parts):
+    np.savez(path, **parts | {"params": parts["params"][1:]})
+
+
+def other_library(path, parts):
+    about = json.loads(str(parts["state"]))
+    about["numerics"]["numpy"] = "1.0"
+    np.savez(path, **parts | {"state": json.dumps(about)})
+
+
+def no_history(path, parts):
+    about = json.loads(str(parts["state"]))
+    del about["history"]
+    np.savez(path, **parts | {"state": json.dumps(about)})
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\3\4 cut", b"{}", other_config,
+                                     other_size, other_library, no_history])
 def test_a_broken_checkpoint_begins_anew(content, uninterrupted, digits, tmp_path,
                                          capsys):
     expected, folder = uninterrupted
     path = tmp_path / f"{hash_of(SMALL)}.npz"
-    if content == "other":
-        run = convolution.Run(SMALL | {"seed": 9}, 8)
-        run.save(path)
+    if callable(content):
+        content(path, state(folder))
     else:
         path.write_bytes(content)
     assert convolution.train_net(SMALL, *digits, tmp_path) == expected
@@ -715,6 +736,20 @@ def test_smoke(smoke):
     check_rates(record)
     checkpoints = packed.with_suffix(".trials") / "checkpoints"
     assert len(list(checkpoints.iterdir())) == 2 * 2 + 2 * 3 + 3 * 2
+
+
+def test_the_figure_without_maps():
+    """The net that keeps them diverged in the end, and so did a seed of another."""
+    def net(part, block, width, *losses):
+        return fake_net(99.0, 98.0, part=part, block=block, width=width, depth=10,
+                        epochs=2, lr=0.1, parameters=width, T=None, stages=[2, 3, 3],
+                        search={"lr": [0.1, 0.3], "final_train_loss": [0.1, None]},
+                        final_train_loss=losses, std=None,
+                        test_acc=[[0.9, 0.95], [0.9, None]])
+    figure = convolution.draw({"maps": [], "paper": {"16": convolution.PAPER[16]},
+                               "nets": [net("table", "highway", 16, 0.1, None),
+                                        net("depth", "plain", 16, 0.1, 0.2)]})
+    figure.savefig(io.BytesIO(), format="png")
 
 
 def check_rates(record):

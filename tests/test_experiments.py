@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib
+import io
 import json
 import math
 import shutil
@@ -41,7 +42,7 @@ def test_smoke_of_the_search_and_its_figure_again(home, smoked):
     assert [(net["block"], net["depth"]) for net in record["nets"]] == [
         (block, depth) for depth in (10, 20) for block in ("highway", "plain")]
     for net in record["nets"]:
-        best, rungs = net["best"], [net[name] for name in ("search", "ten", "three")]
+        best, rungs = net["best"], [net[name] for name in ("search", "ten", "four")]
         assert [len(rung["setting"]) for rung in rungs] == [4, 3, 2]
         for rung, following in zip(rungs, rungs[1:] + [{"setting": [best["setting"]]}]):
             losses = dict(zip(rung["setting"], rung["train_loss"]))
@@ -105,6 +106,32 @@ def test_pack_takes_what_is_finished(home, capsys):
     for config, name in zip(configs, ("plain_2", "plain_3")):
         _, (trial,) = load_trials(lab.packed / f"{name}.jsonl")
         assert trial.config == config and trial.result["status"] == "ok"
+
+
+def test_pack_keeps_what_was_packed_before(home, smoked, capsys):
+    """A clone that has run nothing yet, or only some of it, drops no trial."""
+    shutil.copytree(smoked, home, dirs_exist_ok=True)
+    lab = home / "runs" / "smoke"
+    before = {path.name: path.read_bytes()
+              for path in (lab / "optimization").iterdir()}
+    trials = sorted((lab / "optimization.trials").glob("[0-9a-f]*.json"))
+    for path in trials[1:]:
+        path.unlink()
+    run_smoke(optimization.EXPERIMENT, "--pack")
+    assert f"packed {len(trials)} trials" in capsys.readouterr().out
+    assert before == {path.name: path.read_bytes()
+                      for path in (lab / "optimization").iterdir()}
+
+
+def test_figure_1_with_a_run_that_diverged(smoked):
+    record, _ = common.load_record(smoked / "runs" / "smoke" / "optimization.json")
+    best = record["nets"][0]["best"]
+    for name in ("train_loss", "test_acc"):
+        best[name][1][2:] = [None] * 2
+    figure = optimization.draw(record)
+    figure.savefig(io.BytesIO(), format="png")
+    line = figure.axes[0].lines[0].get_ydata()
+    assert np.isfinite(line[:2]).all() and np.isinf(line[2:]).all()
 
 
 @pytest.mark.parametrize("text, message", [

@@ -493,6 +493,9 @@ def test_verdicts_on_1000_layers():
     both = [deep_net(1000, -7.0, 0.96, seed=seed, **used)
             for seed, used in ((0, many), (1, early))]
     assert very_deep.check_use(both)["holds"] is False, "one seed does not"
+    lost = [deep_net(1000, -7.0, 0.96, **many),
+            deep_net(1000, -7.0, None, seed=1, status="diverged")]
+    assert very_deep.check_use(lost)["holds"] is False, "one seed diverged"
     stalled = [deep_net(1000, -4.0, 0.11, **many), deep_net(1000, -7.0, 0.9, **few)]
     assert very_deep.check_use(stalled)["holds"] is False, "one does not train"
     unknown = deep_net(1000, -7.0, 0.9, kept={"layers": [10], "loss": [0.9]})
