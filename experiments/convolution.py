@@ -6,15 +6,16 @@ test images with 16 filters in each layer, 39 K parameters, and 99.55 % (99.54 +
 with 32 filters and 151 K. Section 2.2 suggests b_T of -1, -2 and -3 for convolutional
 nets of about 10, 20 and 30 layers.
 
-The protocol is that of the authors' Caffe fork, examples/highways/mnist-10layers. The
-net is `layers` below: a plain 5x5 convolution, eight highway layers of 3x3 on 24x24,
-12x12 and 6x6 pixels, ten outputs; relu, dropout, max pooling. He's weights (the fork's
-"xavier" is that), N(0, 0.1^2) for the outputs, initial b_T -1. Pixels are divided by
-256. Nesterov's momentum 0.9; the learning rate falls to a tenth after a third of the
-epochs and to a hundredth after two thirds; weight decay 0.001, ten times that for the
-outputs; biases have twice the rate and no decay. Batches of 100, in the files' order.
-All 60,000 training images. The test images are classified after each epoch, to draw the
-curve, and choose nothing: the last epoch counts.
+The protocol is that of the authors' Caffe fork, flukeskywalker/highway-networks on
+GitHub, examples/highways/mnist-10layers. The net is `layers` below: a plain 5x5
+convolution, eight highway layers of 3x3 on 24x24, 12x12 and 6x6 pixels, ten outputs;
+relu, dropout, max pooling. He's weights (the fork's "xavier" is that), N(0, 0.1^2) for
+the outputs, initial b_T -1. Pixels are divided by 256. Nesterov's momentum 0.9; the
+learning rate falls to a tenth after a third of the epochs and to a hundredth after two
+thirds; weight decay 0.001, ten times that for the outputs; biases have twice the rate
+and no decay. Batches of 100, in the files' order. All 60,000 training images. The test
+images are classified after each epoch, to draw the curve, and choose nothing: the last
+epoch counts.
 
 What we add. A plain twin: the same list of layers without gates. Nets of 20 and 30
 layers of both kinds, with more layers between the poolings and the guideline's b_T,

@@ -384,14 +384,17 @@ def test_claims_about_estimation_follow_the_numbers():
     assert ratio == {"trained": 0.1, "untrained": 0.22, "plain": 0.22}
 
 
-def gates_record(biases, sparse, untrained, outputs, shares, told):
-    """What gates.check_claims reads of a record; told: trained and untrained."""
+def gates_record(biases, sparse, untrained, outputs, shares, told, before=(0.3, 0.7)):
+    """What gates.check_claims reads of a record; told: trained and untrained; before:
+    the shares of an untrained net."""
     return {
         "net": {"gate_bias": -2.0}, "protocol": {"closed": 0.1, "early": 1},
         "sparsity": {"trained": sparse, "untrained": untrained},
         "figure_2": {"biases": biases, "outputs_one": outputs,
                      "bias_activity_correlation": {"all": 0.5, "layer_means": None}},
-        "figure_3": {"share_of_layer": shares, "share_of_layer_0_7": [0.6, 0.4]},
+        "figure_3": {"share_of_layer": shares, "share_of_layer_0_7": [0.6, 0.4],
+                     "share_of_layer_untrained": before,
+                     "share_of_layer_0_7_untrained": [0.6, 0.4]},
         "routing": {state: {values: {"accuracy": {"means": {"all": right},
                                                   "ridge": {"all": 0.9 + right / 100}}}
                             for values in gates.VALUES}
@@ -408,16 +411,16 @@ SPARSE_GATES = {"closed_per_example": [0.9, 0.6], "closed_of_mean": [0.1, 0.3],
 
 def test_claims_about_gates_follow_the_numbers():
     """Biases that rose, gates that stay open and differ late: no claim may hold. The
-    opposite: all do, but what another data set decides. Where that was so before
-    training it tells nothing."""
+    opposite: all do, but what another data set or a picture decides. Where that was so
+    before training it tells nothing."""
     late, early = [[0, 0], [0, 0.1], [1, 1]], [[0, 0], [1, 1], [1, 1.1]]
 
     def verdicts(*parts):
         return [claim["holds"] for claim in gates.check_claims(gates_record(*parts))]
     rose, fell = [[-1.0, -1.5], [-1.8, -0.5]], [[-3.0, -2.5], [-1.8, -2.5]]
     assert verdicts(rose, OPEN_GATES, OPEN_GATES, late, [0.2, 0.8], (0.3, 0.5)) == [
-        False, False, False, False, None, False, False, False]
+        False, None, False, False, None, False, False, False]
     assert verdicts(fell, SPARSE_GATES, OPEN_GATES, early, [0.8, 0.2], (0.5, 0.3)) == [
-        True, True, True, True, None, True, True, True]
-    assert verdicts(fell, SPARSE_GATES, SPARSE_GATES, early, [0.8, 0.2], (0.5, 0.3)
-                    ) == [True, True, None, False, None, None, True, True]
+        True, None, True, True, None, True, True, True]
+    assert verdicts(fell, SPARSE_GATES, SPARSE_GATES, early, [0.8, 0.2], (0.5, 0.3),
+                    (0.7, 0.3)) == [True, None, None, False, None, None, None, True]
