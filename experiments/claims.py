@@ -172,10 +172,11 @@ def write_ledger(paths):
     theirs = [row for row in rows if row.claim["section"] != "ours"]
     holds, fails, is_open = (sum(row.claim["holds"] is verdict for row in theirs)
                              for verdict in VERDICTS)
+    lone = sum(row.claim["holds"] is True and row.claim["n"] == 1 for row in theirs)
     lines = [
         "# Claims", "", "What the papers say, and what this suite measured: "
-        f"{len(theirs)} claims, of which {holds} hold, {fails} do not and {is_open} "
-        "are open.", "", "Written by `python3 -m experiments.claims` from the "
+        f"{len(theirs)} claims, of which {holds} hold ({lone} of them with one seed), "
+        f"{fails} do not and {is_open} are open.", "", "Written by `python3 -m experiments.claims` from the "
         "committed records; a test compares them. A verdict is of the numbers beside "
         "it, on MNIST. Where a paper gives no threshold, the claim or the column of "
         "theirs names the one that we chose. n is the number of seeds behind the "
