@@ -176,8 +176,9 @@ def write_ledger(paths):
     lines = [
         "# Claims", "", "What the papers say, and what this suite measured: "
         f"{len(theirs)} claims, of which {holds} hold ({lone} of them with one seed), "
-        f"{fails} do not and {is_open} are open.", "", "Written by `python3 -m experiments.claims` from the "
-        "committed records; a test compares them. A verdict is of the numbers beside "
+        f"{fails} do not and {is_open} are open.", "", "Written by "
+        "`python3 -m experiments.claims` from the committed records; a test compares "
+        "them. A verdict is of the numbers beside "
         "it, on MNIST. Where a paper gives no threshold, the claim or the column of "
         "theirs names the one that we chose. n is the number of seeds behind the "
         "numbers that decide, each with weights and batches of its own. A claim is "

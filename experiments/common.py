@@ -189,12 +189,6 @@ def plain_numbers(axis):
     axis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
-def median_and_range(values):
-    """Values (seeds, epochs), NaN where a run diverged -> three rows over epochs."""
-    values = or_infinite(values)
-    return np.median(values, axis=0), values.min(axis=0), values.max(axis=0)
-
-
 def load_checked(path, command, **fields):
     """A record with these fields and the SHA-256 of its file. Raises hn.RecordError,
     one line: the file, what is wrong, and the command that makes it."""

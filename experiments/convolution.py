@@ -58,8 +58,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 
 import highway_networks as hn
 from experiments.common import (DASHES, GUIDELINE, LIGHT, Experiment, claim, compare,
-                                format_log, listed, main, median_and_range, or_infinite,
-                                pale, spread)
+                                format_log, listed, main, or_infinite, pale, spread)
 from experiments.convolution_layers import ConvNet, Nesterov, train_step
 from experiments.store import environment, hash_of
 
@@ -485,6 +484,12 @@ def colour_of(net):
 def label_of(net):
     """Kind, width and learning rate."""
     return f"{net['block']}, width {net['width']}, rate {net['lr']:g}"
+
+
+def median_and_range(values):
+    """Values (seeds, epochs), NaN where a run diverged -> three rows over epochs."""
+    values = or_infinite(values)
+    return np.median(values, axis=0), values.min(axis=0), values.max(axis=0)
 
 
 def draw_curves(axes, nets):
