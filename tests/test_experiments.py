@@ -240,6 +240,7 @@ def test_verdicts_follow_the_numbers():
 def test_nothing_is_said_of_nets_that_diverge():
     both = [fake_net(kind, 10, [None] * 3, [None] * 3) for kind in ("highway", "plain")]
     assert verdicts(both)[3:] == [None, None]
+    assert claims_of(both)[2]["ours"] == {"10 layers": ["diverged"] * 3}
     both[0] = fake_net("highway", 10, [1e-5] * 3, [4, 4, 4])
     assert verdicts(both)[3:] == [True, True]
 
