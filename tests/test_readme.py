@@ -63,10 +63,13 @@ def test_own_block_in_the_table_is_under_the_contracts(tmp_path):
     assert int(re.search(r"(\d+) passed", done.stdout)[1]) >= 12
 
 
-def test_the_library_example_runs(mnist):
+def test_the_library_example_runs(mnist, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)         # it saves its net
     space = {}
     exec(snippet("hn.make_net"), space)
     assert space["status"] == "ok" and space["T"].shape == (20, 50, 2000)
+    again = hn.DeepNet.load("net.npz").predict(space["scaled"].x_test.T)
+    assert np.array_equal(again, space["digits"]) and again.shape == (2000,)
 
 
 def test_the_layer_shown_is_that_of_the_module():
