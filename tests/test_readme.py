@@ -64,6 +64,7 @@ def test_own_block_in_the_table_is_under_the_contracts(tmp_path):
 
 
 def test_the_library_example_runs(mnist, tmp_path, monkeypatch):
+    monkeypatch.setenv("HIGHWAY_DATA_DIR", str(hn.data_folder().resolve()))
     monkeypatch.chdir(tmp_path)         # it saves its net
     space = {}
     exec(snippet("hn.make_net"), space)
