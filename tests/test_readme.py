@@ -13,7 +13,7 @@ import pytest
 from contracts import WrongGradient, check_gradient, small_batch, small_net
 
 import highway_networks as hn
-from experiments import blocks, very_deep
+from experiments import blocks, convolution, very_deep
 from experiments.common import or_infinite
 
 ROOT = Path(hn.__file__).parent
@@ -331,6 +331,50 @@ def test_sentences_on_very_deep_nets():
     assert max(own) <= 0.15, "fail as it says"
     assert (f"they reach {100 * min(good):.1f} to {100 * max(good):.1f} % (five "
             "seeds).") in text
+
+
+def test_the_tables_of_convolution():
+    found, text = record("convolution"), readme()
+    nets = {(net["part"], net["block"], net["depth"], net["width"]): net
+            for net in found["nets"]}
+    rows = []
+    for block, width in (("highway", 16), ("highway", 32), ("plain", 16)):
+        net, paper = nets["table", block, 10, width], convolution.PAPER[width]
+        theirs = "{mean:.2f} ± {std:.2f}".format(**paper) if block == "highway" else "–"
+        ours = f"{net['mean']:.2f}" + (f" ± {net['std']:.2f}" if net["n"] > 1 else "")
+        rows.append(f"| {block}, width {width} | {net['parameters']:,} | {net['n']} | "
+                    f"{ours} | {theirs} |")
+        assert net["epochs"] == 20
+    assert " ".join(rows) in text
+
+    def last(block, depth):
+        net = nets["depth", block, depth, 16]
+        losses = ", ".join(f"{loss:.3f}" for loss in net["final_train_loss"])
+        accuracies = ", ".join(f"{value:.1f}" for value in net["final_test_percent"])
+        return f"{net['lr']:g} | {losses} | {accuracies}"
+    assert " ".join(f"| {depth} | {last('highway', depth)} | {last('plain', depth)} |"
+                    for depth in (10, 20, 30)) in text
+
+
+def test_sentences_on_convolution():
+    found, text = record("convolution"), readme()
+    claims = verdicts(found)
+    for width in (16, 32):
+        assert look_up(claims, f"10 layers of width {width}")[1] is None
+    assert "that says nothing against them" in text
+    table = {(net["block"], net["width"]): net for net in found["nets"]
+             if net["part"] == "table"}
+    narrow, wide, plain = (table[net]["final_test_percent"] for net in (
+        ("highway", 16), ("highway", 32), ("plain", 16)))
+    assert min(wide) > max(narrow) and min(narrow) > max(plain)
+    loss = {(net["block"], net["depth"]): net["final_train_loss"]
+            for net in found["nets"] if net["part"] == "depth"}
+    assert np.mean(loss["highway", 30]) < np.mean(loss["highway", 10])
+    for few, more in ((10, 20), (20, 30)):
+        assert np.mean(loss["plain", few]) < np.mean(loss["plain", more])
+    for net in table.values():
+        if net["T"]:
+            assert np.all(np.array(net["T"]["ink"]) > net["T"]["blank"])
 
 
 def test_sentences_on_speed():
