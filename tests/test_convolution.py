@@ -735,7 +735,7 @@ def test_smoke(smoke):
     assert len(list(packed.glob("*.jsonl"))) == 5
     check_rates(record)
     checkpoints = packed.with_suffix(".trials") / "checkpoints"
-    assert len(list(checkpoints.iterdir())) == 2 * 2 + 2 * 3 + 3 * 2
+    assert len(list(checkpoints.iterdir())) == 2 * 2 + 2 * 2 + 1 + 2 * 2
 
 
 def test_the_figure_without_maps():
