@@ -174,10 +174,10 @@ def write_ledger(paths):
         f"{len(theirs)} claims, of which {holds} hold ({lone} of them with one seed), "
         f"{fails} do not and {is_open} are open.", "", "Written by "
         "`python3 -m experiments.claims` from the committed records; a test compares "
-        "them. A verdict is of the numbers beside "
-        "it, on MNIST. Where a paper gives no threshold, the claim or the column of "
-        "theirs names the one that we chose. n is the number of seeds behind the "
-        "numbers that decide, each with weights and batches of its own. A claim is "
+        "them. A verdict is of the numbers beside it, on MNIST. Where a paper gives no "
+        "threshold, the claim or the column of theirs names the one that we chose. n "
+        "is the number of seeds behind the numbers that decide, each with weights and "
+        "batches of its own. A claim is "
         "open if it needs other data or an unfinished run, as its row says, if our "
         "numbers do not decide it, or if it is as true of the net before training."]
     for paper, title in PAPERS.items():

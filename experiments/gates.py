@@ -353,6 +353,15 @@ def early_share(record, early):
                                  ("untrained", means["untrained"]))}
 
 
+def early_differences(record, early):
+    """The share of the squared class differences of mean T in the first layers."""
+    return {name: hn.significant(sum(record["figure_3"][key][:early]))
+            for name, key in (("0 and 7", "share_of_layer_0_7"),
+                              ("all", "share_of_layer"),
+                              ("untrained, 0 and 7", "share_of_layer_0_7_untrained"),
+                              ("untrained, all", "share_of_layer_untrained"))}
+
+
 def class_told(record):
     """The share of the test images whose class each readout tells, from T of all layers
     or from the block outputs, before and after training."""
@@ -373,7 +382,7 @@ def one_and_mean(sparse, name):
 def check_claims(record):
     """The paper's statements, with our numbers and whether they hold."""
     threshold, early = (record["protocol"][name] for name in ("closed", "early"))
-    two, three, sparse = (record[name] for name in ("figure_2", "figure_3", "sparsity"))
+    two, sparse = record["figure_2"], record["sparsity"]
     fell = float((np.array(two["biases"]) < record["net"]["gate_bias"]).mean())
     closed, hoyers = (one_and_mean(sparse, name) for name in ("closed", "hoyer"))
     gaps = {state: pair["per_example"] - pair["of_mean"]
@@ -381,10 +390,7 @@ def check_claims(record):
     correlations = {name: two["bias_activity_correlation"][name]
                     for name in ("all", "layer_means")}
     early_change = early_share(record, early)
-    differing = {name: hn.significant(sum(three[key][:early])) for name, key in (
-        ("0 and 7", "share_of_layer_0_7"), ("all", "share_of_layer"),
-        ("untrained, 0 and 7", "share_of_layer_0_7_untrained"),
-        ("untrained, all", "share_of_layer_untrained"))}
+    differing = early_differences(record, early)
     told = class_told(record)
     return [
         claim("P1 4", "most transform biases fall during training", "> 0.5",
