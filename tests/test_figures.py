@@ -16,6 +16,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+from committed import tree
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -786,10 +787,10 @@ def test_readme_tables_come_from_the_records_beside_it(tmp_path):
 
 
 def test_the_readme_of_the_repository_agrees_with_its_records():
-    text = (ROOT / "README.md").read_bytes().decode()
+    text = (tree() / "README.md").read_bytes().decode()
     names = {marker[1] for marker in viz.MARKER.finditer(text) if marker[1]}
     assert names == set(viz.TABLES)
-    assert viz.replace_tables(text, viz.render_tables(ROOT)) == text, (
+    assert viz.replace_tables(text, viz.render_tables(tree())) == text, (
         "run: python3 visualize_highway_networks.py --readme README.md")
 
 
@@ -808,8 +809,8 @@ def test_a_changed_digit_in_readme_or_record_is_noticed(tmp_path):
 
 @pytest.mark.parametrize("name", viz.PICTURES)
 def test_the_pictures_of_the_repository_are_of_its_records(name):
-    record = ROOT / (viz.SWEEP if name == "depth_sweep" else viz.RUN)[0]
-    paths = sorted((ROOT / "viz").glob(f"{name}*.png"))
+    record = tree() / (viz.SWEEP if name == "depth_sweep" else viz.RUN)[0]
+    paths = sorted((tree() / "viz").glob(f"{name}*.png"))
     assert paths and paths[0].name == f"{name}.png"
     for path in paths:
         with Image.open(path) as image:
@@ -821,6 +822,6 @@ def test_the_pictures_of_the_repository_are_of_its_records(name):
 def test_every_table_names_the_command_of_its_record():
     for path, flags in {record for records in viz.TABLES.values()
                         for record in records}:
-        command = json.loads((ROOT / path).read_text(encoding="utf-8"))["command"]
+        command = json.loads((tree() / path).read_text(encoding="utf-8"))["command"]
         expected = flags if path == "run.json" else f"{flags} --out {path}"
         assert sorted(command.split()[2:]) == sorted(expected.split())

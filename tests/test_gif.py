@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from committed import tree
 from PIL import Image
 from records_for_figures import as_earlier, make_record, sample_records, save
 
@@ -258,9 +259,9 @@ def test_mp4_gets_every_frame_the_last_one_held(tmp_path, monkeypatch, small):
 
 
 def test_the_animation_of_the_repository_is_of_its_record():
-    frames, _, header = decode(ROOT / "highway_networks.gif")
+    frames, _, header = decode(tree() / "highway_networks.gif")
     assert header["comment"].decode() == "record SHA-256 " + hashlib.sha256(
-        (ROOT / "run.json").read_bytes()).hexdigest(), (
+        (tree() / "run.json").read_bytes()).hexdigest(), (
         "run: python3 make_highway_networks_gif.py")
-    assert len(frames) == 1 + json.loads((ROOT / "run.json").read_text())["epochs"]
-    assert (ROOT / "highway_networks.gif").stat().st_size < 1_000_000
+    assert len(frames) == 1 + json.loads((tree() / "run.json").read_text())["epochs"]
+    assert (tree() / "highway_networks.gif").stat().st_size < 1_000_000

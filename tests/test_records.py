@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from committed import tree
 
 import highway_networks as hn
 from test_cli import settings_of
 
 ROOT = Path(hn.__file__).parent
-COMMITTED = sorted([*ROOT.glob("*.json"), *ROOT.glob("records/*.json")])
+COMMITTED = sorted([*tree().glob("*.json"), *tree().glob("records/*.json")])
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ def test_committed_record(path):
     assert value["env"]["git_dirty"] is False and len(value["env"]["git"]) == 40
     assert settings_of(value["command"]) | {"dataset": "mnist"} == value["config"]
     _, _, out = value["command"].partition(" --out ")
-    assert path == ROOT / (out or "run.json")
+    assert path == tree() / (out or "run.json")
     assert value["summary"] == hn.summarize(
         [run[block] for run in value["runs"] for block in ("highway", "plain")])
     deepest = max(value["runs"], key=lambda run: run["depth"])
@@ -190,7 +191,7 @@ def test_committed_record(path):
 
 
 def test_the_named_records_are_there():
-    names = {path.relative_to(ROOT).as_posix() for path in COMMITTED}
+    names = {path.relative_to(tree()).as_posix() for path in COMMITTED}
     assert names == {"run.json", "run_sweep.json", "records/headline_five_seeds.json",
                      "records/sweep_five_seeds.json",
                      "records/sweep_glorot_five_seeds.json"}
@@ -198,7 +199,7 @@ def test_the_named_records_are_there():
 
 def test_headline_on_five_seeds():
     """What the front page says of the headline, from its five-seed record."""
-    value = hn.read_record(ROOT / "records" / "headline_five_seeds.json")
+    value = hn.read_record(tree() / "records" / "headline_five_seeds.json")
     assert len(value["seeds"]) == 5
     highway, plain = value["summary"]
     assert highway["test_acc_mean"] >= 0.90
@@ -210,7 +211,7 @@ def test_headline_on_five_seeds():
 
 def test_sweep_on_five_seeds():
     """Highway nets hold over depth; plain ones fall to chance."""
-    value = hn.read_record(ROOT / "records" / "sweep_five_seeds.json")
+    value = hn.read_record(tree() / "records" / "sweep_five_seeds.json")
     mean = {(row["block"], row["depth"]): row["test_acc_mean"]
             for row in value["summary"]}
     highway = [mean["highway", depth] for depth in (5, 10, 20, 30, 50)]
@@ -221,7 +222,7 @@ def test_sweep_on_five_seeds():
 
 def test_sentences_beside_the_pictures():
     """Each sentence under a picture of the README, from the record it is drawn from."""
-    value = hn.read_record(ROOT / "run.json")
+    value = hn.read_record(tree() / "run.json")
     run, start = value["runs"][0], 1 / (1 + math.exp(-value["config"]["gate_bias"]))
     highway, plain = (np.array(run[block]["history"]["test_acc"])
                       for block in ("highway", "plain"))
@@ -234,7 +235,7 @@ def test_sentences_beside_the_pictures():
     assert abs(T[3] - T[0]).mean() > 3 * abs(T[-1] - T[3]).mean()
     opened = T[-1] > start
     assert 0 < opened.sum() < 10 and opened[-opened.sum():].all()
-    sweep = hn.read_record(ROOT / "run_sweep.json")
+    sweep = hn.read_record(tree() / "run_sweep.json")
     for one in sweep["runs"]:
         assert one["highway"]["final_test_acc"] > 0.8
         if one["depth"] == 5:
@@ -245,7 +246,7 @@ def test_sentences_beside_the_pictures():
 
 def test_the_headline_runs_again_to_the_same_bytes(tmp_path, mnist):
     """Where NumPy, BLAS and its kernel are those of the record."""
-    old = hn.read_record(ROOT / "run.json")
+    old = hn.read_record(tree() / "run.json")
     same = ("numpy", "platform", "blas", "blas_version", "blas_kernel")
     env = hn.environment()
     for name in same:
