@@ -44,7 +44,10 @@ def test_layer_is_plain_where_T_is_1(rng):
     ("c_only", {"C": -200}, "plain", True),
     ("full", {"T": 2, "C": 2}, "residual", False)])
 def test_block_with_its_gates_held_is_a_simpler_block(block, held, twin, same, seed):
-    """T = C = 1 is residual, T = 1 and C = 0 plain: the same bits, both ways."""
+    """T = C = 1 is residual, T = 1 and C = 0 plain, both ways; to rounding, for the
+    products have other sizes, which some kernels add up in another order."""
+    def equal(one, two):
+        return np.allclose(one, two, rtol=1e-11, atol=1e-14)
     net, other = (small_net(kind, 4, seed=seed) for kind in (block, twin))
     weights, shared = net.views(net.params), other.views(other.params)
     for name, view in shared.items():
@@ -52,13 +55,13 @@ def test_block_with_its_gates_held_is_a_simpler_block(block, held, twin, same, s
     for gate, bias in held.items():
         weights["W_" + gate][...], weights["b_" + gate][...] = 0, bias
     (x, labels), grads = small_batch(seed), {}
-    assert np.array_equal(net.forward(x)[0], other.forward(x)[0]) == same
+    assert equal(net.forward(x)[0], other.forward(x)[0]) == same
     for grad, of in ((gradient(net, x, labels), net),
                      (gradient(other, x, labels), other)):
         for name, view in of.views(grad).items():
             grads.setdefault(name, []).append(view.copy())
     pairs = [pair for pair in grads.values() if len(pair) == 2]
-    assert all(np.array_equal(*pair) for pair in pairs) == same
+    assert all(equal(*pair) for pair in pairs) == same
     gates = [alone[0] for alone in grads.values() if len(alone) == 1]
     assert any(np.count_nonzero(grad) for grad in gates) != same
 
