@@ -39,75 +39,38 @@ never reach the loss. Cost: 15 minutes on one core.
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from experiments import movement
-from experiments.common import (COLOURS, LIGHT, Experiment, claim, listed, load_record,
-                                main)
-from experiments.inside import digest, load_nets, passes
-from experiments.lesion import evaluate
+from experiments import movement, skipping, tracing
+from experiments.common import (COLOURS, Experiment, claim, load_record, main,
+                                or_infinite)
+from experiments.inside import load_nets
 
 MODELS = ("bytedmd", "address")
 PROTOCOL = {"dataset": "mnist", "seed": 0, "clip": 5.0,
             "widths": [8, 16, 32, 50], "depths": [5, 10, 20, 30, 49], "depth": 30,
-            "hidden": 50, "batches": [1, 16, 128], "largest": 30, "loss": "0.01",
-            "layers": [10, 20, 50, 100],
-            "thresholds": [0.0, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8],
-            "left_out": [0, 10, 20, 25, 30, 33, 35, 37, 39, 41, 43, 45, 47],
+            "hidden": 50, "batches": [1, 16, 128], "largest": 30,
+            "loss": "0.01", "loss_batch": 128, "layers": [10, 20, 50, 100],
+            "thresholds": [0.0, 0.03, 0.05, 0.08, 0.1, 0.11, 0.12, 0.13, 0.15, 0.2, 0.3,
+                           0.5, 0.8],
+            "left_out": [0, 5, 10, 15, 20, 25, 28, 30, 31, 32, 33, 35, 38, 42, 46],
             "images": 10_000, "traced": 16, "draws": 3, "lost": 0.01,
             "saving": 0.1, "exponent": [1.5, 0.1], "apart": 0.05, "spared": 0.5,
-            "timed": [50, 200, 500, 1000, 2000], "open": [0.6, 0.3, 0.1],
+            "timed": [50, 200, 500, 1000, 2000], "used": [0.6, 0.3, 0.1],
             "timed_depth": 4, "repeats": 15}
 SMOKE = {"dataset": "digits", "widths": [4, 8], "depths": [2, 4], "depth": 3,
-         "hidden": 8, "batches": [1, 3], "layers": [10], "thresholds": [0.0, 0.1, 0.5],
+         "hidden": 8, "batches": [1, 3], "layers": [10],
+         "loss_batch": 2, "thresholds": [0.0, 0.1, 0.5],
          "left_out": [0, 2, 4], "images": 300, "traced": 2, "draws": 2,
-         "timed": [16, 32], "open": [0.5], "repeats": 2}
+         "timed": [16, 32], "used": [0.5], "repeats": 2}
 
 # --------------------------------------------------------------------------------------
 # Costs of the passes
-
-
-def classical():
-    """The reference's own programs: what they published and what we find. ByteDMD's are
-    its README's, one byte a number; the others' are of fixed addresses."""
-    found = []
-
-    def note(program, size, published, cost):
-        found.append({"program": program, "size": size, "published": published,
-                      "ours": int(cost)})
-    for n, matvec, vecmat, matmul in ((2, 26, 25, 57), (4, 157, 150, 720),
-                                      (8, 896, 832, 8867), (16, 5354, 4688, 109_783)):
-        for program, published, shapes in (
-                ("matrix by vector", matvec, ((n, n), (n, 1))),
-                ("vector by matrix", vecmat, ((1, n), (n, n))),
-                ("matrix by matrix", matmul, ((n, n), (n, n)))):
-            tape = movement.Tape()
-            a, b = (tape.cells_of(np.empty(shape)) for shape in shapes)
-            # The first argument is on top, and the matrix is the first of two.
-            order = (a, b) if program == "vector by matrix" else (b, a)
-            tape.begin = [cells.ravel() for cells in order]
-            out = tape.cells_of(np.empty((len(a), b.shape[1])))
-            tape.product(out, a, b)
-            tape.kept = [out.ravel()]
-            note(f"ByteDMD, {program}", n, published,
-                 movement.movement(tape, size=1)["bytedmd"])
-    tape = movement.Tape()
-    a, b = (tape.cells_of(np.empty(2)) for _ in range(2))
-    tape.begin = [b, a]
-    tape.product(tape.cells_of(np.empty((1, 1))), a[None], b[:, None])
-    note("ByteDMD, dot product", 2, 12, movement.movement(tape, size=1)["bytedmd"])
-    for n, published in ((4, 1316), (16, 340_704)):
-        # A, B, C and one more number follow each other; C is summed in place and read
-        # once more in the end.
-        reads = np.repeat([n, n, n, n * n * (n - 1)], [n * n, n * n, n * n, 1])
-        note("addresses, matrix by matrix", n, published,
-             reads @ movement.price(np.arange(1, len(reads) + 1), size=1))
-    return found
 
 
 def inputs_of(protocol):
@@ -142,8 +105,8 @@ def priced(block, depth, hidden, batch, ends, clip):
     rows = []
     for name in ("forward", "step"):
         net = hn.DeepNet(block, depth, hidden, **ends)
-        tape = (movement.trace_forward(net, batch) if name == "forward" else
-                movement.trace_steps(net, batch, hn.Adam(net.params), clip))
+        tape = (tracing.trace_forward(net, batch) if name == "forward" else
+                tracing.trace_steps(net, batch, hn.Adam(net.params), clip))
         rows.append({"block": block, "depth": depth, "hidden": hidden, "batch": batch,
                      "pass": name, "parameters": net.params.size}
                     | movement.movement(tape))
@@ -170,7 +133,7 @@ def second_step(protocol):
     """The second of two steps in units of the first: is one step like the others?"""
     net = hn.DeepNet("highway", min(protocol["depths"]), protocol["hidden"],
                      **inputs_of(protocol))
-    tape = movement.trace_steps(net, 1, hn.Adam(net.params), protocol["clip"], steps=2)
+    tape = tracing.trace_steps(net, 1, hn.Adam(net.params), protocol["clip"], steps=2)
     parts = movement.movement(tape)["parts"]
     costs = [sum(cost for part, cost in parts.items() if part.endswith(step))
              for step in ("step 1", "step 2")]
@@ -198,8 +161,8 @@ def until_loss(lab):
     """Figure 1's nets -> the price of a step and of all steps to the loss, by seed,
     None where it is not reached."""
     protocol = lab.protocol
-    record, sha256 = load_record(hn.HERE / "experiments" / "optimization.json")
-    found, batch = [], record["protocol"]["batch"]
+    record, sha256 = load_record(Path(__file__).with_name("optimization.json"))
+    found, batch = [], protocol["loss_batch"]
     steps = hn.DATASETS[record["dataset"]].files[0].shape[0] // batch
     for fields in record["nets"]:
         if fields["depth"] not in protocol["layers"]:
@@ -208,7 +171,7 @@ def until_loss(lab):
         net = hn.DeepNet(fields["block"], fields["depth"] - 1, fields["hidden"],
                          activation=setting["activation"])
         optimizer = hn.SGD(net.params, setting["momentum"])
-        costs = movement.movement(movement.trace_steps(net, batch, optimizer, 0.0))
+        costs = movement.movement(tracing.trace_steps(net, batch, optimizer, 0.0))
         epochs = fields["best"]["epochs_to"][protocol["loss"]]
         found.append({
             "block": fields["block"], "layers": fields["depth"],
@@ -221,220 +184,240 @@ def until_loss(lab):
 
 
 # --------------------------------------------------------------------------------------
-# Skipping
+# Verdicts
 
 
-def skip(net, x, threshold, layers, opened=None):
-    """Images x (P, B) through these layers, closed gates skipped -> logits (C, B), and
-    which gates were open, (layers, U, B): T above the threshold, or those given."""
-    w, used = net.views(net.params), []
-    x = np.tanh(w["W_in"] @ x + w["b_in"])
-    for number, layer in enumerate(layers):
-        T = 0.5 + 0.5 * np.tanh(
-            0.5 * (w["W_T"][layer] @ x + w["b_T"][layer][:, None]))
-        H = np.tanh(w["W_H"][layer] @ x + w["b_H"][layer][:, None])
-        used.append(T > threshold if opened is None else opened[number])
-        x = x + np.where(used[-1], T * (H - x), 0)
-    return w["W_out"] @ x + w["b_out"][:, None], np.array(used)
+def ratios(record, model, block, matched=False):
+    """{(depth, size, batch, pass): movement in units of the plain net's} of the same
+    width, or of the same parameters if matched."""
+    def rows(block, is_matched):
+        return {(row["depth"], row["size"], row["batch"], row["pass"]): row[model]
+                for row in record["passes"] if row["block"] == block
+                and row["matched"] == is_matched}
+    plain = rows("plain", matched)
+    return {key: cost / plain[key] for key, cost in rows(block, False).items()}
 
 
-def shuffled_gates(opened, rng):
-    """As many open gates in every layer and image, which ones drawn at random."""
-    return rng.permuted(opened, axis=1)
+def judged(text, ours, threshold, holds, n=1):
+    """A claim of ours; holds(threshold) is its verdict, also told at half and twice."""
+    return claim("ours", text, None, ours | {
+        "at half the threshold": holds(threshold / 2),
+        "at twice": holds(2 * threshold)}, holds(threshold), n)
 
 
-def skip_accuracy(net, x, labels, threshold, layers, rng=None, size=500):
-    """Images x (N, P) -> accuracy, and the share of open gates; rng: the control."""
-    right = share = 0
-    for start in range(0, len(x), size):
-        batch = x[start:start + size].T
-        logits, opened = skip(net, batch, threshold, layers)
-        if rng is not None:
-            logits, _ = skip(net, batch, threshold, layers, shuffled_gates(opened, rng))
-        right += np.count_nonzero(logits.argmax(axis=0) == labels[start:start + size])
-        share += opened.mean() * batch.shape[1] if opened.size else 0
-    return hn.significant(right / len(x)), hn.significant(share / len(x))
+def check_passes(record):
+    """The claims about single passes."""
+    saving, (exponent, within) = (record["protocol"][name]
+                                  for name in ("saving", "exponent"))
+    forms = [block for block in hn.BLOCKS if block != "plain"]
+    least = {block: hn.significant(min(min(ratios(record, model, block).values())
+                                       for model in MODELS)) for block in forms}
+    most = hn.significant(max(max(ratios(record, model, "residual").values())
+                              for model in MODELS))
+    same = {model: ratios(record, model, "highway", matched=True) for model in MODELS}
+    low, high = (hn.significant(end(end(found.values()) for found in same.values()))
+                 for end in (min, max))
+    fits = {f"{law['pass']}, {law['model']}": law["exponent"] for law in record["laws"]
+            if law["batch"] == 1}
+    wrong = sum(row["ours"] != row["published"] for row in record["reference"])
+    return [
+        claim("ours", "the cost models give the numbers that their authors published, "
+              f"all {len(record['reference'])}", None, {"wrong": wrong}, wrong == 0),
+        judged("no form with a carry moves a tenth less than the plain net of the same "
+               "width, in any pass, at any size and batch: least ratio", least, saving,
+               lambda part: min(least.values()) > 1 - part),
+        judged("the residual net, all carry and no gate, moves at most a tenth more "
+               "than the plain net of the same width: largest ratio",
+               {"residual": most}, saving, lambda part: most <= 1 + part),
+        judged("at the same parameters the highway net's movement is within a tenth of "
+               "the plain net's, in any pass, at any size and batch: ratio",
+               {"lowest": low, "highest": high}, saving,
+               lambda part: 1 - part <= low and high <= 1 + part),
+        judged("at batch 1 movement grows with the parameters to the power "
+               f"{exponent}, give or take {within}", fits, within, lambda part: all(
+                   abs(found - exponent) <= part for found in fits.values()))]
 
 
-def subnet(net, layers):
-    """The net without its other layers."""
-    small = hn.DeepNet(**net.settings | {"depth": len(layers)}, dtype=net.dtype)
-    for name, values in small.views(small.params).items():
-        old = net.views(net.params)[name]
-        values[...] = old[layers] if name[-2:] in ("_H", "_T") else old
-    return small
+def loss_ratios(record):
+    """{layers: highway's movement until the loss in units of plain's, medians of seeds;
+    0 where plain's median does not reach it} by ByteDMD."""
+    totals = {(net["block"], net["layers"]): np.median(or_infinite(
+        net["total"]["bytedmd"])) for net in record["until_loss"]["nets"]}
+    return {f"{layers} layers": hn.significant(totals["highway", layers] / cost)
+            for (block, layers), cost in totals.items() if block == "plain"}
 
 
-def skip_cost(net, x, threshold, layers):
-    """Mean movement of one image of x (N, P), one after the other."""
-    _, opened = skip(net, x.T, threshold, layers)
-    small = subnet(net, layers)
-    costs = movement.movement(movement.trace_skipping(small, opened.transpose(2, 0, 1)))
-    return {name: hn.significant(costs[name] / len(x)) for name in (*MODELS, "bytes")}
+def check_loss(record):
+    """The claim about movement until the loss."""
+    found, seeds = loss_ratios(record), len(record["until_loss"]["nets"][0]["epochs"])
+    return [judged(
+        f"until a training loss of {record['protocol']['loss']} the highway net moves "
+        "at least a tenth less than the plain net of as many layers and about as many "
+        "parameters, at each depth: ratio of medians, 0 where most plain nets never "
+        "reach it", found, record["protocol"]["saving"],
+        lambda part: max(found.values()) <= 1 - part, seeds)]
 
 
-def skip_gates(net, images, protocol, layers):
-    """Accuracy and movement for each threshold, and of the control."""
-    rows = []
-    for threshold in protocol["thresholds"]:
-        row = {"threshold": threshold, "layers": len(layers)}
-        for name, (x, labels) in images.items():
-            row[name], row["open_" + name] = skip_accuracy(net, x, labels, threshold,
-                                                           layers)
-            row["random_" + name] = [
-                skip_accuracy(net, x, labels, threshold, layers, np.random.default_rng(
-                    [protocol["seed"], draw]))[0] for draw in range(protocol["draws"])]
-        rows.append(row | skip_cost(net, images["test"][0][:protocol["traced"]],
-                                    threshold, layers))
-    return rows
+def check_skipping(record):
+    """The claims about what need not be read, and about seconds."""
+    protocol, skipped = record["protocol"], record["skipping"]
+    whole = skipped["nets"]["highway"]
+    gates, layers = (skipping.best_within(rows, protocol["lost"]) for rows in (
+        skipped["gates"], skipped["left_out"]["highway"]))
+    parts = {name: hn.significant(row["bytedmd"] / whole["bytedmd"])
+             for name, row in (("gates", gates), ("layers", layers))}
+    lost = {name: hn.significant(whole["test"] - row["test"])
+            for name, row in (("gates", gates), ("layers", layers))}
+    apart = hn.significant(gates["test"] - np.median(gates["random"]))
+    times = {f"{row['hidden']} units, {row['used']:.0%} used": hn.significant(
+        row["gates_seconds"] / row["whole_seconds"]) for row in record["timed"]
+        if row["hidden"] in (protocol["timed"][0], protocol["timed"][-1])}
+    few = len(protocol["used"])
+    values = list(times.values())
+    return [
+        judged("one image at a time, skipping the units of closed gates saves a tenth "
+               "of the forward pass for one point of test accuracy",
+               {"movement": parts["gates"], "accuracy lost": lost["gates"]},
+               protocol["saving"], lambda part: parts["gates"] <= 1 - part
+               and lost["gates"] <= protocol["lost"]),
+        judged("as many units skipped at random cost five points more",
+               {"difference": apart}, protocol["apart"], lambda part: apart >= part),
+        judged("leaving out the layers that lesions spare saves half of the forward "
+               "pass for one point of test accuracy",
+               {"movement": parts["layers"], "accuracy lost": lost["layers"]},
+               protocol["spared"], lambda part: parts["layers"] <= 1 - part
+               and lost["layers"] <= protocol["lost"]),
+        claim("ours", "skipping units in NumPy is slower than the whole pass at "
+              f"{protocol['timed'][0]} units and faster at {protocol['timed'][-1]}: "
+              "ratio of seconds", None, times,
+              min(values[:few]) > 1 > max(values[few:]))]
 
 
-def leave_out(net, images, protocol, order):
-    """Accuracy and movement without the first layers of the order, and of the control,
-    which leaves out others: their movement is the same."""
-    rng = np.random.default_rng([protocol["seed"], 9])
-    drawn = [rng.permutation(net.depth) for _ in range(protocol["draws"])]
-    rows = []
-    for count in protocol["left_out"]:
-        row = {"left_out": count}
-        for name, (x, labels) in images.items():
-            row[name], *row["random_" + name] = [
-                hn.significant(1 - evaluate(net, x, labels, chosen[:count])[1])
-                for chosen in (order, *drawn)]
-        small = hn.DeepNet(**net.settings | {"depth": net.depth - count})
-        costs = movement.movement(movement.trace_forward(small, 1))
-        rows.append(row | {name: costs[name] for name in (*MODELS, "bytes")})
-    return rows
-
-
-def spared_order(lab, net, data):
-    """Layers, from the one whose closing raises the training loss least; by the record
-    of experiments/lesion.py, and in a smoke run anew."""
-    if lab.options.smoke:
-        losses = [evaluate(net, data.x_train, data.y_train, [layer])[0]
-                  for layer in range(net.depth)]
-    else:
-        record, _ = load_record(hn.HERE / "experiments" / "lesion.json")
-        fields = record["nets"]["highway"]
-        if fields["sha256"] != digest(net):
-            raise hn.RecordError("experiments/lesion.json: not of this highway net. "
-                                 f"Make it anew with: {record['command']}")
-        losses = fields["one_closed"]["loss"]
-    return [int(layer) for layer in np.argsort(losses, kind="stable")]
-
-
-def best_within(rows, lost):
-    """The row of least movement that loses at most so much accuracy, in training."""
-    allowed = [row for row in rows if row["train"] >= rows[0]["train"] - lost]
-    return min(allowed, key=lambda row: row["bytedmd"])
-
-
-def skipping(lab):
-    """Everything that is skipped on the trained highway net."""
-    protocol, (nets, _) = lab.protocol, load_nets(lab)
-    data = hn.scale_pixels(lab.load_data(), protocol["dataset"])
-    few, net = slice(protocol["images"]), nets["highway"]
-    images = {"train": (data.x_train[few], data.y_train[few]),
-              "test": (data.x_test[few], data.y_test[few])}
-    order = spared_order(lab, net, data)
-    dense = {}
-    for block, twin in nets.items():
-        right = sum(np.count_nonzero(logits.argmax(axis=0) == images["test"][1][rows])
-                    for rows, logits, _ in passes(twin, images["test"][0]))
-        costs = movement.movement(movement.trace_forward(
-            hn.DeepNet(**twin.settings), 1))
-        dense[block] = {"parameters": twin.params.size,
-                        "test": hn.significant(right / len(images["test"][1]))} | {
-                            name: costs[name] for name in (*MODELS, "bytes")}
-    print("skipping: accuracies", flush=True)
-    left_out = leave_out(net, images, protocol, order)
-    chosen = best_within(left_out, protocol["lost"])["left_out"]
-    layers = sorted(order[chosen:])
-    return {"nets": dense, "order": order,
-            "gates": skip_gates(net, images, protocol, list(range(net.depth))),
-            "left_out": left_out,
-            "both": skip_gates(net, images, protocol | {"draws": 0}, layers)}
+def check_claims(record):
+    """All claims."""
+    return check_passes(record) + check_loss(record) + check_skipping(record)
 
 
 # --------------------------------------------------------------------------------------
-# Seconds
+# The figure
+
+PASSES = (("forward", 1, "v", "forward pass, batch 1"),
+          ("step", 1, "o", "training step, batch 1"),
+          ("step", 16, "s", "training step, batch 16"))
 
 
-def skip_one(net, pixels, threshold):
-    """The way of one image (P, 1) that reads W_H only where a gate is open, in NumPy:
-    the rows that are read are gathered first. -> logits (C, 1)."""
-    w, U = net.tensors(net.params), net.hidden
-    x = np.ones((U + 1, 1), net.dtype)
-    x[:U] = np.tanh(w["W_in"] @ pixels + w["b_in"])
-    half = np.array(0.5, net.dtype)
-    for W in w["blocks"]:
-        T = np.tanh((W[U:] @ x) * half) * half + half
-        units = np.flatnonzero(T > threshold)
-        H = np.tanh(W[units] @ x)
-        x[units] += T[units] * (H - x[units])
-    return w["out"] @ x
+def draw_sizes(axes, record):
+    """Movement of a pass over parameters, all forms, with the fitted laws."""
+    for name, batch, marker, label in PASSES:
+        rows = [row for row in record["passes"]
+                if (row["pass"], row["batch"]) == (name, batch)]
+        if not rows:
+            continue
+        (law,) = (law for law in record["laws"] if (law["pass"], law["batch"],
+                  law["model"]) == (name, batch, "bytedmd"))
+        ends = np.array([min(row["parameters"] for row in rows),
+                         max(row["parameters"] for row in rows)])
+        axes.plot(ends, law["factor"] * ends ** law["exponent"], color="0.75",
+                  linewidth=1, zorder=0)
+        axes.annotate(f"{label}\nparameters$^{{{law['exponent']:.2f}}}$", (ends[1],
+                      law["factor"] * ends[1] ** law["exponent"]), xytext=(0, 7),
+                      textcoords="offset points", ha="right", fontsize=7)
+        for row in rows:
+            axes.plot(row["parameters"], row["bytedmd"], marker, markersize=3.5,
+                      color=COLOURS[row["block"]], alpha=0.8, markeredgewidth=0)
+    for block in hn.BLOCKS:
+        axes.plot([], [], "o", color=COLOURS[block], markersize=4, label=block)
+    axes.set(xscale="log", yscale="log", xlabel="parameters", ylabel="ByteDMD",
+             title="One pass: size decides, not the form")
+    axes.legend(fontsize=7, frameon=False, loc="lower right", handletextpad=0.2)
 
 
-def seconds(function, repeats):
-    """The least of several timings of one call."""
-    calls = 1
-    while True:
-        start = time.perf_counter()
-        for _ in range(calls):
-            function()
-        if time.perf_counter() - start > 0.01:
-            break
-        calls *= 2
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        for _ in range(calls):
-            function()
-        times.append((time.perf_counter() - start) / calls)
-    return min(times)
+def draw_loss(axes, record):
+    """Movement until the loss, each seed; above: those that never reach it."""
+    nets = record["until_loss"]["nets"]
+    reached = [cost for net in nets for cost in net["total"]["bytedmd"] if cost]
+    top = 3 * max(reached)
+    for block in ("plain", "highway"):
+        own = [net for net in nets if net["block"] == block]
+        middles = []
+        for place, net in enumerate(own):
+            costs = net["total"]["bytedmd"]
+            never = sum(cost is None for cost in costs)
+            axes.plot([place] * len(costs), [cost or np.nan for cost in costs], "o",
+                      color=COLOURS[block], markersize=4, alpha=0.8)
+            if never:
+                axes.plot(place, top, "^", color=COLOURS[block], markersize=6)
+                axes.annotate(f"{never} of {len(costs)}", (place, top), fontsize=7,
+                              xytext=(0, 5 if block == "plain" else -11), ha="center",
+                              textcoords="offset points", color=COLOURS[block])
+            middles.append(np.median(or_infinite(costs)))
+        axes.plot(range(len(own)), np.where(np.isfinite(middles), middles, np.nan),
+                  color=COLOURS[block], label=f"{block}, {own[0]['hidden']} units")
+    axes.set(yscale="log", xticks=range(len(own)), xlabel="layers", ylabel="ByteDMD",
+             xticklabels=[net["layers"] for net in own],
+             title=f"Training until a loss of {record['protocol']['loss']}\n"
+                   "(triangles: seeds that never reach it)")
+    axes.margins(y=0.15)
+    axes.legend(fontsize=7, frameon=False, loc="lower right")
 
 
-def time_skipping(protocol):
-    """Nets of growing width, untrained, with thresholds that leave these shares of all
-    gates open: seconds of the dense pass and of the skipping one, one image each."""
-    rng, rows = np.random.default_rng(protocol["seed"]), []
-    for hidden in protocol["timed"]:
-        net = hn.DeepNet("highway", protocol["timed_depth"], hidden, init="glorot",
-                         **inputs_of(protocol))
-        x = rng.uniform(-1, 1, (net.inputs, 1)).astype(net.dtype)
-        cache = net.cache(1)
-        T = net.gates(x)
-        dense = seconds(lambda: net.forward(x, cache), protocol["repeats"])
-        for share in protocol["open"]:
-            threshold = float(np.quantile(T, 1 - share))
-            rows.append({"hidden": hidden, "open": share,
-                         "dense_bytes": int(net.params.nbytes),
-                         "skipping_bytes": int(net.params.nbytes - (1 - share) * (
-                             net.depth * hidden * (hidden + 1) * net.dtype.itemsize)),
-                         "dense_seconds": hn.significant(dense),
-                         "skipping_seconds": hn.significant(seconds(
-                             lambda: skip_one(net, x, threshold),
-                             protocol["repeats"]))})
-    return rows
+def draw_skipping(axes, record):
+    """Test accuracy over movement of one image's forward pass."""
+    skipped = record["skipping"]
+    whole, highway = skipped["nets"]["highway"]["bytedmd"], COLOURS["highway"]
+    for rows, colour, dashes, label in (
+            (skipped["gates"], highway, "-", "closed gates skipped"),
+            (skipped["left_out"]["highway"], highway, "--", "layers left out"),
+            (skipped["both"], highway, ":", "gates, after layers"),
+            (skipped["left_out"]["residual"], COLOURS["residual"], "--",
+             "residual, layers left out")):
+        x = [row["bytedmd"] / whole for row in rows]
+        axes.plot(x, [100 * row["test"] for row in rows], dashes, color=colour,
+                  marker="o", markersize=2.5, linewidth=1.3, label=label)
+    for rows, dashes, label in ((skipped["gates"], "-", "as many at random"),
+                                (skipped["left_out"]["highway"], "--", None)):
+        axes.plot([row["bytedmd"] / whole for row in rows],
+                  [100 * np.median(row["random"]) for row in rows], dashes,
+                  color="0.65", linewidth=1.1, label=label)
+    for block, net in skipped["nets"].items():
+        axes.plot(net["bytedmd"] / whole, 100 * net["test"], "D", markersize=6,
+                  color=COLOURS[block], zorder=3)
+        axes.annotate(block, (net["bytedmd"] / whole, 100 * net["test"]), fontsize=7.5,
+                      xytext=(0, 6), textcoords="offset points", ha="center")
+    best = 100 * max(net["test"] for net in skipped["nets"].values())
+    axes.set(xlabel="ByteDMD of one image, in units of the whole highway net's",
+             ylabel="test accuracy, %", xlim=(0, 1.08), ylim=(best - 17, best + 2),
+             title="Forward pass of the trained nets,\none image at a time")
+    axes.legend(fontsize=7, frameon=False, loc="lower right")
+
+
+def draw(record):
+    """The record -> three panels: one pass, training, skipping."""
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    panels = figure.subplots(1, 3)
+    for axes, paint in zip(panels, (draw_sizes, draw_loss, draw_skipping)):
+        paint(axes, record)
+        axes.title.set_fontsize(9.5)
+        axes.xaxis.label.set_fontsize(8.5)
+        axes.yaxis.label.set_fontsize(8.5)
+        axes.tick_params(labelsize=7.5)
+    return figure
 
 
 def run(lab):
     """Price, skip, time -> the record."""
-    protocol = lab.protocol
+    protocol, (nets, _) = lab.protocol, load_nets(lab)
     with threadpool_limits(1, "blas"):
-        skipped = skipping(lab)
-        timed = time_skipping(protocol)
+        timed = skipping.time_widths(protocol, **inputs_of(protocol))
+        skipped = skipping.look(lab, nets)
         rows = price_passes(protocol)
-        return {"reference": classical(), "second_step": second_step(protocol),
+        return {"reference": movement.published(), "second_step": second_step(protocol),
                 "passes": rows, "laws": fit_laws(rows), "until_loss": until_loss(lab),
                 "skipping": skipped, "timed": timed}
 
-def draw(record):
-    return Figure()
-def check_claims(record):
-    return []
-EXPERIMENT = Experiment("experiments.data_movement", __doc__, PROTOCOL, SMOKE, run, draw,
-                        check_claims)
+
+EXPERIMENT = Experiment("experiments.data_movement", __doc__, PROTOCOL, SMOKE, run,
+                        draw, check_claims)
 
 if __name__ == "__main__":
     main(EXPERIMENT)
