@@ -39,16 +39,18 @@ never reach the loss. Cost: 15 minutes on one core.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
 from experiments import movement, skipping, tracing
-from experiments.common import (COLOURS, Experiment, claim, load_record, main,
-                                or_infinite)
+from experiments.common import (COLOURS, Experiment, Lab, claim, load_record,
+                                main, or_infinite)
 from experiments.inside import load_nets
 
 MODELS = ("bytedmd", "address")
@@ -73,14 +75,14 @@ SMOKE = {"dataset": "digits", "widths": [4, 8], "depths": [2, 4], "depth": 3,
 # Costs of the passes
 
 
-def inputs_of(protocol):
+def inputs_of(protocol: dict) -> dict[str, int]:
     """Pixels and classes of the protocol's data set."""
     dataset = hn.DATASETS[protocol["dataset"]]
     return {"inputs": int(np.prod(dataset.files[0].shape[1:])),
             "classes": dataset.classes}
 
 
-def matched(block, depth, hidden, ends):
+def matched(block: str, depth: int, hidden: int, ends: dict[str, int]) -> int:
     """The width whose parameters are nearest to the highway net's of this width."""
     def parameters(block, hidden):
         matrices = 1 + len(hn.BLOCKS[block].gates)
@@ -91,7 +93,7 @@ def matched(block, depth, hidden, ends):
         parameters(block, units) - target))
 
 
-def sizes(protocol):
+def sizes(protocol: dict) -> dict[tuple[int, int], list[int]]:
     """(depth, width) of the nets, and the batches that each is priced at."""
     pairs = [(protocol["depth"], hidden) for hidden in protocol["widths"]]
     pairs += [(depth, protocol["hidden"]) for depth in protocol["depths"]]
@@ -100,7 +102,8 @@ def sizes(protocol):
                    or pair == large] for pair in dict.fromkeys(pairs)}
 
 
-def priced(block, depth, hidden, batch, ends, clip):
+def priced(block: str, depth: int, hidden: int, batch: int, ends: dict[str, int],
+           clip: float) -> list[dict]:
     """The passes of one net -> two rows of the record's `passes`."""
     rows = []
     for name in ("forward", "step"):
@@ -113,7 +116,7 @@ def priced(block, depth, hidden, batch, ends, clip):
     return rows
 
 
-def price_passes(protocol):
+def price_passes(protocol: dict) -> list[dict]:
     """All forms and sizes -> rows; `size` is the width of the highway net that a net is
     as wide as, or has as many parameters as: `matched`."""
     rows, ends = [], inputs_of(protocol)
@@ -129,7 +132,7 @@ def price_passes(protocol):
     return rows
 
 
-def second_step(protocol):
+def second_step(protocol: dict) -> float:
     """The second of two steps in units of the first: is one step like the others?"""
     net = hn.DeepNet("highway", min(protocol["depths"]), protocol["hidden"],
                      **inputs_of(protocol))
@@ -140,7 +143,7 @@ def second_step(protocol):
     return hn.significant(costs[1] / costs[0])
 
 
-def fit_laws(rows):
+def fit_laws(rows: list[dict]) -> list[dict]:
     """cost = factor parameters^exponent, by least squares of the logarithms, for each
     pass, batch and model; worst: the largest ratio of a cost to the law or back."""
     laws = []
@@ -157,7 +160,7 @@ def fit_laws(rows):
     return laws
 
 
-def until_loss(lab):
+def until_loss(lab: Lab) -> dict:
     """Figure 1's nets -> the price of a step and of all steps to the loss, by seed,
     None where it is not reached."""
     protocol = lab.protocol
@@ -187,7 +190,8 @@ def until_loss(lab):
 # Verdicts
 
 
-def ratios(record, model, block, matched=False):
+def ratios(record: dict, model: str, block: str, matched: bool = False
+           ) -> dict[tuple, float]:
     """{(depth, size, batch, pass): movement in units of the plain net's} of the same
     width, or of the same parameters if matched."""
     def rows(block, is_matched):
@@ -198,14 +202,15 @@ def ratios(record, model, block, matched=False):
     return {key: cost / plain[key] for key, cost in rows(block, False).items()}
 
 
-def judged(text, ours, threshold, holds, n=1):
+def judged(text: str, ours: dict, threshold: float, holds: Callable, n: int = 1
+           ) -> dict:
     """A claim of ours; holds(threshold) is its verdict, also told at half and twice."""
     return claim("ours", text, None, ours | {
         "at half the threshold": holds(threshold / 2),
         "at twice": holds(2 * threshold)}, holds(threshold), n)
 
 
-def check_passes(record):
+def check_passes(record: dict) -> list[dict]:
     """The claims about single passes."""
     saving, (exponent, within) = (record["protocol"][name]
                                   for name in ("saving", "exponent"))
@@ -238,7 +243,7 @@ def check_passes(record):
                    abs(found - exponent) <= part for found in fits.values()))]
 
 
-def loss_ratios(record):
+def loss_ratios(record: dict) -> dict[str, float]:
     """{layers: highway's movement until the loss in units of plain's, medians of seeds;
     0 where plain's median does not reach it} by ByteDMD."""
     totals = {(net["block"], net["layers"]): np.median(or_infinite(
@@ -247,7 +252,7 @@ def loss_ratios(record):
             for (block, layers), cost in totals.items() if block == "plain"}
 
 
-def check_loss(record):
+def check_loss(record: dict) -> list[dict]:
     """The claim about movement until the loss."""
     found, seeds = loss_ratios(record), len(record["until_loss"]["nets"][0]["epochs"])
     return [judged(
@@ -258,7 +263,7 @@ def check_loss(record):
         lambda part: max(found.values()) <= 1 - part, seeds)]
 
 
-def check_skipping(record):
+def check_skipping(record: dict) -> list[dict]:
     """The claims about what need not be read, and about seconds."""
     protocol, skipped = record["protocol"], record["skipping"]
     whole = skipped["nets"]["highway"]
@@ -293,7 +298,7 @@ def check_skipping(record):
               min(values[:few]) > 1 > max(values[few:]))]
 
 
-def check_claims(record):
+def check_claims(record: dict) -> list[dict]:
     """All claims."""
     return check_passes(record) + check_loss(record) + check_skipping(record)
 
@@ -306,7 +311,7 @@ PASSES = (("forward", 1, "v", "forward pass, batch 1"),
           ("step", 16, "s", "training step, batch 16"))
 
 
-def draw_sizes(axes, record):
+def draw_sizes(axes: Axes, record: dict) -> None:
     """Movement of a pass over parameters, all forms, with the fitted laws."""
     for name, batch, marker, label in PASSES:
         rows = [row for row in record["passes"]
@@ -332,7 +337,7 @@ def draw_sizes(axes, record):
     axes.legend(fontsize=7, frameon=False, loc="lower right", handletextpad=0.2)
 
 
-def draw_loss(axes, record):
+def draw_loss(axes: Axes, record: dict) -> None:
     """Movement until the loss, each seed; above: those that never reach it."""
     nets = record["until_loss"]["nets"]
     reached = [cost for net in nets for cost in net["total"]["bytedmd"] if cost]
@@ -361,7 +366,7 @@ def draw_loss(axes, record):
     axes.legend(fontsize=7, frameon=False, loc="lower right")
 
 
-def draw_skipping(axes, record):
+def draw_skipping(axes: Axes, record: dict) -> None:
     """Test accuracy over movement of one image's forward pass."""
     skipped = record["skipping"]
     whole, highway = skipped["nets"]["highway"]["bytedmd"], COLOURS["highway"]
@@ -374,8 +379,9 @@ def draw_skipping(axes, record):
         x = [row["bytedmd"] / whole for row in rows]
         axes.plot(x, [100 * row["test"] for row in rows], dashes, color=colour,
                   marker="o", markersize=2.5, linewidth=1.3, label=label)
-    for rows, dashes, label in ((skipped["gates"], "-", "as many at random"),
-                                (skipped["left_out"]["highway"], "--", None)):
+    for rows, dashes, label in (
+            (skipped["gates"], "-", "as many gates at random"),
+            (skipped["left_out"]["highway"], "--", "as many layers at random")):
         axes.plot([row["bytedmd"] / whole for row in rows],
                   [100 * np.median(row["random"]) for row in rows], dashes,
                   color="0.65", linewidth=1.1, label=label)
@@ -391,7 +397,7 @@ def draw_skipping(axes, record):
     axes.legend(fontsize=7, frameon=False, loc="lower right")
 
 
-def draw(record):
+def draw(record: dict) -> Figure:
     """The record -> three panels: one pass, training, skipping."""
     figure = Figure(figsize=(11, 4), layout="constrained")
     panels = figure.subplots(1, 3)
@@ -404,7 +410,7 @@ def draw(record):
     return figure
 
 
-def run(lab):
+def run(lab: Lab) -> dict:
     """Price, skip, time -> the record."""
     protocol, (nets, _) = lab.protocol, load_nets(lab)
     with threadpool_limits(1, "blas"):

@@ -27,20 +27,22 @@ others need the first and the last read of each value there, and not those betwe
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments.tracing import Each, Product, Tape
 
 
-def price(depth, size=4):
+def price(depth: Any, size: int = 4) -> np.ndarray:
     """Cost of reading numbers of `size` bytes at these depths or addresses, from 1."""
     last = size * np.asarray(depth, np.int64)
-    return sum(np.ceil(np.sqrt(last - byte)) for byte in range(size)).astype(np.int64)
+    return np.sum([np.ceil(np.sqrt(last - byte)) for byte in range(size)],
+                  axis=0).astype(np.int64)
 
 
-def overtakers(order):
+def overtakers(order: np.ndarray) -> np.ndarray:
     """A permutation -> for each of its values, how many larger ones stand before it."""
     places = np.arange(len(order), dtype=np.int32)
     words = order.astype(np.int64) << 32        # the value, and below it the count
@@ -68,7 +70,7 @@ class Trace(NamedTuple):
     above: np.ndarray       # int8, values on top of the stack that have no cell
 
 
-def stays(trace, kept):
+def stays(trace: Trace, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which accesses leave their value on the stack, and the access before each.
 
     A value stays if the next access of its cell reads it, or if there is none and kept
@@ -86,7 +88,8 @@ def stays(trace, kept):
     return stay, before
 
 
-def stack_depths(trace, stay, before):
+def stack_depths(trace: Trace, stay: np.ndarray, before: np.ndarray
+                 ) -> tuple[np.ndarray, np.ndarray]:
     """-> the accesses that read, (r,), and the depth of each, (r,)."""
     reads = np.flatnonzero(~trace.write).astype(np.int32)
     begun = np.cumsum(stay, dtype=np.int32)             # stays, up to each access
@@ -108,7 +111,7 @@ def stack_depths(trace, stay, before):
 # From accesses to costs
 
 
-def each_trace(step):
+def each_trace(step: Each) -> Trace:
     """The accesses of a step on elements."""
     reads = list(step.operands)
     twice = len(reads) == 2 and bool(np.array_equal(*reads))
@@ -123,11 +126,11 @@ def each_trace(step):
                                  zip(marks, (bool, bool, np.int8, np.int8))))
 
 
-def product_order(I, J, K, square, whole):
-    """The accesses of a product of (I, K) by (K, J) -> places in the flat cells of a,
-    b and out laid end to end, and the other fields of a Trace. whole: all of them, and
-    the first read of a cell is free; else the first and the last of each cell, and only
-    the first is charged. square: a and b are one vector, read once at double price."""
+def product_order(I: int, J: int, K: int, square: bool, whole: bool) -> Trace:
+    """The accesses of a product of (I, K) by (K, J); their cells are counted through a,
+    b and out laid end to end. whole: all of them, and the first read of a cell is free;
+    else the first and the last of each cell, and only the first is charged. square: a
+    and b are one vector, read once at double price."""
     i, j, k = np.meshgrid(*(np.arange(size, dtype=np.int32) for size in (I, J, K)),
                           indexing="ij")
     place = np.stack([i * K + k, I * K + k * J + j, I * K + K * J + i * J + j], axis=-1)
@@ -142,41 +145,40 @@ def product_order(I, J, K, square, whole):
     number = np.broadcast_to(np.arange(I * J * K).reshape(I, J, K, 1), place.shape)[use]
     above = np.broadcast_to((k > 0)[..., None], place.shape).astype(np.int8)
     write = np.broadcast_to(np.arange(3) == 2, place.shape)
-    return place[use], Trace(None, write[use], np.diff(number, prepend=-1) > 0,
-                             weight[use], above[use])
+    return Trace(place[use], write[use], np.diff(number, prepend=-1) > 0, weight[use],
+                 above[use])
 
 
 @functools.lru_cache(maxsize=256)
-def product_edges(I, J, K, square):
+def product_edges(I: int, J: int, K: int, square: bool) -> Trace:
     """`product_order` of the first and the last accesses, which are few."""
     return product_order(I, J, K, square, whole=False)
 
 
-def product_trace(step):
+def product_trace(step: Product) -> Trace:
     """The first and the last accesses of every cell of a product."""
     cells = np.concatenate([step.a.ravel(), step.b.ravel(), step.out.ravel()])
-    place, marks = product_edges(*sizes(step))
-    return marks._replace(cell=cells[place])
+    edges = product_edges(*sizes(step))
+    return edges._replace(cell=cells[edges.cell])
 
 
-def sizes(step):
+def sizes(step: Product) -> tuple[int, int, int, bool]:
     """I, J, K, and whether the product is that of a vector by itself."""
     (I, K), J = step.a.shape, step.b.shape[1]
     return I, J, K, I == J == 1 and bool(np.array_equal(step.a[0], step.b[:, 0]))
 
 
 @functools.lru_cache(maxsize=1024)
-def inside_product(I, J, K, square, kept):
+def inside_product(I: int, J: int, K: int, square: bool, kept: bytes) -> np.ndarray:
     """How many reads of each depth (depths,) a product makes of its own values: a and b
     again, s and the products a b. kept: bytes, 0 or 1 for each cell of a, b, out laid
     end to end: whether its value outlives the product."""
-    kept = np.frombuffer(kept, bool)
-    place, marks = product_order(I, J, K, square, whole=True)
+    whole = product_order(I, J, K, square, whole=True)
     given = np.arange(I * K + K * J, dtype=np.int32)
     load = Trace(given, *(np.full(len(given), value, kind) for value, kind in (
         (True, bool), (True, bool), (0, np.int8), (0, np.int8))))
-    trace = join([load, marks._replace(cell=place.astype(np.int32))])
-    stay, before = stays(trace, kept)
+    trace = join([load, whole])
+    stay, before = stays(trace, np.frombuffer(kept, bool))
     reads, depth = stack_depths(trace, stay, before)
     counts = np.bincount(depth + trace.above[reads], weights=trace.weight[reads])
     # s = s + a b: the product is on top, then a and b if they stay, then s.
@@ -186,7 +188,7 @@ def inside_product(I, J, K, square, kept):
     return add(counts, np.bincount(under), np.array([0, under.size]))
 
 
-def add(*counts):
+def add(*counts: np.ndarray) -> np.ndarray:
     """Histograms of any lengths -> their sum."""
     total = np.zeros(max(map(len, counts)), np.int64)
     for count in counts:
@@ -194,11 +196,11 @@ def add(*counts):
     return total
 
 
-def join(traces):
+def join(traces: Iterable[Trace]) -> Trace:
     return Trace(*(np.concatenate(field) for field in zip(*traces)))
 
 
-def loads(tape, trace):
+def loads(tape: Tape, trace: Trace) -> tuple[Trace, np.ndarray]:
     """Cells as they lie on the stack at first: those that are read before anything is
     written there are constants of the code, which lie lowest and are kept."""
     _, earliest = np.unique(trace.cell, return_index=True)
@@ -213,7 +215,7 @@ def loads(tape, trace):
     return Trace(cell, flags, flags, none, none), kept
 
 
-def depth_counts(tape):
+def depth_counts(tape: Tape) -> dict[str, np.ndarray]:
     """-> {part: how many elements are read at each depth, (depths,)}."""
     pieces = [(each_trace if isinstance(step, Each) else product_trace)(step)
               for step in tape.steps]
@@ -225,22 +227,21 @@ def depth_counts(tape):
     reads, depth = stack_depths(loaded, stay, before)
     stay, reads = stay[len(load.cell):], reads - len(load.cell)
     depth += trace.above[reads]
-    found, limits = {}, np.searchsorted(reads, [0, *ends])
+    found: dict[str, np.ndarray] = {}
+    limits = np.searchsorted(reads, [0, *ends])
     for n, (step, piece) in enumerate(zip(tape.steps, pieces)):
         own = slice(limits[n], limits[n + 1])
         counts = [np.bincount(depth[own], weights=trace.weight[reads[own]])]
         if isinstance(step, Product):
-            place, _ = product_edges(*sizes(step))
             last = np.zeros(step.a.size + step.b.size + step.out.size, bool)
-            last[place] = stay[ends[n] - len(piece.cell):ends[n]]   # the last of them
-            if sizes(step)[3]:
-                last[step.a.size:2 * step.a.size] = False
+            last[product_edges(*sizes(step)).cell] = (     # of several, the last counts
+                stay[ends[n] - len(piece.cell):ends[n]])
             counts.append(inside_product(*sizes(step), last.tobytes()))
         found[step.part] = add(*counts, found.get(step.part, np.zeros(1)))
     return found
 
 
-def read_counts(tape):
+def read_counts(tape: Tape) -> np.ndarray:
     """How often each cell is read, (cells + 2,); the last two hold s and a b of the
     matrix products."""
     counts = np.zeros(tape.cells + 2, np.int64)
@@ -256,7 +257,7 @@ def read_counts(tape):
     return counts
 
 
-def movement(tape, size=4):
+def movement(tape: Tape, size: int = 4) -> dict:
     """Numbers of `size` bytes -> "bytes" read, the costs "bytedmd" and "address", and
     "parts", ByteDMD's by part."""
     parts = {part: int(count[1:] @ price(np.arange(1, len(count)), size))
@@ -267,7 +268,7 @@ def movement(tape, size=4):
             "parts": parts}
 
 
-def published():
+def published() -> list[dict]:
     """The reference's own programs: what they published and what we find. ByteDMD's are
     its README's, one byte a number; the others' are of fixed addresses."""
     found = []

@@ -9,20 +9,23 @@ data_movement.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import highway_networks as hn
 from experiments import movement, tracing
-from experiments.common import load_record
+from experiments.common import Lab, load_record
 from experiments.inside import digest
 from experiments.lesion import evaluate
 
 COSTS = ("bytedmd", "address", "bytes")
 
 
-def skip(net, x, threshold, opened=None):
+def skip(net: hn.DeepNet, x: np.ndarray, threshold: float,
+         opened: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Images x (P, B) -> logits (C, B), and which units of H were used, (L, U, B):
     those with T above the threshold, or those given."""
     w, used = net.views(net.params), np.empty((net.depth, net.hidden, x.shape[1]), bool)
@@ -36,10 +39,12 @@ def skip(net, x, threshold, opened=None):
     return w["W_out"] @ x + w["b_out"][:, None], used
 
 
-def skip_accuracy(net, x, labels, threshold, rng=None, size=500):
+def skip_accuracy(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, threshold: float,
+                  rng: np.random.Generator | None = None, size: int = 500
+                  ) -> tuple[float, float]:
     """Images x (N, P) -> accuracy and the share of units used. rng: for the control, of
     each layer and image as many units, but drawn at random."""
-    right, used = 0, 0.0
+    right = used = 0.0
     for start in range(0, len(x), size):
         batch = x[start:start + size].T
         logits, opened = skip(net, batch, threshold)
@@ -50,7 +55,7 @@ def skip_accuracy(net, x, labels, threshold, rng=None, size=500):
     return hn.significant(right / len(x)), hn.significant(used / len(x))
 
 
-def subnet(net, layers):
+def subnet(net: hn.DeepNet, layers: list[int]) -> hn.DeepNet:
     """The net of these layers alone."""
     small = hn.DeepNet(**net.settings | {"depth": len(layers)}, dtype=net.dtype)
     old = net.views(net.params)
@@ -60,25 +65,26 @@ def subnet(net, layers):
     return small
 
 
-def forward_costs(net):
+def forward_costs(net: hn.DeepNet) -> dict:
     """Movement of the core's own forward pass, one image."""
     costs = movement.movement(tracing.trace_forward(hn.DeepNet(**net.settings), 1))
     return {name: costs[name] for name in COSTS}
 
 
-def skip_gates(net, images, protocol, draws):
+def skip_gates(net: hn.DeepNet, images: dict, protocol: dict, draws: int) -> list[dict]:
     """A row for each threshold: accuracy, also of the control, and the movement of one
     image, the mean of several that follow each other. images: {name: (x, labels)}."""
     rows = []
     for threshold in protocol["thresholds"]:
-        row = {"threshold": threshold}
+        row: dict = {"threshold": threshold}
         for name, (x, labels) in images.items():
             row[name], row["used"] = skip_accuracy(net, x, labels, threshold)
         rngs = (np.random.default_rng([protocol["seed"], draw])
                 for draw in range(draws))
-        row["random"] = [skip_accuracy(net, *images["test"], threshold, rng)[0]
+        x, labels = images["test"]
+        row["random"] = [skip_accuracy(net, x, labels, threshold, rng)[0]
                          for rng in rngs]
-        few = images["test"][0][:protocol["traced"]]
+        few = x[:protocol["traced"]]
         opened = skip(net, few.T, threshold)[1].transpose(2, 0, 1)
         costs = movement.movement(tracing.trace_skipping(net, opened))
         rows.append(row | {name: hn.significant(costs[name] / len(few))
@@ -86,7 +92,8 @@ def skip_gates(net, images, protocol, draws):
     return rows
 
 
-def leave_out(net, images, protocol, order):
+def leave_out(net: hn.DeepNet, images: dict, protocol: dict, order: list[int]
+              ) -> list[dict]:
     """A row for each number of layers left out, the first of the order first: accuracy,
     also of the control, which draws the layers at random, and the movement of both."""
     rng = np.random.default_rng([protocol["seed"], 9])
@@ -100,13 +107,13 @@ def leave_out(net, images, protocol, order):
             for count in protocol["left_out"]]
 
 
-def best_within(rows, lost):
+def best_within(rows: list[dict], lost: float) -> dict:
     """The row of least movement that loses at most so much accuracy in training."""
     allowed = [row for row in rows if row["train"] >= rows[0]["train"] - lost]
     return min(allowed, key=lambda row: row["bytedmd"])
 
 
-def spared_order(lab, net, data):
+def spared_order(lab: Lab, net: hn.DeepNet, data: hn.Data) -> list[int]:
     """Layers, from the one whose closing raises the training loss least: by the record
     of experiments/lesion.py, and in a smoke run anew. Raises hn.RecordError."""
     if lab.options.smoke:
@@ -122,14 +129,14 @@ def spared_order(lab, net, data):
     return [int(layer) for layer in np.argsort(losses, kind="stable")]
 
 
-def look(lab, nets):
+def look(lab: Lab, nets: dict[str, hn.DeepNet]) -> dict:
     """All that is skipped, of the trained nets {block: DeepNet} -> a part of the
     record. Both: the gates of what is left when layers were left out."""
     protocol, few = lab.protocol, slice(lab.protocol["images"])
     data = hn.scale_pixels(lab.load_data(), protocol["dataset"])
     images = {"train": (data.x_train[few], data.y_train[few]),
               "test": (data.x_test[few], data.y_test[few])}
-    found = {"nets": {}, "order": {}, "left_out": {}}
+    found: dict = {"nets": {}, "order": {}, "left_out": {}}
     for block, net in nets.items():
         accuracy = 1 - evaluate(net, *images["test"])[1]
         found["nets"][block] = {"parameters": net.params.size,
@@ -153,7 +160,7 @@ def look(lab, nets):
 # Seconds
 
 
-def skipper(net):
+def skipper(net: hn.DeepNet) -> Callable:
     """-> the function (pixels (P, 1), threshold) -> logits (C, 1) that reads W_H only
     where a gate is open: as fast as NumPy lets us. It gathers the rows that it needs,
     for there is no product with some rows of a matrix."""
@@ -180,7 +187,7 @@ def skipper(net):
     return forward
 
 
-def seconds(function, *arguments, repeats):
+def seconds(function: Callable, *arguments: Any, repeats: int) -> float:
     """The least of several timings of one call."""
     calls, spent = 1, 0.0
     while spent < 0.005:
@@ -197,7 +204,8 @@ def seconds(function, *arguments, repeats):
     return hn.significant(min(times))
 
 
-def time_trained(net, small, x, threshold, repeats):
+def time_trained(net: hn.DeepNet, small: hn.DeepNet, x: np.ndarray, threshold: float,
+                 repeats: int) -> dict:
     """Seconds that one image x (P, 1) takes: the whole net, its skipping of gates, and
     the net without the layers that are left out."""
     return {"threshold": threshold, "layers": small.depth,
@@ -206,7 +214,7 @@ def time_trained(net, small, x, threshold, repeats):
             "left_out": seconds(small.forward, x, small.cache(1), repeats=repeats)}
 
 
-def time_widths(protocol, **ends):
+def time_widths(protocol: dict, **ends: int) -> list[dict]:
     """Untrained nets of growing width, with thresholds that leave so many units to use:
     bytes of the weights that one image reads, and seconds, of both ways."""
     rng, rows = np.random.default_rng(protocol["seed"]), []

@@ -10,7 +10,7 @@ Constants and numbers that are no array are free; a label counts as any number.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,7 +42,7 @@ class Tape:
         self.begin, self.kept = [], []          # cells, bottom of the stack first
         self.roots, self.offsets = [], {}       # roots: no memory is used twice
 
-    def cells_of(self, array):
+    def cells_of(self, array: np.ndarray) -> np.ndarray:
         """The numbers of an array's cells, of its shape."""
         root = array
         while isinstance(root.base, np.ndarray):
@@ -59,7 +59,7 @@ class Tape:
             cells += steps.reshape(-1, *(1,) * (array.ndim - axis - 1))
         return cells
 
-    def load(self, *arrays, kept):
+    def load(self, *arrays: np.ndarray, kept: bool) -> list[np.ndarray]:
         """Arrays that are there before the first step, each on top of those before it;
         kept: they are there after the last one, too. -> the same, traced."""
         for array in arrays:
@@ -68,26 +68,28 @@ class Tape:
                 self.kept.append(self.begin[-1])
         return [follow(self, array) for array in arrays]
 
-    def each(self, out, *operands):
+    def each(self, out: np.ndarray, *operands: np.ndarray) -> None:
         """Cells of one shape, but operands are broadcast."""
-        operands = [np.broadcast_to(cells, out.shape).ravel() for cells in operands]
-        self.steps.append(Each(out.ravel(), tuple(operands), self.part))
+        flat = (np.broadcast_to(cells, out.shape).ravel() for cells in operands)
+        self.steps.append(Each(out.ravel(), tuple(flat), self.part))
 
-    def product(self, out, a, b):
+    def product(self, out: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+        """out (I, J) = a (I, K) @ b (K, J)."""
         self.steps.append(Product(out, a, b, self.part))
 
-    def reduce(self, out, cells, axis):
+    def reduce(self, out: np.ndarray, cells: np.ndarray, axis: int) -> None:
         """Along one axis: out = cells_0 op cells_1, then out = out op cells_2, ..."""
         cells = np.moveaxis(cells, axis, 0)
         out = out.reshape(cells.shape[1:])
         if len(cells) == 1:
-            return self.each(out, cells[0])
+            self.each(out, cells[0])
+            return
         left = np.stack([cells[0], *[out] * (len(cells) - 2)])
         target = np.broadcast_to(out, left.shape)
         # An inner axis is reduced element by element, an outer one row by row.
         left, right, target = (np.moveaxis(part, 0, axis)
                                for part in (left, cells[1:], target))
-        return self.each(target, left, right)
+        self.each(target, left, right)
 
 
 class Traced(np.ndarray):
@@ -162,28 +164,31 @@ def is_gather(key):
     return isinstance(key, tuple) and any(isinstance(part, np.ndarray) for part in key)
 
 
-def follow(tape, thing):
+def follow(tape: Tape, thing: Any) -> Any:
     """The same with its arrays traced, inside lists, tuples, dicts and views too."""
     if isinstance(thing, np.ndarray) and thing.ndim:
         thing = thing.view(Traced)
         thing.tape = tape
     elif isinstance(thing, (list, tuple)):
-        thing = type(thing)([follow(tape, part) for part in thing])
+        make = getattr(thing, "_make", type(thing))         # of a NamedTuple
+        thing = make([follow(tape, part) for part in thing])
     elif isinstance(thing, dict):
         thing = {name: follow(tape, part) for name, part in thing.items()}
     return thing
 
 
-def follow_attributes(tape, holder):
+def follow_attributes(tape: Tape, holder: Any) -> None:
+    """Trace the arrays that an object holds, but for counters."""
     for name, value in vars(holder).items():
-        setattr(holder, name, follow(tape, value))
+        if not (isinstance(value, np.ndarray) and value.dtype.kind in "iu"):
+            setattr(holder, name, follow(tape, value))
 
 
 # --------------------------------------------------------------------------------------
 # The passes of a net
 
 
-def trace_forward(net, batch):
+def trace_forward(net: hn.DeepNet, batch: int) -> Tape:
     """-> Tape of `DeepNet.forward` on so many images, by a net that is used again: its
     weights are kept, the images lie on top of them."""
     tape = Tape()
@@ -197,7 +202,8 @@ def trace_forward(net, batch):
     return tape
 
 
-def trace_steps(net, batch, optimizer, clip, steps=1):
+def trace_steps(net: hn.DeepNet, batch: int, optimizer: Any, clip: float,
+                steps: int = 1) -> Tape:
     """-> Tape of training steps as `hn.train_step` makes them, on so many images each;
     optimizer: of net.params. Weights and moments are kept; the images of the first step
     lie on top, then the weights, then the moments, as the step before left them. The
@@ -228,7 +234,7 @@ def trace_steps(net, batch, optimizer, clip, steps=1):
     return tape
 
 
-def trace_skipping(net, opened):
+def trace_skipping(net: hn.DeepNet, opened: np.ndarray) -> Tape:
     """-> Tape of the way of images, one after the other, through a highway net that
     reads W_H only where a gate is open, opened (images, L, U): T first, then H of the
     open units, whose x change in place. The other x stay where they are."""
