@@ -1,13 +1,13 @@
 """Does the carry path save data movement?
 
 Moving numbers costs more than computing with them, and the earlier reproduction of this
-paper leaves open whether a highway layer's carry path, which hands on what it gets,
-saves any of it. The question is ours, not the paper's. Two models price what is read:
-ByteDMD, ceil(sqrt(depth)) of a byte in a stack of live values, and ceil(sqrt(address)).
-experiments/movement.py has both, follows the core's own passes, and says its rules.
+paper left open whether the carry path, which hands on what it gets, saves any of it.
+Two models price what is read: ByteDMD, ceil(sqrt(depth)) of a byte in a stack of live
+values, and ceil(sqrt(address)). experiments/movement.py has both and their sources;
+experiments/tracing.py follows the core's own passes, and says by which rules.
 
-The protocol. MNIST's 784 pixels -> projection -> L blocks of U units -> 10 classes.
-Depth counts blocks here, but layers where nets of Figure 1 are meant. A pass is
+The protocol. MNIST's 784 pixels -> projection -> L blocks of U units -> 10 classes;
+where nets of Figure 1 are meant, layers count the projection. A pass is
 DeepNet.forward, or a training step: forward, loss, backward, norm of the gradient,
 Adam. Six forms at the same width, plain and residual at the highway net's parameters
 too, over width and depth, batches of 1, 16 and 128. Until a training loss of 0.01: the
@@ -16,47 +16,47 @@ experiments/optimization.py took. Skipping, one image at a time, on the highway 
 experiments/inside.py: T is read first, and of H only the units whose T is above a
 threshold; the control skips as many units of each layer and image at random. Layers
 left out: those whose closing costs least by experiments/lesion.py, least first; the
-control draws them at random. How much to skip is chosen on training images, by the most
-accuracy that may be lost there; what is reported is of the test images. Beside it the
-seconds of this processor, with the same skipping in NumPy.
+control draws them. How much to skip is chosen on training images, by the most accuracy
+that may be lost there; reported are test images. Beside it the seconds of NumPy.
 
 What we expect, written before the run. Nothing is saved by carrying: no form is a tenth
-cheaper than plain at the same width, in any pass; the residual net, which is all carry
-and no gate, is at most a tenth dearer; and at the same parameters highway and plain are
-within a tenth of each other. At batch 1 the cost grows with the parameters to the power
-1.5, give or take 0.1. Until the loss is reached, the highway net is at least a tenth
-cheaper, for it takes fewer steps. Skipping saves a tenth of the forward pass for one
-point of accuracy, and as many gates at random cost five points more; leaving layers out
-saves half. NumPy is slower with skipping at the net's 50 units, faster at 2000.
+cheaper than plain at the same width, in any pass; residual, all carry and no gate, is
+at most a tenth dearer; at the same parameters highway and plain are within a tenth of
+each other. At batch 1 the cost grows with the parameters to the power 1.5 +- 0.1. The
+ratio of highway to plain changes by less than a tenth under other rules: all products
+image by image, or weights that vanish after their last read. Until the loss, highway is
+at least a tenth cheaper, for it takes fewer steps. Skipping units saves a tenth of the
+forward pass for one point of accuracy, and as many at random cost five points more;
+leaving layers out saves half. NumPy is slower with skipping at 50 units, faster at
+2000.
 
 What the models leave out: lines of a cache and what it fetches ahead, vector units and
 registers, writes, arithmetic, several cores. They price loops as the core has them,
-pass by pass: Adam alone goes over all weights ten times.
+pass by pass: Adam alone goes over all weights ten times. Deviations: one trained net,
+one seed; two of three plain nets of 50 layers never reach the loss.
 
-Deviations: one trained net, one seed; two of three seeds of the plain net of 50 layers
-never reach the loss. Cost: 15 minutes on one core.
+Cost: 20 minutes on one core.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from experiments import movement, skipping, tracing
-from experiments.common import (COLOURS, Experiment, Lab, claim, load_record,
-                                main, or_infinite)
+from experiments import movement, pricing, skipping
+from experiments.common import (COLOURS, Experiment, Lab, claim, main,
+                                or_infinite)
 from experiments.inside import load_nets
-
-MODELS = ("bytedmd", "address")
+from experiments.pricing import MODELS
 PROTOCOL = {"dataset": "mnist", "seed": 0, "clip": 5.0,
             "widths": [8, 16, 32, 50], "depths": [5, 10, 20, 30, 49], "depth": 30,
-            "hidden": 50, "batches": [1, 16, 128], "largest": 30,
+            "hidden": 50, "batches": [1, 16, 128], "largest": 30, "few": 16,
             "loss": "0.01", "loss_batch": 128, "layers": [10, 20, 50, 100],
             "thresholds": [0.0, 0.03, 0.05, 0.08, 0.1, 0.11, 0.12, 0.13, 0.15, 0.2, 0.3,
                            0.5, 0.8],
@@ -66,125 +66,10 @@ PROTOCOL = {"dataset": "mnist", "seed": 0, "clip": 5.0,
             "timed": [50, 200, 500, 1000, 2000], "used": [0.6, 0.3, 0.1],
             "timed_depth": 4, "repeats": 15}
 SMOKE = {"dataset": "digits", "widths": [4, 8], "depths": [2, 4], "depth": 3,
-         "hidden": 8, "batches": [1, 3], "layers": [10],
+         "hidden": 8, "batches": [1, 3], "few": 3, "layers": [10],
          "loss_batch": 2, "thresholds": [0.0, 0.1, 0.5],
          "left_out": [0, 2, 4], "images": 300, "traced": 2, "draws": 2,
          "timed": [16, 32], "used": [0.5], "repeats": 2}
-
-# --------------------------------------------------------------------------------------
-# Costs of the passes
-
-
-def inputs_of(protocol: dict) -> dict[str, int]:
-    """Pixels and classes of the protocol's data set."""
-    dataset = hn.DATASETS[protocol["dataset"]]
-    return {"inputs": int(np.prod(dataset.files[0].shape[1:])),
-            "classes": dataset.classes}
-
-
-def matched(block: str, depth: int, hidden: int, ends: dict[str, int]) -> int:
-    """The width whose parameters are nearest to the highway net's of this width."""
-    def parameters(block, hidden):
-        matrices = 1 + len(hn.BLOCKS[block].gates)
-        return (hidden * (ends["inputs"] + 1) + ends["classes"] * (hidden + 1)
-                + depth * matrices * hidden * (hidden + 1))
-    target = parameters("highway", hidden)
-    return min(range(1, 2 * hidden), key=lambda units: abs(
-        parameters(block, units) - target))
-
-
-def sizes(protocol: dict) -> dict[tuple[int, int], list[int]]:
-    """(depth, width) of the nets, and the batches that each is priced at."""
-    pairs = [(protocol["depth"], hidden) for hidden in protocol["widths"]]
-    pairs += [(depth, protocol["hidden"]) for depth in protocol["depths"]]
-    large = (protocol["largest"], protocol["hidden"])
-    return {pair: [batch for batch in protocol["batches"] if batch < 128
-                   or pair == large] for pair in dict.fromkeys(pairs)}
-
-
-def priced(block: str, depth: int, hidden: int, batch: int, ends: dict[str, int],
-           clip: float) -> list[dict]:
-    """The passes of one net -> two rows of the record's `passes`."""
-    rows = []
-    for name in ("forward", "step"):
-        net = hn.DeepNet(block, depth, hidden, **ends)
-        tape = (tracing.trace_forward(net, batch) if name == "forward" else
-                tracing.trace_steps(net, batch, hn.Adam(net.params), clip))
-        rows.append({"block": block, "depth": depth, "hidden": hidden, "batch": batch,
-                     "pass": name, "parameters": net.params.size}
-                    | movement.movement(tape))
-    return rows
-
-
-def price_passes(protocol: dict) -> list[dict]:
-    """All forms and sizes -> rows; `size` is the width of the highway net that a net is
-    as wide as, or has as many parameters as: `matched`."""
-    rows, ends = [], inputs_of(protocol)
-    for (depth, hidden), batches in sizes(protocol).items():
-        nets = [(block, hidden, False) for block in hn.BLOCKS]
-        nets += [(block, matched(block, depth, hidden, ends), True)
-                 for block in ("plain", "residual")]
-        for batch in batches:
-            for block, units, is_matched in nets:
-                rows += [row | {"size": hidden, "matched": is_matched} for row in
-                         priced(block, depth, units, batch, ends, protocol["clip"])]
-            print(f"{depth} blocks of {hidden}, batch {batch}: priced", flush=True)
-    return rows
-
-
-def second_step(protocol: dict) -> float:
-    """The second of two steps in units of the first: is one step like the others?"""
-    net = hn.DeepNet("highway", min(protocol["depths"]), protocol["hidden"],
-                     **inputs_of(protocol))
-    tape = tracing.trace_steps(net, 1, hn.Adam(net.params), protocol["clip"], steps=2)
-    parts = movement.movement(tape)["parts"]
-    costs = [sum(cost for part, cost in parts.items() if part.endswith(step))
-             for step in ("step 1", "step 2")]
-    return hn.significant(costs[1] / costs[0])
-
-
-def fit_laws(rows: list[dict]) -> list[dict]:
-    """cost = factor parameters^exponent, by least squares of the logarithms, for each
-    pass, batch and model; worst: the largest ratio of a cost to the law or back."""
-    laws = []
-    for name, batch in sorted({(row["pass"], row["batch"]) for row in rows}):
-        own = [row for row in rows if (row["pass"], row["batch"]) == (name, batch)]
-        for model in MODELS:
-            x, y = (np.log([row[key] for row in own]) for key in ("parameters", model))
-            exponent, offset = np.polyfit(x, y, 1)
-            worst = np.exp(np.abs(y - exponent * x - offset).max())
-            laws.append({"pass": name, "batch": batch, "model": model, "n": len(own)}
-                        | {key: hn.significant(value) for key, value in (
-                            ("exponent", exponent), ("factor", np.exp(offset)),
-                            ("worst", worst))})
-    return laws
-
-
-def until_loss(lab: Lab) -> dict:
-    """Figure 1's nets -> the price of a step and of all steps to the loss, by seed,
-    None where it is not reached."""
-    protocol = lab.protocol
-    record, sha256 = load_record(Path(__file__).with_name("optimization.json"))
-    found, batch = [], protocol["loss_batch"]
-    steps = hn.DATASETS[record["dataset"]].files[0].shape[0] // batch
-    for fields in record["nets"]:
-        if fields["depth"] not in protocol["layers"]:
-            continue
-        setting = record["settings"][fields["best"]["setting"]]
-        net = hn.DeepNet(fields["block"], fields["depth"] - 1, fields["hidden"],
-                         activation=setting["activation"])
-        optimizer = hn.SGD(net.params, setting["momentum"])
-        costs = movement.movement(tracing.trace_steps(net, batch, optimizer, 0.0))
-        epochs = fields["best"]["epochs_to"][protocol["loss"]]
-        found.append({
-            "block": fields["block"], "layers": fields["depth"],
-            "hidden": fields["hidden"], "parameters": net.params.size,
-            "epochs": epochs, "step": costs,
-            "total": {model: [epoch and epoch * steps * costs[model]
-                              for epoch in epochs] for model in MODELS}})
-        print(f"{fields['block']} of {fields['depth']} layers: priced", flush=True)
-    return {"optimization_sha256": sha256, "steps_per_epoch": steps, "nets": found}
-
 
 # --------------------------------------------------------------------------------------
 # Verdicts
@@ -222,6 +107,11 @@ def check_passes(record: dict) -> list[dict]:
     same = {model: ratios(record, model, "highway", matched=True) for model in MODELS}
     low, high = (hn.significant(end(end(found.values()) for found in same.values()))
                  for end in (min, max))
+    rules = {}
+    for row in record["other_rules"]:
+        rules.setdefault(row["pass"], {})[row["rule"]] = row["highway"]["bytedmd"]
+    turned = hn.significant(max(abs(ratio / rows["as everywhere"] - 1)
+                                for rows in rules.values() for ratio in rows.values()))
     fits = {f"{law['pass']}, {law['model']}": law["exponent"] for law in record["laws"]
             if law["batch"] == 1}
     wrong = sum(row["ours"] != row["published"] for row in record["reference"])
@@ -240,7 +130,11 @@ def check_passes(record: dict) -> list[dict]:
                lambda part: 1 - part <= low and high <= 1 + part),
         judged("at batch 1 movement grows with the parameters to the power "
                f"{exponent}, give or take {within}", fits, within, lambda part: all(
-                   abs(found - exponent) <= part for found in fits.values()))]
+                   abs(found - exponent) <= part for found in fits.values())),
+        judged("the ratio of highway to plain of the same width changes by less than a "
+               "tenth where products run image by image and where weights vanish: "
+               "largest change", {"change": turned}, saving,
+               lambda part: turned < part)]
 
 
 def loss_ratios(record: dict) -> dict[str, float]:
@@ -306,14 +200,12 @@ def check_claims(record: dict) -> list[dict]:
 # --------------------------------------------------------------------------------------
 # The figure
 
-PASSES = (("forward", 1, "v", "forward pass, batch 1"),
-          ("step", 1, "o", "training step, batch 1"),
-          ("step", 16, "s", "training step, batch 16"))
+PASSES = (("forward", 1, "v"), ("forward", 16, "s"), ("step", 1, "o"))
 
 
 def draw_sizes(axes: Axes, record: dict) -> None:
     """Movement of a pass over parameters, all forms, with the fitted laws."""
-    for name, batch, marker, label in PASSES:
+    for name, batch, marker in PASSES:
         rows = [row for row in record["passes"]
                 if (row["pass"], row["batch"]) == (name, batch)]
         if not rows:
@@ -322,18 +214,19 @@ def draw_sizes(axes: Axes, record: dict) -> None:
                   law["model"]) == (name, batch, "bytedmd"))
         ends = np.array([min(row["parameters"] for row in rows),
                          max(row["parameters"] for row in rows)])
-        axes.plot(ends, law["factor"] * ends ** law["exponent"], color="0.75",
-                  linewidth=1, zorder=0)
-        axes.annotate(f"{label}\nparameters$^{{{law['exponent']:.2f}}}$", (ends[1],
-                      law["factor"] * ends[1] ** law["exponent"]), xytext=(0, 7),
-                      textcoords="offset points", ha="right", fontsize=7)
+        fitted = law["factor"] * ends ** law["exponent"]
+        axes.plot(ends, fitted, color="0.75", linewidth=1, zorder=0)
+        axes.annotate({"forward": "forward pass", "step": "training step"}[name]
+                      + f", batch {batch}:\nparameters$^{{{law['exponent']:.2f}}}$",
+                      (ends[0], fitted[0]), xytext=(-2, 7), textcoords="offset points",
+                      fontsize=7)
         for row in rows:
             axes.plot(row["parameters"], row["bytedmd"], marker, markersize=3.5,
                       color=COLOURS[row["block"]], alpha=0.8, markeredgewidth=0)
     for block in hn.BLOCKS:
         axes.plot([], [], "o", color=COLOURS[block], markersize=4, label=block)
     axes.set(xscale="log", yscale="log", xlabel="parameters", ylabel="ByteDMD",
-             title="One pass: size decides, not the form")
+             title="One pass, by size\n(lines: fitted powers)")
     axes.legend(fontsize=7, frameon=False, loc="lower right", handletextpad=0.2)
 
 
@@ -363,6 +256,7 @@ def draw_loss(axes: Axes, record: dict) -> None:
              title=f"Training until a loss of {record['protocol']['loss']}\n"
                    "(triangles: seeds that never reach it)")
     axes.margins(y=0.15)
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.legend(fontsize=7, frameon=False, loc="lower right")
 
 
@@ -391,7 +285,7 @@ def draw_skipping(axes: Axes, record: dict) -> None:
         axes.annotate(block, (net["bytedmd"] / whole, 100 * net["test"]), fontsize=7.5,
                       xytext=(0, 6), textcoords="offset points", ha="center")
     best = 100 * max(net["test"] for net in skipped["nets"].values())
-    axes.set(xlabel="ByteDMD of one image, in units of the whole highway net's",
+    axes.set(xlabel="ByteDMD (the whole highway net: 1)",
              ylabel="test accuracy, %", xlim=(0, 1.08), ylim=(best - 17, best + 2),
              title="Forward pass of the trained nets,\none image at a time")
     axes.legend(fontsize=7, frameon=False, loc="lower right")
@@ -414,11 +308,14 @@ def run(lab: Lab) -> dict:
     """Price, skip, time -> the record."""
     protocol, (nets, _) = lab.protocol, load_nets(lab)
     with threadpool_limits(1, "blas"):
-        timed = skipping.time_widths(protocol, **inputs_of(protocol))
+        timed = skipping.time_widths(protocol, **pricing.inputs_of(protocol))
         skipped = skipping.look(lab, nets)
-        rows = price_passes(protocol)
-        return {"reference": movement.published(), "second_step": second_step(protocol),
-                "passes": rows, "laws": fit_laws(rows), "until_loss": until_loss(lab),
+        rows = pricing.price_passes(protocol)
+        return {"reference": movement.published(), "passes": rows,
+                "laws": pricing.fit_laws(rows),
+                "second_step": pricing.second_step(protocol),
+                "other_rules": pricing.other_rules(protocol),
+                "until_loss": pricing.until_loss(lab),
                 "skipping": skipped, "timed": timed}
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import data_movement, movement, skipping, tracing
+from experiments import data_movement, movement, pricing, skipping, tracing
 from experiments.common import Lab, build_parser
 
 
@@ -141,6 +141,20 @@ def test_tracing_changes_no_number(optimizer, rng):
     assert after[0][0] == after[1][0] and np.array_equal(after[0][1], after[1][1])
 
 
+def test_the_order_of_loops_does_not_change_what_is_read():
+    tape = traced(small_net(), "step", 3)
+    costs = movement.movement(tape)
+    turned = tracing.by_columns(tape)
+    assert movement.movement(turned)["bytedmd"] == by_the_book(turned)
+    assert movement.movement(turned)["address"] == costs["address"]
+    forgotten = tracing.forgotten(tape)
+    assert movement.movement(forgotten)["bytedmd"] == by_the_book(forgotten)
+    assert movement.movement(forgotten)["bytedmd"] < costs["bytedmd"]
+    parts = movement.movement(tracing.by_kind(tape))["parts"]
+    assert sum(parts.values()) == costs["bytedmd"] and set(parts) == {
+        "products", "elements"}
+
+
 def test_an_operation_that_is_not_known_is_refused(rng):
     array, = tracing.Tape().load(rng.normal(size=(3, 2)), kept=False)
     with pytest.raises(NotImplementedError, match="accumulate"):
@@ -201,15 +215,15 @@ def test_smoke(smoke):
     lab = Lab(data_movement.EXPERIMENT, build_parser(
         data_movement.EXPERIMENT).parse_args(["--smoke"]))
     assert lab.picture.stat().st_size > 10_000
-    again = json.loads(json.dumps(data_movement.price_passes(lab.protocol)))
+    again = json.loads(json.dumps(pricing.price_passes(lab.protocol)))
     assert again == record["passes"]
 
 
 def test_equal_parameters_are_as_equal_as_can_be():
     ends = {"inputs": 784, "classes": 10}
-    assert data_movement.matched("plain", 49, 50, ends) == 69
+    assert pricing.matched("plain", 49, 50, ends) == 69
     for width in (8, 50):
-        units = data_movement.matched("plain", 30, width, ends)
+        units = pricing.matched("plain", 30, width, ends)
         target = hn.DeepNet("highway", 30, width, **ends).params.size
         apart = [abs(hn.DeepNet("plain", 30, near, **ends).params.size - target)
                  for near in (units - 1, units, units + 1)]
