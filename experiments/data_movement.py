@@ -216,16 +216,17 @@ def draw_sizes(axes: Axes, record: dict) -> None:
                          max(row["parameters"] for row in rows)])
         fitted = law["factor"] * ends ** law["exponent"]
         axes.plot(ends, fitted, color="0.75", linewidth=1, zorder=0)
-        axes.annotate({"forward": "forward pass", "step": "training step"}[name]
-                      + f", batch {batch}:\nparameters$^{{{law['exponent']:.2f}}}$",
-                      (ends[0], fitted[0]), xytext=(-2, 7), textcoords="offset points",
-                      fontsize=7)
-        for row in rows:
-            axes.plot(row["parameters"], row["bytedmd"], marker, markersize=3.5,
-                      color=COLOURS[row["block"]], alpha=0.8, markeredgewidth=0)
+        axes.annotate({"forward": "forward pass,\n", "step": "training step,\n"}[name]
+                      + f"batch {batch}: $n^{{{law['exponent']:.2f}}}$",
+                      (ends[1], fitted[1]), xytext=(7, 0), textcoords="offset points",
+                      fontsize=7, va="center")
+        for row in sorted(rows, key=lambda row: row["block"] in ("plain", "highway")):
+            axes.plot(row["parameters"], row["bytedmd"], marker, markersize=4,
+                      markerfacecolor="none", color=COLOURS[row["block"]])
     for block in hn.BLOCKS:
         axes.plot([], [], "o", color=COLOURS[block], markersize=4, label=block)
-    axes.set(xscale="log", yscale="log", xlabel="parameters", ylabel="ByteDMD",
+    axes.set(xscale="log", yscale="log", xlabel="parameters $n$", ylabel="ByteDMD",
+             xlim=(0.7 * ends[0], 9 * ends[1]),
              title="One pass, by size\n(lines: fitted powers)")
     axes.legend(fontsize=7, frameon=False, loc="lower right", handletextpad=0.2)
 
@@ -282,8 +283,10 @@ def draw_skipping(axes: Axes, record: dict) -> None:
     for block, net in skipped["nets"].items():
         axes.plot(net["bytedmd"] / whole, 100 * net["test"], "D", markersize=6,
                   color=COLOURS[block], zorder=3)
+        is_left = net["bytedmd"] < 0.9 * whole
         axes.annotate(block, (net["bytedmd"] / whole, 100 * net["test"]), fontsize=7.5,
-                      xytext=(0, 6), textcoords="offset points", ha="center")
+                      xytext=(6, -3) if is_left else (4, 6), textcoords="offset points",
+                      ha="left" if is_left else "right")
     best = 100 * max(net["test"] for net in skipped["nets"].values())
     axes.set(xlabel="ByteDMD (the whole highway net: 1)",
              ylabel="test accuracy, %", xlim=(0, 1.08), ylim=(best - 17, best + 2),
