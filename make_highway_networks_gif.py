@@ -24,7 +24,7 @@ try:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     import visualize_highway_networks as viz
-    from highway_networks import RecordError
+    from highway_suite.records import RecordError
 except ImportError as error:
     if __name__ != "__main__":
         raise

@@ -1,6 +1,6 @@
 """Write the four idx files of this folder from scikit-learn's copy of the UCI digits.
 
-    pip install scikit-learn && python3 data/digits/make_digits.py
+    pip install scikit-learn && python3 highway_suite/digits/make_digits.py
 
 Prints the SHA-256 of each payload, as `highway_networks.DATASETS` lists them.
 """

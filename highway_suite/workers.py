@@ -1,0 +1,109 @@
+"""Nets trained side by side in worker processes, with their progress on stderr."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from tqdm import tqdm
+
+import highway_networks as hn
+from highway_suite.records import train_arm
+
+
+class Bar(tqdm):
+    """A progress bar that several processes may draw at once: each keeps to its own row
+    below the cursor and draws it in a single write."""
+
+    def display(self, msg=None, pos=None):
+        row = abs(self.pos)
+        sys.stderr.write("\n" * row + f"\r{self}\x1b[K" + "\x1b[A" * row)
+        sys.stderr.flush()
+
+    def close(self):
+        self.refresh()
+        self.disable = True
+
+
+def reporter(config: hn.Config, row: int | None) -> Callable:
+    """What `train` calls after each epoch: a bar in this row, or a line without one."""
+    label = f"{config.block:>7} {config.depth} seed {config.seed}"
+    bar = None if row is None else Bar(total=config.epochs, desc=label, position=row,
+                                       unit="epoch", ncols=88)
+
+    def report(done):
+        epoch, loss, accuracy = (done[name] for name in ("epoch", "train_loss",
+                                                         "test_acc"))
+        if bar is None:
+            print(f"{label}  epoch {epoch:{len(str(config.epochs))}}/{config.epochs}  "
+                  f"train loss {loss:.4f}  test accuracy {accuracy:.4f}",
+                  file=sys.stderr, flush=True)
+            return
+        bar.set_postfix_str(f"loss {loss:.4f}, test {accuracy:.4f}", refresh=False)
+        bar.update()
+        if epoch == config.epochs:
+            bar.close()
+    return report
+
+
+def train_reported(config: hn.Config, block: hn.Block, data: hn.Data,
+                   row: int | None) -> dict:
+    """`train_arm` with its progress on stderr: the work of one process, whose table of
+    blocks may lack one that the caller has added."""
+    hn.BLOCKS.setdefault(config.block, block)
+    return train_arm(config, data, reporter(config, row))
+
+
+def start_up() -> None:
+    """The work of a process that only starts: the imports."""
+
+
+@contextmanager
+def sparing_children_ctrl_c() -> Iterator[None]:
+    """Processes started in the body ignore Ctrl-C: the parent gets it and ends them."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def starting_workers(jobs: int) -> Iterator[None]:
+    """Start the processes, with NumPy, while the body reads the data."""
+    if jobs == 1:
+        yield
+        return
+    from joblib import Parallel, delayed
+    with sparing_children_ctrl_c():
+        started = Parallel(n_jobs=jobs, return_as="generator")(
+            delayed(start_up)() for _ in range(jobs))
+    try:
+        yield
+    finally:
+        list(started)
+
+
+def train_all(configs: list[hn.Config], data: hn.Data, jobs: int) -> list[dict]:
+    """Train every configuration, the costliest first, on so many processes."""
+    from joblib import Parallel, delayed
+
+    def cost(i):
+        config = configs[i]
+        return config.depth * config.hidden ** 2 * (
+            1 + len(hn.BLOCKS[config.block].gates))
+    order = sorted(range(len(configs)), key=cost, reverse=True)
+    bars = sys.stderr.isatty() and len(configs) < os.get_terminal_size(2).lines
+    subsets = {seed: hn.take_subset(data, replace(configs[0], seed=seed))
+               for seed in {config.seed: 0 for config in configs}}
+    arms = dict(zip(order, Parallel(n_jobs=jobs)(
+        delayed(train_reported)(configs[i], hn.BLOCKS[configs[i].block],
+                                subsets[configs[i].seed], i if bars else None)
+        for i in order), strict=True))
+    if bars:
+        print("\n" * len(configs), end="", file=sys.stderr)
+    return [arms[i] for i in range(len(configs))]
