@@ -2,13 +2,13 @@
 
 An experiment is a module NAME.py that makes an `Experiment` and hands it to `main`:
 
-    python3 -m experiments.NAME             run -> experiments/NAME.json and NAME.png
+    python3 -m experiments.NAME             run -> results/NAME/record.json, figure.png
     python3 -m experiments.NAME --plot      only draw, from the committed record
     python3 -m experiments.NAME --pack      only pack the trials that are finished
     python3 -m experiments.NAME --smoke     all of it in seconds, on the shipped digits,
-                                            into runs/smoke
+                                            into runs/smoke/NAME
 
-Trials lie in runs/NAME as they finish, and packed in experiments/NAME/*.jsonl. What is
+Trials lie in runs/NAME/store as they finish, and packed in results/NAME/trials. What is
 packed counts as finished: a fresh clone goes on where the committed trials end.
 """
 
@@ -20,19 +20,37 @@ import io
 import math
 import shutil
 import sys
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.colors import to_rgb
-from matplotlib.ticker import (FixedLocator, LogLocator, MaxNLocator, NullFormatter,
-                               NullLocator)
+from matplotlib.figure import Figure
+from matplotlib.ticker import (
+    FixedLocator,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 import highway_networks as hn
-from experiments.store import (StoreError, load_trials, open_store, pack_trials,
-                               restore)
+from experiments.store import (
+    StoreError,
+    Trial,
+    load_trials,
+    open_store,
+    pack_trials,
+    restore,
+)
 from experiments.trials import add_flags, run_trials
-from visualize_highway_networks import LIGHT, style
+from highway_suite.datasets import obtain
+from highway_suite.figures import LIGHT, style
+from highway_suite.files import parse_json, read_file, write_file, write_json
+from highway_suite.records import RecordError, environment
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
 COLOURS = {     # of the blocks, on every figure
@@ -42,52 +60,61 @@ DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not en
 GUIDELINE = {10: -1.0, 20: -2.0, 30: -3.0}      # P1, section 2.2: depth, b_T
 
 
-class Experiment(NamedTuple):
-    """One claim of the papers: how to run it and how to draw it."""
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One question: how to answer it and how to draw the answer."""
 
-    name: str           # of its module
-    doc: str            # the module's docstring
+    name: str           # of its module, "experiments.NAME"
+    doc: str            # the module's docstring; its first line is the question
+    minutes: int        # that a run takes on two cores, with nothing finished
     protocol: dict      # its plan, as JSON: "dataset" and whatever else it goes by
     smoke: dict         # what changes in it for --smoke
     run: Callable       # run(lab) -> the record's fields after `header`
     draw: Callable      # draw(record) -> Figure, in `style`
-    check: Callable = None      # check(record) -> its claims, by `claim`, if it has any
-    pack_by: Callable = None    # config -> the name of the packed file of its trial;
-                                # None where nothing is made of trials
+    check: Callable | None = None       # check(record) -> its claims, by `claim`
+    pack_by: Callable | None = None     # config -> the name of the packed file of its
+                                        # trial; None: nothing is made of trials
+
+    @property
+    def question(self) -> str:
+        """What it asks, in a line; nothing under python -OO."""
+        return (self.doc or "").partition("\n")[0]
 
 
 class Lab:
     """An experiment at work: its options, protocol, data and files."""
 
-    def __init__(self, experiment, options):
+    def __init__(self, experiment: Experiment, options: argparse.Namespace):
         self.experiment, self.options = experiment, options
         self.name = experiment.name.rpartition(".")[2]
         self.protocol = experiment.protocol | (
             experiment.smoke if options.smoke else {})
-        runs = hn.HERE / "runs" / ("smoke" if options.smoke else "")
-        home = runs if options.smoke else hn.HERE / "experiments"
-        self.record = home / f"{self.name}.json"
-        self.picture = home / f"{self.name}.png"
-        self.packed = home / self.name
-        self.store = runs / f"{self.name}.trials"
-        self.common = {"experiment": self.name, "dataset": self.protocol["dataset"]}
+        working = hn.HERE / "runs" / ("smoke" if options.smoke else "") / self.name
+        self.folder = working if options.smoke else hn.HERE / "results" / self.name
+        self.record = self.folder / "record.json"
+        self.figure = self.folder / "figure.png"
+        self.packed = self.folder / "trials"
+        self.store = working / "store"
+        self.trials_protocol = {"experiment": self.name,
+                                "dataset": self.protocol["dataset"]}
 
-    def packed_files(self):
+    def packed_files(self) -> list[Path]:
         """The packed trials that are there."""
         return sorted(self.packed.glob("*.jsonl"))
 
-    def load_data(self):
-        """The protocol's data set, uint8 hn.Data. Raises hn.DataError."""
-        return hn.load_dataset(self.protocol["dataset"], self.options.data_dir)
+    def load_data(self) -> hn.Data:
+        """The protocol's data set, as read. Raises hn.DataError."""
+        return obtain(self.protocol["dataset"], self.options.data_dir)
 
-    def trials(self, train, configs, data):
+    def trials(self, train: Callable, configs: Iterable[dict],
+               data: hn.Data | None) -> list[Trial]:
         """`run_trials` with the experiment's store, packed files and flags. Raises
         StoreError where a trial failed: no verdict may rest on what did not run.
 
         A config says all that its result depends on, but for the data set: so a plan
         that is extended keeps the trials that are finished.
         """
-        trials = run_trials(train, configs, self.store, protocol=self.common,
+        trials = run_trials(train, configs, self.store, protocol=self.trials_protocol,
                             data=data, packed=self.packed_files(),
                             jobs=self.options.jobs, cluster=self.options.cluster,
                             retry_failed=self.options.retry_failed)
@@ -97,10 +124,10 @@ class Lab:
                                  "that and run again with --retry-failed")
         return trials
 
-    def pack(self):
+    def pack(self) -> int:
         """Pack the finished trials and those packed before, one file for each name that
         pack_by gives; return their number. Raises StoreError."""
-        with open_store(self.store, self.common) as (store, there):
+        with open_store(self.store, self.trials_protocol) as (store, there):
             restore(store, self.packed_files(), there)
         protocol, trials = load_trials(self.store)
         groups = {}
@@ -111,30 +138,36 @@ class Lab:
             pack_trials(self.packed / f"{name}.jsonl", protocol, group)
         return len(trials)
 
-    def header(self):
+    def header(self) -> dict:
         """The fields that every experiment's record begins with."""
         smoke = " --smoke" if self.options.smoke else ""
         return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
                 "experiment": self.name,
                 "command": f"python3 -m {self.experiment.name}{smoke}",
                 "dataset": self.protocol["dataset"], "protocol": self.protocol,
-                "env": hn.environment()}
+                "env": environment()}
 
 
-def listed(values, digits=6):
-    """An array as JSON keeps it: so many significant digits, None where not finite."""
-    return [float(f"{value:.{digits}g}") if math.isfinite(value) else None
-            for value in np.ravel(values)]
+# --------------------------------------------------------------------------------------
+# Numbers and claims
 
 
-def or_infinite(values):
+def listed(values: Any, digits: int = 6) -> Any:
+    """Numbers of any shape as JSON keeps them: so many significant digits, None where
+    not finite."""
+    if np.ndim(values):
+        return [listed(value, digits) for value in values]
+    return float(f"{values:.{digits}g}") if math.isfinite(values) else None
+
+
+def or_infinite(values: Any) -> np.ndarray:
     """Losses or epochs, None where a run diverged or never got there -> an array of
     that shape with infinity in their places."""
     values = np.array(values, float)
     return np.where(np.isnan(values), np.inf, values)
 
 
-def spread(values):
+def mean_and_std(values: Iterable[float | None]) -> dict:
     """Mean and standard deviation (n - 1) of the values that are not None."""
     there = [value for value in values if value is not None]
     return {"mean": hn.significant(np.mean(there)) if there else None,
@@ -142,7 +175,7 @@ def spread(values):
             "n": len(there)}
 
 
-def compare(one, other):
+def compare(one: Iterable[float | None], other: Iterable[float | None]) -> str:
     """Test accuracies of two nets' seeds, None where one diverged -> "ahead of" or
     "behind" where every seed of one is above every seed of the other, else "level
     with"."""
@@ -152,7 +185,8 @@ def compare(one, other):
             "behind" if max(one) < min(other) else "level with")
 
 
-def claim(section, text, paper, ours, holds, n=1):
+def claim(*, section: str, text: str, paper: Any, ours: Any, holds: bool | None,
+          n: Any = 1) -> dict:
     """A statement of a paper beside our numbers, as a record keeps it; section names
     the paper too, as in "P1 3.1"; holds is True, False, or None: we cannot tell. n: the
     seeds behind each of our numbers."""
@@ -160,25 +194,29 @@ def claim(section, text, paper, ours, holds, n=1):
             "holds": None if holds is None else bool(holds)}
 
 
-def telling(holds, before):
+def telling(holds: bool, before: bool) -> bool | None:
     """The verdict on a trained net: None, it tells nothing, where the statement holds
     and did so before training too."""
     return None if holds and before else holds
 
 
-def pale(colour, strength):
+# --------------------------------------------------------------------------------------
+# Pictures
+
+
+def pale(colour: str, strength: float) -> tuple:
     """A colour of Matplotlib, mixed with white: strength 1 is the colour itself."""
     return tuple(1 - strength * (1 - np.array(to_rgb(colour))))
 
 
-def format_log(axis):
+def format_log(axis: Axis) -> None:
     """Plain numbers on a log scale, 1, 2 and 5 of each decade."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
 
 
-def plain_numbers(axis):
+def plain_numbers(axis: Axis) -> None:
     """A logarithmic axis with its numbers written out, the more the shorter it is."""
     low, high = axis.get_view_interval()
     digits = (1, 2, 5) if high > 8 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
@@ -189,27 +227,8 @@ def plain_numbers(axis):
     axis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
-def load_checked(path, command, **fields):
-    """A record with these fields and the SHA-256 of its file. Raises hn.RecordError,
-    one line: the file, what is wrong, and the command that makes it."""
-    try:
-        content = hn.read_file(path, hn.RECORD_LIMIT)
-        record = hn.parse_json(content.decode())
-        for name, value in fields.items():
-            if not isinstance(record, dict) or record.get(name) != value:
-                raise ValueError(f"field {name!r} is not {value!r}")
-    except (ValueError, RecursionError) as error:
-        raise hn.RecordError(f"{path}: {error}. Make it with: {command}") from error
-    return record, hashlib.sha256(content).hexdigest()
-
-
-def load_record(path):
-    """An experiment's record and the SHA-256 of its file. Raises hn.RecordError."""
-    return load_checked(path, f"python3 -m experiments.{path.stem}", schema=SCHEMA,
-                        experiment=path.stem)
-
-
-def render(draw, record, digest, title=None):
+def render(draw: Callable[[dict], Figure], record: dict, digest: str,
+           title: str | None = None) -> bytes:
     """A record -> the bytes of its PNG, which names the record's SHA-256."""
     with style(LIGHT):
         figure, file = draw(record), io.BytesIO()
@@ -219,11 +238,37 @@ def render(draw, record, digest, title=None):
     return file.getvalue()
 
 
-def build_parser(experiment):
+# --------------------------------------------------------------------------------------
+# Records and the command line
+
+
+def load_checked(path: Path, command: str, **fields: Any) -> tuple[dict, str]:
+    """A record with these fields and the SHA-256 of its file. Raises RecordError, one
+    line: the file, what is wrong, and the command that makes it."""
+    try:
+        content = read_file(path)
+        record = parse_json(content.decode())
+        for name, value in fields.items():
+            if not isinstance(record, dict) or record.get(name) != value:
+                raise ValueError(f"field {name!r} is not {value!r}")
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"{path}: {error}. Make it with: {command}") from error
+    return record, hashlib.sha256(content).hexdigest()
+
+
+def load_record(path: Path) -> tuple[dict, str]:
+    """An experiment's NAME/record.json and the SHA-256 of that file. Raises
+    RecordError."""
+    name = path.parent.name
+    return load_checked(path, f"python3 -m experiments.{name}", schema=SCHEMA,
+                        experiment=name)
+
+
+def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
     """The command line of an experiment."""
-    parser = argparse.ArgumentParser(
-        prog=f"python3 -m {experiment.name}", allow_abbrev=False,
-        description=experiment.doc.split("\n")[0])
+    parser = argparse.ArgumentParser(prog=f"python3 -m {experiment.name}",
+                                     allow_abbrev=False,
+                                     description=experiment.question)
     parser.add_argument("--plot", action="store_true",
                         help="draw the record again, run nothing")
     if experiment.pack_by:
@@ -231,13 +276,27 @@ def build_parser(experiment):
                             help="pack the finished trials, run nothing")
     parser.add_argument("--smoke", action="store_true", help="the whole path in "
                         "seconds, on the shipped digits; its files go to runs/smoke")
-    parser.add_argument("--data-dir", metavar="FOLDER", help="of the MNIST files")
+    parser.add_argument("--data-dir", metavar="FOLDER", help="of the data set's files")
     if experiment.pack_by:
         add_flags(parser)
     return parser
 
 
-def main(experiment, argv=None):
+def make_record(lab: Lab) -> None:
+    """Run the experiment, write its record and pack its trials."""
+    experiment = lab.experiment
+    if lab.options.smoke:       # a smoke run tries the whole path, each time
+        shutil.rmtree(lab.folder, ignore_errors=True)
+    lab.folder.mkdir(parents=True, exist_ok=True)
+    record = lab.header() | experiment.run(lab)
+    if experiment.check:
+        record["claims"] = experiment.check(record)
+    write_json(lab.record, record)
+    if experiment.pack_by:
+        lab.pack()
+
+
+def main(experiment: Experiment, argv: Sequence[str] | None = None) -> dict | None:
     """Run the command line; return the record. Exits with 1 and one line on stderr
     where data, record, trials or files are wrong, 130 after Ctrl-C."""
     options = build_parser(experiment).parse_args(argv)
@@ -247,24 +306,14 @@ def main(experiment, argv=None):
             print(f"packed {lab.pack()} trials in {lab.packed.relative_to(hn.HERE)}")
             return None
         if not options.plot:
-            if options.smoke:       # a smoke run tries the whole path, each time
-                shutil.rmtree(lab.store, ignore_errors=True)
-                shutil.rmtree(lab.packed, ignore_errors=True)
-            lab.record.parent.mkdir(parents=True, exist_ok=True)
-            record = lab.header() | experiment.run(lab)
-            if experiment.check:
-                record["claims"] = experiment.check(record)
-            hn.write_record(lab.record, record)
-            if experiment.pack_by:
-                lab.pack()
+            make_record(lab)
         record, digest = load_record(lab.record)
-        hn.write_file(lab.picture,
-                      render(experiment.draw, record, digest, experiment.name))
-    except (hn.DataError, hn.RecordError, StoreError, OSError) as error:
+        write_file(lab.figure, render(experiment.draw, record, digest, experiment.name))
+    except (hn.DataError, RecordError, StoreError, OSError) as error:
         sys.exit(f"{experiment.name}: {error}")
     except KeyboardInterrupt:
         kept = "; finished trials are kept" if experiment.pack_by else ""
         print(f"\n{experiment.name}: interrupted{kept}", file=sys.stderr)
         sys.exit(130)
-    print(f"{lab.record.relative_to(hn.HERE)}, {lab.picture.relative_to(hn.HERE)}")
+    print(f"{lab.record.relative_to(hn.HERE)}, {lab.figure.relative_to(hn.HERE)}")
     return record
