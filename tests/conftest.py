@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import common
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -73,6 +72,8 @@ def home(tmp_path, monkeypatch):
 def smoke(home):
     """Run an experiment's whole path on the digits -> its record, its packed files'
     folder. The picture names the record, and --plot draws the same one again."""
+    from experiments import common
+
     def run(experiment):
         jobs = ["--jobs", "1"] if experiment.pack_by else []
         record = common.main(experiment, ["--smoke", *jobs])
@@ -98,12 +99,18 @@ def digits():
 @pytest.fixture(scope="session")
 def mnist():
     """MNIST as uint8 Data, where its files lie already."""
-    folder = hn.data_folder()
+    folder = hn.data_folder(hn.DATASETS["mnist"])
     for expected in hn.DATASETS["mnist"].files:
         path = folder / expected.name
         if not (path.exists() or path.with_suffix("").exists()):
             pytest.skip(f"no MNIST files in {folder}")
     return hn.load_dataset("mnist")
+
+
+def encode_idx(array):
+    """uint8 array -> the bytes of an idx file."""
+    sizes = b"".join(size.to_bytes(4, "big") for size in array.shape)
+    return b"\0\0\x08" + bytes([array.ndim]) + sizes + array.tobytes()
 
 
 @pytest.fixture
@@ -114,7 +121,7 @@ def small_mnist(tmp_path, monkeypatch, rng):
     for official in hn.DATASETS["mnist"].files:
         shape = (20, *official.shape[1:])
         array = rng.integers(10, size=shape).astype(np.uint8)
-        payload = hn.encode_idx(array)
+        payload = encode_idx(array)
         packed = gzip.compress(payload)
         (folder / official.name).write_bytes(packed)
         files.append(official._replace(
