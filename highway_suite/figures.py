@@ -184,7 +184,7 @@ def label_right(axes: Axes, labels: list[tuple]) -> list[Artist]:
     at = axes.transAxes.inverted().transform(at)[:, 1]
     at = np.maximum(at, [line * (text.count("\n") + 1) / 2 for _, text, _ in labels])
     below = np.argsort(np.argsort(-at, kind="stable"), kind="stable")   # 0: the highest
-    at = np.minimum(at, 1 - line * below)       # a pile must not reach the title
+    at = np.minimum(at, 1 + line * (0.5 - below))   # a pile must not reach the title
     return [axes.annotate(text, (1, height), xycoords="axes fraction", xytext=(7, 0),
                           textcoords="offset points", va="center", color=colour)
             for height, (_, text, colour) in zip(push_apart(at, line), labels,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import highway_networks as hn
-import highway_suite.datasets  # noqa: F401: its rows of hn.DATASETS
+import highway_suite.datasets  # noqa: F401 (its rows of hn.DATASETS)
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/run", 1
 INITS = {"uniform": "U(±1/√fan_in)", "glorot": "Glorot", "he": "He"}
@@ -46,7 +46,7 @@ def one_of(names: Collection[str]) -> Kind:
 
 
 DICT = Kind(lambda value: isinstance(value, dict), "an object")
-LIST = Kind(lambda value: isinstance(value, list) and bool(value), "a list of something")
+LIST = Kind(lambda value: isinstance(value, list) and bool(value), "a filled list")
 LINE = Kind(lambda value: isinstance(value, str) and value.isprintable(),
             "a line of text")
 # Of a block: a flag, a key of the record and a label of pictures.
