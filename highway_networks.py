@@ -862,13 +862,24 @@ class DeepNet:
     @classmethod
     def load(cls, path: str | Path) -> DeepNet:
         """The net that `save` wrote. Raises OSError for a file that cannot be opened,
-        ValueError for one that is something else."""
+        ValueError for one that is something else, before it asks for much memory."""
         try:
+            if os.path.exists(path) and not os.path.isfile(path):
+                raise ValueError("not a regular file")      # a FIFO would block
             with open(path, "rb") as file, np.load(file) as archive:    # no pickles
+                settings = {name: archive[name].item() for name in (
+                    "block", "depth", "hidden", "inputs", "classes", "activation")}
+                block, L, U, P, C, _ = settings.values()
+                R = U * (1 + len(BLOCKS[block].gates))
+                size = Parameters(cls.shapes(L, U, R, P, C)).size
+                if archive.zip.getinfo("params.npy").file_size > 8 * size + 4096:
+                    raise ValueError(f"more than its {size} weights")
                 params = archive["params"]
-                net = cls(**{name: archive[name].item() for name in (
-                    "block", "depth", "hidden", "inputs", "classes", "activation")},
-                    dtype=params.dtype)
+            if (params.shape != (size,) or params.dtype not in ("float32", "float64")
+                    or not np.isfinite(params).all()):
+                raise ValueError(f"{params.dtype} {params.shape} is not its {size} "
+                                 "weights, each a finite float")
+            net = cls(**settings, dtype=params.dtype)
             net.params[...] = params
         except OSError:
             raise

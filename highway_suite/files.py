@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import errno
 import json
 import math
 import os
+import secrets
 import stat
 import tempfile
 from pathlib import Path
@@ -32,6 +36,33 @@ def to_json(value: Any, indent: str = "") -> str:
     return f"{left}\n{deeper}" + f",\n{deeper}".join(inner) + f"\n{indent}{right}"
 
 
+def path_of(text: str) -> Path:
+    """An argparse type: a path that a record can name and a terminal show."""
+    if not text or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"{text!a} is not the name of a file")
+    return Path(text)
+
+
+def check_regular(path: Path) -> None:
+    """Raise OSError where something lies that is no regular file. A link is none: to
+    replace it is not what its owner meant, nor to write through it."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file, which alone is replaced")
+
+
+def check_target(path: Path) -> None:
+    """Raise OSError unless a file can be written there; so it is known before the work
+    that fills it. Leaves nothing. Missing folders are taken for such as will be made.
+    """
+    check_regular(path)
+    folder = path.parent
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    with tempfile.TemporaryFile(dir=folder):
+        pass
+
+
 def write_files(contents: dict[Path, bytes]) -> None:
     """{path: bytes} -> files, once all of them lie complete beside their places.
 
@@ -40,13 +71,14 @@ def write_files(contents: dict[Path, bytes]) -> None:
     temporaries = {}
     try:
         for path, content in contents.items():
-            handle, temporaries[path] = tempfile.mkstemp(prefix=f".{path.name}.",
-                                                         dir=path.parent)
-            with os.fdopen(handle, "wb") as file:
+            check_regular(path)
+            name = f".{path.name[:40]}.{secrets.token_hex(4)}"
+            # Made by open, not by tempfile: so its mode is what the user's umask says.
+            with open(path.with_name(name), "xb") as file:
+                temporaries[path] = path.with_name(name)
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(temporaries[path], 0o644)
         for path in contents:
             os.replace(temporaries[path], path)
             del temporaries[path]

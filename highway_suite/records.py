@@ -1,4 +1,4 @@
-"""Records: what a run keeps as JSON, and the checks that every reader shares."""
+"""Records: what a run keeps as JSON, made and read."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ from threadpoolctl import threadpool_info
 
 import highway_networks as hn
 from highway_suite.files import parse_json, read_file
-
-SCHEMA, SCHEMA_VERSION = "highway-networks/run", 1
-
-
-class RecordError(ValueError):
-    """A record cannot be read: the file, the field, and the command that makes it."""
+from highway_suite.schema import SCHEMA, SCHEMA_VERSION, RecordError, check_record
 
 
 @lru_cache(maxsize=1)
@@ -103,39 +98,6 @@ def train_arm(config: hn.Config, data: hn.Data, report: Callable | None = None) 
         "layer_T_history": layer_T,
         "final_T_per_layer": layer_T[-1][1] if layer_T and status == "ok" else [],
     }
-
-
-def check_record(record: dict) -> None:
-    """Raise RecordError, naming the field, unless this record can be drawn."""
-    def need(holder, name, kind, place=""):
-        if not isinstance(holder, dict) or not isinstance(holder.get(name), kind):
-            raise RecordError(f"field '{place}{name}' is missing or not a "
-                              f"{kind.__name__}")
-        return holder[name]
-    if need({"record": record}, "record", dict).get("schema", SCHEMA) != SCHEMA:
-        raise RecordError(f"field 'schema' is {record['schema']!r:.40}, not {SCHEMA!r}")
-    version = record.get("schema_version", SCHEMA_VERSION)
-    if not isinstance(version, int) or version > SCHEMA_VERSION:
-        raise RecordError(f"field 'schema_version' is {version!r:.40}; this code reads "
-                          f"up to {SCHEMA_VERSION}")
-    if not need(record, "runs", list):
-        raise RecordError("field 'runs' is empty")
-    for number, run in enumerate(record["runs"]):
-        place = f"runs[{number}]."
-        need(run, "depth", int, place)
-        blocks = [name for name, value in run.items() if isinstance(value, dict)]
-        if not blocks:
-            raise RecordError(f"field '{place[:-1]}' holds no net")
-        for name in blocks:
-            history = need(run[name], "history", dict, f"{place}{name}.")
-            inner = f"{place}{name}.history."
-            epochs = len(need(history, "epoch", list, inner))
-            for series in ("epoch", "train_loss", "train_acc", "test_acc"):
-                values = need(history, series, list, inner)
-                if len(values) != epochs:
-                    raise RecordError(f"field '{inner}{series}' is not {epochs} long")
-                if not all(v is None or type(v) in (int, float) for v in values):
-                    raise RecordError(f"field '{inner}{series}' holds no numbers")
 
 
 def read_record(path: str | Path,
