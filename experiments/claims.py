@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import highway_networks as hn
+from experiments import NAMES
 from experiments.lab import claim, load_record
 from highway_suite.files import write_file
 from highway_suite.records import RecordError, read_record
@@ -35,10 +36,8 @@ PAPERS = {
                 "jim-fleming/highway-networks-with-tensorflow-1e6dfa667daa), 2015",
     "ours": "Questions of this suite that no paper answers; not counted above"}
 SWEEPS = ("sweep_five_seeds", "sweep_glorot_five_seeds")
-EXPERIMENTS = ("optimization", "very_deep", "inside", "gates", "lesion", "blocks",
-               "convolution")
 RECORDS = (*(f"results/headline/{name}.json" for name in SWEEPS),
-           *(f"results/{name}/record.json" for name in EXPERIMENTS))
+           *(f"results/{name}/record.json" for name in NAMES))
 VERDICTS = {True: "**holds**", False: "**does not hold**", None: "open"}
 
 class Open(NamedTuple):

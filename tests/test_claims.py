@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 import highway_networks as hn
-from experiments import claims
+from experiments import NAMES, claims
 from tests import committed
 
 
@@ -32,7 +32,7 @@ def test_the_committed_ledger_is_up_to_date(home, capsys):
     assert capsys.readouterr().out == "CLAIMS.md is up to date\n"
 
 
-@pytest.mark.parametrize("name", claims.EXPERIMENTS)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_ledger_holds_every_claim_of_every_record(home, name):
     rows = [line for line in (home / claims.LEDGER).read_text().splitlines()
             if f"[{name}]" in line]
@@ -48,7 +48,7 @@ def test_no_committed_record_is_left_out():
     """Each folder of results is in the ledger."""
     folders = {path.parent.name
                for path in (committed.tree() / "results").glob("*/record.json")}
-    assert folders == set(claims.EXPERIMENTS)
+    assert folders == set(NAMES)
 
 
 def test_a_changed_number_makes_the_ledger_stale(home, capsys):
