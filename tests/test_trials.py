@@ -403,6 +403,16 @@ def check_fatal(trials, tmp_path):
     assert content(tmp_path / "store") == {trial.hash: same(trial) for trial in trials}
 
 
+def kind_of(config, data):
+    return type(data.x_train).__name__
+
+
+def test_local_processes_share_the_arrays_of_the_data(tmp_path):
+    x, y = np.zeros((3000, 784), np.uint8), np.zeros(3000, int)
+    trials = run(kind_of, CONFIGS, tmp_path, jobs=2, data=hn.Data(x, y, x[:1], y[:1]))
+    assert {trial.result for trial in trials} == {"memmap"}
+
+
 def test_a_killed_worker_is_replaced_and_costs_only_the_trial_that_kills(
         tmp_path, capfd):
     trials = run(fatal, FATAL, tmp_path / "store", jobs=2, data=str(tmp_path))
