@@ -20,7 +20,7 @@ import io
 import math
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,6 @@ COLOURS = {     # of the blocks, on every figure
     "plain": LIGHT.plain, "residual": "#009E73", "t_only": "#E69F00",
     "c_only": "#CC79A7", "highway": LIGHT.highway, "full": "#56B4E9"}
 DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
-GUIDELINE = {10: -1.0, 20: -2.0, 30: -3.0}      # P1, section 2.2: depth, b_T
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,15 +105,16 @@ class Lab:
         """The protocol's data set, as read. Raises hn.DataError."""
         return obtain(self.protocol["dataset"], self.options.data_dir)
 
-    def trials(self, train: Callable, configs: Iterable[dict],
-               data: hn.Data | None) -> list[Trial]:
-        """`run_trials` with the experiment's store, packed files and flags. Raises
-        StoreError where a trial failed: no verdict may rest on what did not run.
+    def trials(self, train: Callable, configs: Mapping[Any, dict],
+               data: Any) -> dict[Any, Trial]:
+        """`run_trials` with the experiment's store, packed files and flags, {key:
+        config} -> {key: Trial}, in this order. Raises StoreError where a trial failed:
+        no verdict may rest on what did not run.
 
         A config says all that its result depends on, but for the data set: so a plan
         that is extended keeps the trials that are finished.
         """
-        trials = run_trials(train, configs, self.store, protocol=self.trials_protocol,
+        trials = run_trials(train, configs.values(), self.store, protocol=self.trials_protocol,
                             data=data, packed=self.packed_files(),
                             jobs=self.options.jobs, cluster=self.options.cluster,
                             retry_failed=self.options.retry_failed)
@@ -122,7 +122,7 @@ class Lab:
             if trial.status == "failed":
                 raise StoreError(f"trial {trial.hash[:8]} failed: {trial.error}. Mend "
                                  "that and run again with --retry-failed")
-        return trials
+        return dict(zip(configs, trials, strict=True))
 
     def pack(self) -> int:
         """Pack the finished trials and those packed before, one file for each name that
@@ -202,6 +202,11 @@ def telling(holds: bool, before: bool) -> bool | None:
 
 # --------------------------------------------------------------------------------------
 # Pictures
+
+
+def colour_of(block: str) -> str:
+    """The colour of a block on every figure; grey, if it was added to hn.BLOCKS."""
+    return COLOURS.get(block, "#8C8C8C")
 
 
 def pale(colour: str, strength: float) -> tuple:
