@@ -1,4 +1,4 @@
-"""What the papers say that more than one experiment goes by.
+"""What the papers' rules and tables say, in numbers.
 
 P1 is "Training Very Deep Networks" (NIPS 2015), P2 "Highway and Residual Networks learn
 Unrolled Iterative Estimation" (ICLR 2017).
@@ -11,6 +11,12 @@ from typing import NamedTuple
 import highway_networks as hn
 
 GUIDELINE = {10: -1.0, 20: -2.0, 30: -3.0}      # P1, section 2.2: depth, b_T
+
+TABLE_1 = {         # of P1: test accuracy of five runs in %, by width
+    16: {"best": 99.43, "mean": 99.40, "std": 0.03},
+    32: {"best": 99.55, "mean": 99.54, "std": 0.02}}
+TABLE_1_EPOCHS = 300
+FIGURE_1_EPOCHS = 400       # the axis of P1's Figure 1
 
 
 class Form(NamedTuple):

@@ -121,10 +121,12 @@ def check_guideline(record: dict, own: dict) -> dict:
                                    for each in dict.fromkeys((bias, best))}
         behind.append(column[best] - column[bias])
     return claim(
-        "P1 2.2", "b_T of -1, -2, -3 suits 10, 20, 30 layers: test accuracy within a "
-        "point of that with the b_T of the lowest training loss (theirs: convolutional "
-        f"nets, ours: fully connected; open within {100 * SEEDS:g} points of that)",
-        "a general guideline", ours, None if len(behind) < len(GUIDELINE) else
+        section="P1 2.2",
+        text="b_T of -1, -2, -3 suits 10, 20, 30 layers: test accuracy within a point "
+        "of that with the b_T of the lowest training loss (theirs: convolutional nets, "
+        f"ours: fully connected; open within {100 * SEEDS:g} points of that)",
+        paper="a general guideline", ours=ours,
+        holds=None if len(behind) < len(GUIDELINE) else
         True if max(behind) <= 0.01 - SEEDS else
         False if max(behind) > 0.01 + SEEDS else None)
 
@@ -135,18 +137,20 @@ def check(record: dict, own: dict) -> list[dict]:
     below = [row["all_below_train"] for row in record["border"]]
     return [
         check_guideline(record, own),
-        claim("tutorial", "when in doubt, more negative: at each depth where any b_T "
-              "trains, all below the largest that does train too",
-              "start with more negative", {
-                  f"{row['depth']} layers": row["gate_bias"]
-                  for row in record["border"]},
-              False not in below if set(below) != {None} else None),
-        claim("tutorial", f"the largest b_T fails, here with {max(own['depths'])} "
-              f"layers, test accuracy below {TRAINS:g} (of the other extreme, beyond "
-              "the -20 that it recommends, nothing was tried)", "in the case of low "
-              "biases (more positive) it simply fails to converge",
-              {f"b_T {max(deepest):g}": deepest[max(deepest)]},
-              deepest[max(deepest)] < TRAINS)]
+        claim(section="tutorial",
+              text="when in doubt, more negative: at each depth where any b_T trains, "
+              "all below the largest that does train too",
+              paper="start with more negative",
+              ours={f"{row['depth']} layers": row["gate_bias"]
+                    for row in record["border"]},
+              holds=False not in below if set(below) != {None} else None),
+        claim(section="tutorial",
+              text=f"the largest b_T fails, here with {max(own['depths'])} layers, "
+              f"test accuracy below {TRAINS:g} (of the other extreme, beyond the -20 "
+              "that it recommends, nothing was tried)",
+              paper="in the case of low biases (more positive) it simply fails to "
+              "converge", ours={f"b_T {max(deepest):g}": deepest[max(deepest)]},
+              holds=deepest[max(deepest)] < TRAINS)]
 
 
 # --------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 import highway_networks as hn
-from experiments.lab import COLOURS
+from experiments.lab import colour_of
 from experiments.papers import name_of
 from experiments.very_deep.nets import brief
 
