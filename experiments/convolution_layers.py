@@ -84,16 +84,16 @@ class Plain:
     W (R, k, k, C), a kernel as (row, column, channel), and b (R, 1); R = width. In
     memory, for S = 4, k = 3, p = 1, where a letter is a pixel, C channels of B images:
 
-        shifted (S + 2p, k C, n)
-         version 0  version 1  version 2      A matrix for each row of the image and of
-          . . . .    . . . .    . . . .       zeros, in which the versions lie under one
-          . a b c    a b c d    b c d .       another, and n = side B columns. Version p
-          . e f g    e f g h    f g h .       is x, if z has the size of the image. The
-          . i j k    i j k l    j k l .       receptive fields of one row of z, `fields`,
-          . m n o    m n o p    n o p .       are k such matrices: so many lines here.
-          . . . .    . . . .    . . . .
+    shifted (S + 2p, k C, n)
+     version 0  version 1  version 2      A matrix for each row of the image and of
+      . . . .    . . . .    . . . .       zeros, in which the versions lie under one
+      . a b c    a b c d    b c d .       another, and n = side B columns. Version p is
+      . e f g    e f g h    f g h .       x, if z has the size of the image. `fields`,
+      . i j k    i j k l    j k l .       the receptive fields of one row of z, are k
+      . m n o    m n o p    n o p .       such matrices: k lines of this picture.
+      . . . .    . . . .    . . . .
 
-        padded (side + 2q, R, n), q = k - 1 - p: q rows of zeros, z, q rows of zeros
+    padded (side + 2q, R, n), q = k - 1 - p: q rows of zeros, z, q rows of zeros
 
     Forward z becomes H and gate, backward dz; k rows of padded make one of `spread` (S,
     k, C, S, B): dx in k versions, which `add_below` moves back and adds.

@@ -176,10 +176,11 @@ def look_at_gates(net: ConvNet, images: np.ndarray, config: dict, cache: Cache) 
         counts.append([kept.sum(axis=(1, 2, 3)) for kept in cells])
         if not rows.start:
             maps = [{"image": images[i].reshape(net.side, -1).tolist()}
-                    | {f"T{l}": np.round(mean[..., i].astype(float), 2).tolist()
-                       for l, mean in enumerate(T, 1)}
+                    | {f"T{layer}": np.round(mean[..., i].astype(float), 2).tolist()
+                       for layer, mean in enumerate(T, 1)}
                     for i in range(config["maps"])]
-    means = np.sum(sums, axis=0) / np.sum(counts, axis=0)               # (layers, 3)
+    with np.errstate(invalid="ignore"):     # where no cell is of a kind
+        means = np.sum(sums, axis=0) / np.sum(counts, axis=0)           # (layers, 3)
     return {"T": {name: listed(column) for name, column in
                   zip(("all", "ink", "blank"), means.T, strict=True)},
             "maps": maps}

@@ -88,9 +88,9 @@ def draw(axes, forms: list[dict], name: str, title: str) -> None:
         layers = len(form["gradient"])
         label = name_of(form["block"]) + ("" if form["gate_bias"] is None else
                                           f" {form['gate_bias']:g}")
-        thick = form["block"] == "full"
+        thick, solid = form["block"] == "full", form["gate_bias"] in (None, first)
         axes.plot(np.arange(layers + 1)[-len(form[name]):], np.array(form[name], float),
                   color=colour_of(form["block"]), label=label,
                   linewidth=3.5 if thick else 1.4, zorder=1 if thick else 2,
-                  linestyle="-" if form["gate_bias"] in (None, first) else (0, (3, 1.2)))
+                  linestyle="-" if solid else (0, (3, 1.2)))
     axes.set(yscale="log", xlabel="block (1: next to the input)", title=title)
