@@ -14,17 +14,17 @@ from experiments.papers import name_of
 from experiments.very_deep.nets import brief
 
 
-class Form(NamedTuple):
+class Line(NamedTuple):
     """A line of the figure."""
 
     block: str
     gate_bias: float | None     # None where it has no gate
 
 
-def configs(protocol: dict) -> dict[tuple[Form, int], dict]:
+def configs(protocol: dict) -> dict[tuple[Line, int], dict]:
     """The trials by form and seed."""
     own = protocol["norms"]
-    return {(Form(block, bias), seed): {
+    return {(Line(block, bias), seed): {
         "part": "norms", "block": block, "depth": own["depth"] - 1, "seed": seed,
         "gate_bias": 0.0 if bias is None else bias, "images": own["images"],
         "dataset": protocol["dataset"]} for seed in own["seeds"] for block in hn.BLOCKS
@@ -68,9 +68,9 @@ def train(config: dict, data: hn.Data) -> dict:
     return {"output": brief(outputs), "gradient": brief(gradients[::-1])}
 
 
-def describe(found: dict[tuple[Form, int], dict], own: dict) -> list[dict]:
+def describe(found: dict[tuple[Line, int], dict], own: dict) -> list[dict]:
     """One entry per form and b_T: medians over seeds, per layer."""
-    forms: dict[Form, list] = {}
+    forms: dict[Line, list] = {}
     for (form, _), result in found.items():
         forms.setdefault(form, []).append(result)
     return [form._asdict() | {
