@@ -119,8 +119,8 @@ def is_allowed(value: Any, default: Any, allowed: Mapping) -> bool:
     """
     if allowed["choices"]:
         return value in allowed["choices"]
-    kind = (int, float) if isinstance(default, float) else int
-    return isinstance(value, kind) and allowed["low"] <= value <= allowed["high"]
+    kinds = (int, float) if isinstance(default, float) else (int,)     # never a bool
+    return type(value) in kinds and allowed["low"] <= value <= allowed["high"]
 
 
 @dataclass(frozen=True)
