@@ -390,7 +390,8 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
         array = (read(path, file, dataset) if read else
                  dataset.read(path, file, dataset.classes))
         arrays.append(array if array.ndim == 1 else array.reshape(len(array), -1))
-    return Data(*arrays, classes=dataset.classes, scale=dataset.scale)
+    x_train, y_train, x_test, y_test = arrays
+    return Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
 
 
 def streams(seed: int) -> dict[str, np.random.SeedSequence]:
@@ -428,8 +429,8 @@ def scale_pixels(data: Data, dtype: str = "float32") -> Data:
 class Activation(NamedTuple):
     """forward(z): z -> H in place. backward(dH, H): H -> dz_H in place."""
 
-    forward: Callable
-    backward: Callable
+    forward: Callable[[np.ndarray], None]
+    backward: Callable[[np.ndarray, np.ndarray], None]
 
 
 def tanh_forward(z: np.ndarray) -> None:
@@ -480,6 +481,9 @@ def activate(z: np.ndarray, H: np.ndarray, gates: np.ndarray, activation: Activa
     np.add(gates, half, out=gates)
 
 
+Rows = tuple[np.ndarray, ...]
+
+
 class Block(NamedTuple):
     """One member of the family y = H T + x C.
 
@@ -493,8 +497,8 @@ class Block(NamedTuple):
     """
 
     gates: str
-    forward: Callable
-    backward: Callable
+    forward: Callable[[np.ndarray, Rows, np.ndarray, np.ndarray], None]
+    backward: Callable[[np.ndarray, np.ndarray, Rows, np.ndarray, np.ndarray], None]
 
 
 def gate_backward(G: np.ndarray, scaled: np.ndarray, through: np.ndarray) -> None:
@@ -648,7 +652,7 @@ class Layer(NamedTuple):
     x: np.ndarray           # (U, B) the input
     y: np.ndarray           # (U, B) the output, which is the next one's input
     z: np.ndarray           # (R, B) pre-activations -> H and gates -> dz
-    rows: tuple             # its parts, H and each gate (U, B)
+    rows: Rows              # its parts, H and each gate (U, B)
     gates: np.ndarray       # (R - U, B) its part below H
 
 
@@ -846,9 +850,10 @@ class DeepNet:
     def gates(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
         """(P, B) -> the transform gates T of every layer, (L, U, B); ValueError if the
         block has none."""
-        if "T" not in self.block.gates:
+        T = self._probe(x, closed)[1].T
+        if T is None:
             raise ValueError(f"{self.settings['block']} blocks have no transform gate")
-        return self._probe(x, closed)[1].T
+        return T
 
     def block_outputs(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
         """(P, B) -> the projection's output and every block's, (L + 1, U, B)."""
@@ -857,7 +862,7 @@ class DeepNet:
     def save(self, file: Any) -> None:
         """Write settings and weights as one .npz, without pickles, to a path or binary
         file. Raises OSError."""
-        np.savez_compressed(file, params=self.params, **self.settings)
+        np.savez_compressed(file, params=self.params, **self.settings)  # type: ignore
 
     @classmethod
     def load(cls, path: str | Path) -> DeepNet:
@@ -894,7 +899,7 @@ class DeepNet:
 
 def softmax(logits: np.ndarray) -> np.ndarray:
     """(C, B) -> probabilities (C, B); each column is shifted by its own maximum."""
-    p = np.exp(logits - logits.real.max(axis=0))
+    p = np.exp(logits - logits.max(axis=0))
     p /= p.sum(axis=0)
     return p
 
@@ -906,7 +911,7 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> tuple[Any, np.ndarr
     """
     B = len(labels)
     examples = np.arange(B)
-    shifted = logits - logits.real.max(axis=0)
+    shifted = logits - logits.max(axis=0)
     dlogits = np.exp(shifted)
     total = dlogits.sum(axis=0)
     loss = (np.log(total) - shifted[labels, examples]).sum() / B
@@ -1067,7 +1072,7 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
     done = history[-1]["epoch"] if history else -1 if untrained else 0
     with threadpool_limits(1, "blas"), np.errstate(all="ignore"):
         for epoch in range(done + 1, epochs + 1):
-            row = {"epoch": epoch}
+            row: dict[str, Any] = {"epoch": epoch}
             try:
                 if epoch:
                     lr = schedule(epoch, history)

@@ -1,4 +1,4 @@
-"""The training loop that every net shares: what it asks, keeps, reports and survives."""
+"""The training loop of every net: what it asks, keeps, reports and survives."""
 
 import math
 import pickle
