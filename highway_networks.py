@@ -672,8 +672,8 @@ class Cache:
     def __init__(self, net: DeepNet, batch: int):
         L, U, dtype = net.depth, net.hidden, net.dtype
         shapes = self.shapes(L, U, net.rows, net.classes, batch)
-        self.net, self.batch, self.filled = net, batch, False
-        self.pixels: np.ndarray | None = None
+        self.net, self.batch = net, batch
+        self.pixels: np.ndarray | None = None           # of a pass not yet taken back
         # x's last row stays 1: it meets the biases, the last column of the weights.
         self.x = np.ones(shapes["x"], dtype)            # block inputs
         self.z = np.empty(shapes["z"], dtype)           # z -> H and gates -> dz
@@ -796,7 +796,7 @@ class DeepNet:
                 layer.gates.fill(0)
                 np.copyto(layer.y, layer.x)
         np.matmul(weights["out"], cache.x[-1], out=cache.logits)
-        cache.pixels, cache.filled = x, not closed
+        cache.pixels = None if closed else x
         return cache.logits, cache
 
     def backward(self, dlogits: np.ndarray, cache: Cache) -> np.ndarray:
@@ -805,9 +805,9 @@ class DeepNet:
         The vector belongs to the cache: the next backward pass overwrites it. Raises
         ValueError if the cache does not come fresh from this net's forward pass.
         """
-        if cache.net is not self or not cache.filled:
+        if cache.net is not self or cache.pixels is None:
             raise ValueError("backward needs a cache fresh from forward, none closed")
-        cache.filled = False
+        pixels, cache.pixels = cache.pixels, None
         weights, grads = cache.weights, cache.dW
         d, dH, scratch = cache.d, cache.dH, cache.scratch
         np.matmul(dlogits, cache.x[-1].T, out=grads["out"])
@@ -820,7 +820,7 @@ class DeepNet:
             np.add(d, dH, out=d)                            # dx += W^T dz
         first = cache.x[0, :self.hidden]
         self.activation.backward(d, first)
-        np.matmul(first, cache.pixels.T, out=grads["W_in"])
+        np.matmul(first, pixels.T, out=grads["W_in"])
         np.sum(first, axis=1, keepdims=True, out=grads["b_in"])
         return cache.grad
 
