@@ -154,8 +154,8 @@ def test_probes(block, activation, seed):
     for layer in range(3):
         before = outputs[layer]
 
-        def affine(name):
-            return w["W_" + name][layer] @ before + w["b_" + name][layer][:, None]
+        def affine(name, x=before, layer=layer):
+            return w["W_" + name][layer] @ x + w["b_" + name][layer][:, None]
         gates = {name: 1 / (1 + np.exp(-affine(name))) for name in net.block.gates}
         y = FORMS[block](before, act(affine("H")), gates.get("T"), gates.get("C"))
         np.testing.assert_allclose(outputs[layer + 1], y, rtol=1e-10, atol=1e-14)
