@@ -66,7 +66,7 @@ VALUES = {"T": lambda cache: cache.T,
 
 def moments(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, values: str) -> Moments:
     """The Moments of one of VALUES over images x (N, P)."""
-    found = None
+    found: Any = None
     for rows, _, cache in passes(net, x):
         batch = VALUES[values](cache)
         found = found or Moments(batch.mean(axis=2), net.classes)
@@ -110,13 +110,14 @@ class PerExample(NamedTuple):
 
 def per_example(net: hn.DeepNet, x: np.ndarray, closed: float) -> PerExample:
     """What the images x (N, P) show; gates below `closed` count as closed."""
-    shut, sparsity, change, relative = 0, 0, 0, 0
+    shut: Any = 0
+    sparsity, change, relative = shut, shut, shut
     for _, _, cache in passes(net, x):
-        y = VALUES["outputs"](cache)
+        T, y = (VALUES[values](cache) for values in ("T", "outputs"))
         norms = np.linalg.norm(y, axis=1)                       # (L + 1, B)
         step = np.linalg.norm(np.diff(y, axis=0), axis=1)       # (L, B)
-        shut += (cache.T < closed).mean(axis=1).sum(axis=1)
-        sparsity += hoyer(cache.T.reshape(-1, cache.batch), axis=0).sum(dtype=float)
+        shut += (T < closed).mean(axis=1).sum(axis=1)
+        sparsity += hoyer(T.reshape(-1, cache.batch), axis=0).sum(dtype=float)
         change += step.sum(axis=1, dtype=float)
         relative += (step / norms[:-1]).sum(axis=1, dtype=float)
     return PerExample(*(total / len(x) for total in (shut, sparsity, change, relative)))
@@ -442,7 +443,7 @@ def draw_routing(figure: SubFigure, record: dict) -> None:
 def draw(record: dict) -> Figure:
     """The record -> the paper's two figures and the routing, below each other."""
     figure = Figure(figsize=(9, 13), layout="constrained")
-    parts = figure.subfigures(3, 1, height_ratios=(4.4, 5, 3))
+    parts: Any = figure.subfigures(3, 1, height_ratios=(4.4, 5, 3))
     painted = {
         "Transform gates and block outputs (the paper's Figure 2)": draw_figure_2,
         "Mean $T$ of a class less that of all images (Figure 3, all classes)":

@@ -127,12 +127,15 @@ class Lab:
     def pack(self) -> int:
         """Pack the finished trials and those packed before, one file for each name that
         pack_by gives; return their number. Raises StoreError."""
+        pack_by = self.experiment.pack_by
+        if pack_by is None:
+            return 0
         with open_store(self.store, self.trials_protocol) as (store, there):
             restore(store, self.packed_files(), there)
         protocol, trials = load_trials(self.store)
-        groups = {}
+        groups: dict[str, list[Trial]] = {}
         for trial in trials:
-            groups.setdefault(self.experiment.pack_by(trial.config), []).append(trial)
+            groups.setdefault(pack_by(trial.config), []).append(trial)
         self.packed.mkdir(parents=True, exist_ok=True)
         for name, group in groups.items():
             pack_trials(self.packed / f"{name}.jsonl", protocol, group)
@@ -170,8 +173,8 @@ def or_infinite(values: Any) -> np.ndarray:
 def mean_and_std(values: Iterable[float | None]) -> dict:
     """Mean and standard deviation (n - 1) of the values that are not None."""
     there = [value for value in values if value is not None]
-    return {"mean": hn.significant(np.mean(there)) if there else None,
-            "std": hn.significant(np.std(there, ddof=1)) if len(there) > 1 else None,
+    return {"mean": listed(np.mean(there)) if there else None,
+            "std": listed(np.std(there, ddof=1)) if len(there) > 1 else None,
             "n": len(there)}
 
 

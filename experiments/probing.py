@@ -7,7 +7,7 @@ is never changed: `frozen` and `reordered` make twins, to be probed like any oth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +30,11 @@ def passes(net: hn.DeepNet, x: np.ndarray, closed: Collection[int] = (),
             yield rows, logits, cache
 
 
+def in_total(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """The sum of what the passes gave, one by one."""
+    return np.sum(list(parts), axis=0)
+
+
 def total_loss(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Logits (C, B) -> cross-entropy and number of errors, summed over the batch."""
     loss, _ = hn.cross_entropy(logits, labels)
@@ -41,8 +46,9 @@ def loss_and_error(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
                    closed: Collection[int] = (), size: int = BATCH
                    ) -> tuple[float, float]:
     """Mean cross-entropy and error rate on images x (N, P), layers closed."""
-    loss, wrong = sum(total_loss(logits, labels[rows])
-                      for rows, logits, _ in passes(net, x, closed, size)) / len(x)
+    loss, wrong = in_total(
+        total_loss(logits, labels[rows])
+        for rows, logits, _ in passes(net, x, closed, size)) / len(x)
     return float(loss), float(wrong)
 
 
@@ -52,23 +58,27 @@ def prefix(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, size: int = BATCH
     (L + 1,). The others, closed, would hand on y_k, so it is what the output layer
     makes of y_k, and one pass tells all."""
     out = net.tensors(net.params)["out"]
-    loss, wrong = sum(
+    loss, wrong = in_total(
         np.array([total_loss(out @ y, labels[rows]) for y in cache.x])
         for rows, _, cache in passes(net, x, size=size)).T / len(x)
     return loss, wrong
 
 
 def mean_gates(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:
-    """Mean T over images x (N, P) of every unit, (L, U)."""
-    return sum(cache.T.sum(axis=2, dtype=float)
-               for _, _, cache in passes(net, x, size=size)) / len(x)
+    """Mean T over images x (N, P) of every unit, (L, U). Raises ValueError for a net
+    without T."""
+    if "T" not in net.block.gates:
+        raise ValueError(f"{net.settings['block']} blocks have no transform gate")
+    return in_total(np.asarray(cache.T).sum(axis=2, dtype=float)
+                    for _, _, cache in passes(net, x, size=size)) / len(x)
 
 
 def mean_change(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:
     """Mean square of y - x over units and images x (N, P), for each layer (L,)."""
-    return sum((np.diff(cache.x[:, :net.hidden], axis=0) ** 2).sum(axis=(1, 2),
-                                                                   dtype=float)
-               for _, _, cache in passes(net, x, size=size)) / (len(x) * net.hidden)
+    squares = in_total(
+        np.sum(np.diff(cache.x[:, :net.hidden], axis=0) ** 2, axis=(1, 2), dtype=float)
+        for _, _, cache in passes(net, x, size=size))
+    return squares / (len(x) * net.hidden)
 
 
 class Estimation(NamedTuple):

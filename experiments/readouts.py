@@ -5,7 +5,7 @@ Legend: F features, of all layers together; L layers, U units, C classes, N imag
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -107,7 +107,7 @@ def kmeans(points: np.ndarray, k: int, rng: np.random.Generator, restarts: int,
            most: int = 100) -> np.ndarray:
     """Lloyd's k-means from k-means++ starts (Arthur, Vassilvitskii 2007), the best of
     so many by the sum of squared distances -> cluster of each of points (N, F)."""
-    best, best_cost = None, np.inf
+    best, best_cost = np.zeros(len(points), int), np.inf
     squares = (points ** 2).sum(axis=1)
 
     def distances(centres):
@@ -119,7 +119,7 @@ def kmeans(points: np.ndarray, k: int, rng: np.random.Generator, restarts: int,
             near = distances(centres).min(axis=1).astype("float64")
             drawn = rng.choice(len(points), p=near / near.sum())
             centres = np.vstack([centres, points[drawn]])
-        labels = None
+        labels: Any = None
         for _ in range(most):
             apart, before = distances(centres), labels
             labels = apart.argmin(axis=1)

@@ -219,6 +219,7 @@ class Store:
         with suppress(FileNotFoundError, ValueError):
             trial = read_trial(self.folder / f"{name}.json")
             return trial if trial.protocol == self.protocol else None
+        return None
 
     def save(self, trial: Trial) -> Trial:
         """Write a trial and return it, or the better one that is there."""
@@ -313,7 +314,7 @@ def unpack(path: Path) -> tuple[dict, list[Trial]]:
 def restore(store: Store, paths: Iterable[Path], there: dict) -> dict[str, Trial]:
     """Put the trials of packed files into a store that does not have them -> those,
     {hash: Trial}. Raises StoreError; also for a file of another protocol."""
-    trials = {}
+    trials: dict[str, Trial] = {}
     for path in paths:
         protocol, packed = load_trials(path)
         if hash_of(protocol) != store.protocol:

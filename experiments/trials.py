@@ -21,7 +21,7 @@ import time
 import traceback
 import warnings
 from argparse import ArgumentParser
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def compute_and_save(store: Store, again: bool, train: Callable, config: dict,
     return store.save(compute(store.protocol, train, config, data))
 
 
-def parallel(tasks: Iterable, jobs: int) -> Iterator:
+def parallel(tasks: Iterable, jobs: int) -> Generator[Any, None, None]:
     """Hand tasks to local processes, one to each; yield what they return, as it comes.
     """
     with sparing_children_ctrl_c():
@@ -169,7 +169,8 @@ def on_cluster(store: Store, configs: dict, address: str, train: Callable, data:
         yield attempt
 
 
-def run_all(store: Store, configs: dict, attempt: Callable) -> Iterator[Trial]:
+def run_all(store: Store, configs: dict, attempt: Callable
+            ) -> Generator[Trial, None, None]:
     """Run trials, {hash: config}; yield the Trials as they finish.
 
     attempt(names, done): yields Trials, adds their hashes to `done` and returns those
@@ -179,7 +180,8 @@ def run_all(store: Store, configs: dict, attempt: Callable) -> Iterator[Trial]:
     which that was. So all that were out are suspect and wait until the rest is done, to
     run again one at a time: the next kill has one author, and no innocent trial pays.
     """
-    done, suspects = set(), []
+    done: set[str] = set()
+    suspects: list[str] = []
     while waiting := [name for name in configs if name not in {*done, *suspects}]:
         suspects += yield from attempt(waiting, done)
     for name in suspects:

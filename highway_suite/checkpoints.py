@@ -98,7 +98,8 @@ class Checkpoint:
         state = parse_json(json.dumps(state, allow_nan=False))
         text = json.dumps(state | {"sha256": digest_of(state, arrays)})
         file = io.BytesIO()
-        np.savez(file, **arrays)
+        members: dict[str, Any] = dict(arrays)      # for mypy: savez has other keywords
+        np.savez(file, **members)
         with zipfile.ZipFile(file, "a") as archive:
             archive.writestr(STATE, text)
         write_file(self.path, file.getvalue())
