@@ -116,7 +116,7 @@ def per_example(net: hn.DeepNet, x: np.ndarray, closed: float) -> PerExample:
         T, y = (VALUES[values](cache) for values in ("T", "outputs"))
         norms = np.linalg.norm(y, axis=1)                       # (L + 1, B)
         step = np.linalg.norm(np.diff(y, axis=0), axis=1)       # (L, B)
-        shut += (T < closed).mean(axis=1).sum(axis=1)
+        shut += np.less(T, closed).mean(axis=1).sum(axis=1)
         sparsity += hoyer(T.reshape(-1, cache.batch), axis=0).sum(dtype=float)
         change += step.sum(axis=1, dtype=float)
         relative += (step / norms[:-1]).sum(axis=1, dtype=float)

@@ -114,9 +114,10 @@ class Lab:
         A config says all that its result depends on, but for the data set: so a plan
         that is extended keeps the trials that are finished.
         """
-        trials = run_trials(train, configs.values(), self.store, protocol=self.trials_protocol,
-                            data=data, packed=self.packed_files(),
-                            jobs=self.options.jobs, cluster=self.options.cluster,
+        trials = run_trials(train, configs.values(), self.store,
+                            protocol=self.trials_protocol, data=data,
+                            packed=self.packed_files(), jobs=self.options.jobs,
+                            cluster=self.options.cluster,
                             retry_failed=self.options.retry_failed)
         for trial in trials:
             if trial.status == "failed":

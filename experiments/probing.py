@@ -118,7 +118,8 @@ def estimation_error(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> Estim
 
 def twin_of(net: hn.DeepNet) -> hn.DeepNet:
     """A net with the same weights, to be changed."""
-    twin = hn.DeepNet(**net.settings, dtype=net.dtype)
+    settings: dict[str, Any] = net.settings
+    twin = hn.DeepNet(**settings, dtype=net.dtype)
     twin.params[...] = net.params
     return twin
 

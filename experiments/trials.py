@@ -81,7 +81,7 @@ def parallel(tasks: Iterable, jobs: int) -> Generator[Any, None, None]:
         outputs = Parallel(jobs, backend="loky", pre_dispatch=jobs, batch_size=1,
                            return_as="generator_unordered")(tasks)
     try:
-        for output in outputs:      # not "yield from", which would close them by itself
+        for output in outputs:      # noqa: UP028 ("yield from" would close them itself)
             yield output
     finally:
         with warnings.catch_warnings():     # joblib's, that work was left undone

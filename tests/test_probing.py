@@ -104,7 +104,7 @@ def test_frozen_gates_have_their_values_and_no_others(dtype, images, rng):
 
 
 def test_gates_frozen_at_0_are_closed_and_at_1_a_plain_layer(images):
-    net, (x, labels) = small_net(), images
+    net, (x, _) = small_net(), images
     shut = probing.frozen(net, dict.fromkeys(range(1, 4), 0))
     assert np.array_equal(shut.forward(x.T)[0], net.forward(x.T, closed=[1, 2, 3])[0])
     plain = hn.DeepNet("plain", 4, 5, inputs=6, classes=3, dtype="float64")
