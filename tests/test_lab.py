@@ -97,6 +97,14 @@ def test_a_run_makes_record_picture_and_packed_trials(smoked):
         assert picture.info["Source"] == "python3 -m experiments.means --smoke"
 
 
+def test_plot_draws_the_same_again_and_runs_nothing(smoked, calls):
+    before = {path: path.read_bytes() for path in smoked.iterdir() if path.is_file()}
+    (smoked / "figure.png").unlink()
+    lab.main(EXPERIMENT, ["--smoke", "--plot"])
+    assert calls == [] and all(path.read_bytes() == content
+                               for path, content in before.items())
+
+
 def test_packed_trials_are_not_run_again(committed_run, calls):
     experiment, folder = committed_run
     before, _ = lab.load_record(folder / "record.json")
