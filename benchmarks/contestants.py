@@ -46,10 +46,13 @@ import sys
 import time
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
+from highway_suite.records import environment
 
 LR, CLIP = 5e-3, 5.0                # of the headline
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
@@ -59,7 +62,7 @@ class Task:
     """What to train: a net's settings, the batches' order (steps, B), and from the file
     images.npz beside it x (N, P) and labels (N,)."""
 
-    def __init__(self, path):
+    def __init__(self, path: str | Path):
         with np.load(path) as archive:
             self.settings = json.loads(str(archive["settings"]))
             self.order = archive["order"]
@@ -67,12 +70,12 @@ class Task:
             self.x, self.labels = archive["x"], archive["labels"]
 
     @cached_property
-    def initial(self):
+    def initial(self) -> dict[str, np.ndarray]:
         """The weights to start from, as DeepNet.views names them."""
         net = hn.DeepNet(**self.settings)
         return net.views(net.params)
 
-    def stacked(self):
+    def stacked(self) -> dict[str, np.ndarray]:
         """The initial weights with H and T as one: W (L, R, U), b (L, R, 1)."""
         w = self.initial
         W, b = (np.concatenate([w[kind + name] for name in "HT" if kind + name in w],
@@ -80,7 +83,7 @@ class Task:
         return {"W_in": w["W_in"], "b_in": w["b_in"], "W": W, "b": b[:, :, None],
                 "W_out": w["W_out"], "b_out": w["b_out"][:, None]}
 
-    def unstacked(self, arrays):
+    def unstacked(self, arrays: dict) -> dict[str, np.ndarray]:
         """Arrays laid out as `stacked` -> as `initial`."""
         U = self.settings["hidden"]
         named = {"W_in": arrays["W_in"], "b_in": arrays["b_in"],
@@ -117,8 +120,8 @@ class Ours:
 
     def epoch(self):
         for chosen in self.task.order:
-            x, labels = self.gather(chosen)
-            hn.train_step(self.net, x, labels, self.cache, self.adam, LR, CLIP)
+            hn.train_step(self.net, self.gather(chosen), self.cache, self.adam, LR,
+                          CLIP)
 
 
 class Floor(Ours):
@@ -131,17 +134,17 @@ class Floor(Ours):
     def forward_products(self):
         cache = self.cache
         np.matmul(cache.weights["W_in"], self.rows.T, out=cache.d)
-        for W, _, _, x1, _, _, z, _, _ in cache.layers:
-            np.matmul(W, x1, out=z)
+        for layer in cache.layers:
+            np.matmul(layer.W, layer.x1, out=layer.z)
         np.matmul(cache.weights["out"], cache.x[-1], out=cache.logits)
 
     def backward_products(self):
         net, cache, dlogits = self.net, self.cache, self.cache.logits
         np.matmul(dlogits, cache.x[-1].T, out=cache.dW["out"])
         np.matmul(cache.weights["out"][:, :net.hidden].T, dlogits, out=cache.d)
-        for _, W_back, dW, x1, _, _, z, _, _ in reversed(cache.layers):
-            np.matmul(z, x1.T, out=dW)
-            np.matmul(W_back, z, out=cache.dH)
+        for layer in reversed(cache.layers):
+            np.matmul(layer.z, layer.x1.T, out=layer.dW)
+            np.matmul(layer.W_back, layer.z, out=cache.dH)
         np.matmul(cache.d, self.rows, out=cache.dW["W_in"])
 
     def epoch(self):
@@ -219,7 +222,7 @@ class TorchEager:
     def loss(self, w, x, labels):
         torch = self.torch
         h = torch.tanh(torch.addmm(w["b_in"], w["W_in"], x.T))
-        for W, b in zip(w["W"].unbind(), w["b"].unbind()):
+        for W, b in zip(w["W"].unbind(), w["b"].unbind(), strict=True):
             z = torch.addmm(b, W, h)
             if len(z) == len(h):
                 h = torch.tanh(z)
@@ -308,7 +311,7 @@ class Jax:
         return H if len(z) == U else h + jax.nn.sigmoid(z[U:]) * (H - h)
 
     def layers(self, h, W, b):
-        for one_W, one_b in zip(*map(self.jax.numpy.unstack, (W, b))):
+        for one_W, one_b in zip(*map(self.jax.numpy.unstack, (W, b)), strict=True):
             h = self.layer(h, one_W, one_b)
         return h
 
@@ -357,7 +360,7 @@ CONTESTANTS = {"ours": Ours, "floor": Floor, "torch": TorchEager,
                "torch.compile": TorchCompiled, "jax": Jax, "jax scan": JaxScan}
 
 
-def peak_memory():
+def peak_memory() -> int | None:
     """The largest resident set of this process so far, in bytes: Python, libraries,
     data and net, all that was ever there at once. None where the system does not say.
     """
@@ -374,18 +377,18 @@ def peak_memory():
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def environment():
-    """`hn.environment` and the processor's model."""
+def machine() -> dict:
+    """The environment of a record, and the processor's model."""
     try:
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
         _, found, rest = info.partition("model name")
         model = rest.split("\n")[0].strip("\t :") if found else None
     except OSError:
         model = None
-    return {**hn.environment(), "cpu": model or platform.processor() or None}
+    return {**environment(), "cpu": model or platform.processor() or None}
 
 
-def obey(contestant, command):
+def obey(contestant: Any, command: str) -> Any:
     """One command -> its answer; see the module's docstring."""
     word, _, path = command.strip().partition(" ")
     if word == "epoch":
@@ -396,12 +399,12 @@ def obey(contestant, command):
         np.savez(path, **getattr(contestant, word)())
         return path
     return {"parts": lambda: contestant.parts(), "memory": peak_memory,
-            "environment": environment}[word]()
+            "environment": machine}[word]()
 
 
-def main(name, path):
+def main(name: str, path: str) -> None:
     """Serve one contestant on stdin and stdout."""
-    with hn.threadpool_limits(1, "blas"):       # NumPy's; the others load theirs later
+    with threadpool_limits(1, "blas"):       # NumPy's; the others load theirs later
         contestant = CONTESTANTS[name](Task(path))
         first = obey(contestant, "epoch")
         print(json.dumps({"versions": contestant.versions, "first_epoch": first}),
