@@ -105,16 +105,16 @@ class Ours:
         self.rows = np.empty((batch, task.x.shape[1]), np.float32)
         self.versions = {"numpy": np.__version__}
 
-    def gradient(self):
+    def gradient(self) -> dict[str, np.ndarray]:
         net, chosen = hn.DeepNet(**self.task.settings), self.task.order[0]
         logits, cache = net.forward(self.task.x[chosen].T)
         dlogits = hn.cross_entropy(logits, self.task.labels[chosen])[1]
         return net.views(net.backward(dlogits, cache))
 
-    def weights(self):
+    def weights(self) -> dict[str, np.ndarray]:
         return self.net.views(self.net.params)
 
-    def gather(self, chosen):
+    def gather(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         np.take(self.task.x, chosen, axis=0, out=self.rows, mode="clip")
         return self.rows.T, self.task.labels[chosen]
 
@@ -152,7 +152,7 @@ class Floor(Ours):
             self.forward_products()
             self.backward_products()
 
-    def parts(self):
+    def parts(self) -> dict[str, float]:
         """Seconds that an epoch spends in each part of the step, and in `train_step`
         undivided. Element-wise work is what a pass takes beyond its bare products."""
         net, cache, laps = self.net, self.cache, Laps()
@@ -215,11 +215,11 @@ class TorchEager:
                                      eps=EPS, fused=True)
         self.versions = {"torch": torch.__version__}
 
-    def fresh(self):
+    def fresh(self) -> dict:
         return {name: self.torch.tensor(np.ascontiguousarray(value), requires_grad=True)
                 for name, value in self.task.stacked().items()}
 
-    def loss(self, w, x, labels):
+    def loss(self, w: dict, x: Any, labels: Any) -> Any:
         torch = self.torch
         h = torch.tanh(torch.addmm(w["b_in"], w["W_in"], x.T))
         for W, b in zip(w["W"].unbind(), w["b"].unbind(), strict=True):
@@ -232,15 +232,15 @@ class TorchEager:
         logits = torch.addmm(w["b_out"], w["W_out"], h)
         return torch.nn.functional.cross_entropy(logits.T, labels)
 
-    def backward(self, params, chosen):
+    def backward(self, params: dict, chosen: Any) -> None:
         self.loss(params, self.x[chosen], self.labels[chosen]).backward()
 
-    def gradient(self):
+    def gradient(self) -> dict[str, np.ndarray]:
         params = self.fresh()
         self.backward(params, self.order[0])
         return self.task.unstacked({k: w.grad.numpy() for k, w in params.items()})
 
-    def weights(self):
+    def weights(self) -> dict[str, np.ndarray]:
         return self.task.unstacked({k: w.detach().numpy()
                                     for k, w in self.params.items()})
 
@@ -301,28 +301,29 @@ class Jax:
         self.run = jax.jit(self.many_steps, donate_argnums=(0, 1))
         self.versions = {"jax": jax.__version__, "optax": optax.__version__}
 
-    def fresh(self):
+    def fresh(self) -> dict:
         return {name: self.jax.numpy.asarray(value)
                 for name, value in self.task.stacked().items()}
 
-    def layer(self, h, W, b):
+    def layer(self, h: Any, W: Any, b: Any) -> Any:
         jax, U, z = self.jax, len(h), W @ h + b
         H = jax.numpy.tanh(z[:U])
         return H if len(z) == U else h + jax.nn.sigmoid(z[U:]) * (H - h)
 
-    def layers(self, h, W, b):
+    def layers(self, h: Any, W: Any, b: Any) -> Any:
         for one_W, one_b in zip(*map(self.jax.numpy.unstack, (W, b)), strict=True):
             h = self.layer(h, one_W, one_b)
         return h
 
-    def loss(self, w, x, labels):
+    def loss(self, w: dict, x: Any, labels: Any) -> Any:
         jax = self.jax
         h = jax.numpy.tanh(w["W_in"] @ x.T + w["b_in"])
         h = self.layers(h, w["W"], w["b"])
         logp = jax.nn.log_softmax(w["W_out"] @ h + w["b_out"], axis=0)
         return -logp[labels, jax.numpy.arange(len(labels))].mean()
 
-    def many_steps(self, params, state, x, labels, order):
+    def many_steps(self, params: dict, state: Any, x: Any, labels: Any, order: Any
+                   ) -> Any:
         jax = self.jax
 
         def step(carry, chosen):
@@ -333,13 +334,13 @@ class Jax:
             return (jax.tree.map(jax.numpy.add, params, updates), state), loss
         return jax.lax.scan(step, (params, state), order)
 
-    def gradient(self):
+    def gradient(self) -> dict[str, np.ndarray]:
         chosen = self.task.order[0]
         grads = self.jax.grad(self.loss)(self.fresh(), self.x[chosen],
                                          self.labels[chosen])
         return self.task.unstacked({k: np.asarray(g) for k, g in grads.items()})
 
-    def weights(self):
+    def weights(self) -> dict[str, np.ndarray]:
         return self.task.unstacked({k: np.asarray(w) for k, w in self.params.items()})
 
     def epoch(self):
@@ -351,7 +352,7 @@ class Jax:
 class JaxScan(Jax):
     """JAX with lax.scan over the layers: compiles as fast at any depth."""
 
-    def layers(self, h, W, b):
+    def layers(self, h: Any, W: Any, b: Any) -> Any:
         return self.jax.lax.scan(lambda h, W_b: (self.layer(h, *W_b), None),
                                  h, (W, b))[0]
 
@@ -405,7 +406,7 @@ def obey(contestant: Any, command: str) -> Any:
 def main(name: str, path: str) -> None:
     """Serve one contestant on stdin and stdout."""
     with threadpool_limits(1, "blas"):       # NumPy's; the others load theirs later
-        contestant = CONTESTANTS[name](Task(path))
+        contestant: Any = CONTESTANTS[name](Task(path))
         first = obey(contestant, "epoch")
         print(json.dumps({"versions": contestant.versions, "first_epoch": first}),
               flush=True)

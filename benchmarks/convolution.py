@@ -31,6 +31,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -110,7 +111,7 @@ class Floor(Ours):
                     np.matmul(self.d, layer.columns.T, out=layer.grads["W"])
                     np.matmul(layer.tensors["W"].T, self.d, out=layer.dcolumns)
 
-    def multiply(self, layer, lowest):
+    def multiply(self, layer: Plain, lowest: bool) -> None:
         W, back = layer.tensors["W"], layer.W_back
         np.matmul(W.reshape(len(W), -1), layer.fields, out=layer.z_parts)
         np.matmul(layer.all_fields, layer.z.transpose(0, 2, 1), out=layer.dW)
@@ -132,14 +133,14 @@ class Torch:
         self.weights = [self.parts(kind, tensors) for (kind, *_), tensors in zip(
             self.net.layers, self.net.by_layer(self.net.params), strict=True)]
         lr, decay = task.config["lr"], task.config["decay"]
-        pairs = sum(self.weights, [])           # (W, b); those of the outputs are last
+        pairs: list = sum(self.weights, [])     # (W, b); those of the outputs are last
         self.optimizer = torch.optim.SGD(
             [{"params": [W for W, _ in pairs[:-1]], "weight_decay": decay},
              {"params": [pairs[-1][0]], "weight_decay": 10 * decay},
              {"params": [b for _, b in pairs], "lr": 2 * lr}],
             lr=lr, momentum=task.config["momentum"], nesterov=True, foreach=True)
 
-    def parts(self, kind, tensors):
+    def parts(self, kind: str, tensors: dict) -> list[tuple]:
         """A layer's parameters as PyTorch has them: (W, b) of H, of the gate if there
         is one; or of the outputs, in its order of pixels, which is channel first."""
         if not tensors:
@@ -151,8 +152,8 @@ class Torch:
                         .reshape(len(W), -1), b)]
         else:
             gates = 2 if kind == "highway" else 1
-            stacked = zip(np.split(W.transpose(0, 3, 1, 2), gates), np.split(b, gates),
-                          strict=True)
+            stacked = list(zip(np.split(W.transpose(0, 3, 1, 2), gates),
+                               np.split(b, gates), strict=True))
         torch = self.torch
 
         def own(array):
@@ -162,7 +163,7 @@ class Torch:
             return tensor.requires_grad_()
         return [(own(W), own(b)) for W, b in stacked]
 
-    def loss(self, training):
+    def loss(self, training: bool) -> Any:
         F, h = self.torch.nn.functional, self.x
         for (kind, *numbers), parts in zip(self.net.layers, self.weights, strict=True):
             if kind == "dropout":
@@ -178,7 +179,7 @@ class Torch:
                 h = self.torch.lerp(h, H, T[0]) if T else H
         return F.cross_entropy(h, self.labels)
 
-    def gradient(self):
+    def gradient(self) -> dict:
         """As `Ours.gradient` gives it."""
         self.optimizer.zero_grad()
         self.loss(training=False).backward()
@@ -215,8 +216,9 @@ def check_gradient(contestants: dict) -> float | None:
 
 def measure(task: Task, names: Sequence[str], repeats: int) -> dict:
     """One task -> its part of the record, with each contestant's seconds by round."""
-    contestants = {name: CONTESTANTS[name](task) for name in names}
-    error, seconds = check_gradient(contestants), {name: [] for name in names}
+    contestants: dict[str, Any] = {name: CONTESTANTS[name](task) for name in names}
+    error = check_gradient(contestants)
+    seconds: dict[str, list] = {name: [] for name in names}
     for number in range(repeats + 1):
         for name, contestant in contestants.items():
             begin = time.perf_counter()

@@ -106,7 +106,7 @@ WAYS = {"side by side": side_by_side, "in turn": in_turn}
 
 def rounds(groups: Mapping, repeats: int) -> dict:
     """{(name, way): [processes]} -> {(name, way): [seconds of a round]}."""
-    seconds = {key: [] for key in groups}
+    seconds: dict[tuple, list] = {key: [] for key in groups}
     for _ in range(repeats):
         for (name, way), processes in groups.items():
             seconds[name, way].append(WAYS[way](processes))
@@ -160,7 +160,8 @@ def all_cores(names: Sequence[str], tasks: Sequence[Path], repeats: int,
     """The pair on all cores, both ways: the record's part, who was skipped."""
     places = {"side by side": [cores[::2], cores[1::2] or cores],
               "in turn": [cores, cores]}
-    groups, skipped = {}, {}
+    groups: dict[tuple, list] = {}
+    skipped: dict[str, str] = {}
     with ExitStack() as stack:
         for way in WAYS:
             names = [name for name in names if name not in skipped]

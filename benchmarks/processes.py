@@ -65,32 +65,33 @@ class Process:
 
     def __init__(self, name: str, task: str | Path, cores: Sequence[int]):
         self.folder = tempfile.TemporaryDirectory()
-        self.errors = open(Path(self.folder.name) / "stderr", "w+", encoding="utf-8")
-        with bound_to(cores):
+        self.errors = Path(self.folder.name) / "stderr"
+        with bound_to(cores), open(self.errors, "w", encoding="utf-8") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "benchmarks.contestants", name, str(task)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                 text=True, cwd=hn.HERE, env=variables_for(cores, self.folder.name))
+        assert self.process.stdin and self.process.stdout       # for the type checker
+        self.questions, self.answers = self.process.stdin, self.process.stdout
 
     def wait(self) -> None:
         """Until the first epoch is trained: versions and its seconds. Raises Skipped.
         """
-        if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
+        if not select.select([self.answers], [], [], PATIENCE)[0]:
             raise Skipped(f"no epoch trained within {PATIENCE} s")
         ready = self.answer()
         self.versions, self.first_epoch = ready["versions"], ready["first_epoch"]
 
     def send(self, command: str) -> None:
-        self.process.stdin.write(command + "\n")
-        self.process.stdin.flush()
+        self.questions.write(command + "\n")
+        self.questions.flush()
 
     def answer(self) -> Any:
         """The answer to a command sent. Raises Skipped if the process has ended."""
-        if line := self.process.stdout.readline():
+        if line := self.answers.readline():
             return json.loads(line)
         code = self.process.wait()
-        self.errors.seek(0)
-        last = self.errors.read().strip().rpartition("\n")[2]
+        last = self.errors.read_text("utf-8").strip().rpartition("\n")[2]
         raise Skipped(f"ended with {code}: {last[:200]}")
 
     def ask(self, command: str) -> Any:
@@ -105,7 +106,7 @@ class Process:
         with np.load(path) as archive:
             return dict(archive)
 
-    def __enter__(self):
+    def __enter__(self) -> Process:
         return self
 
     def __exit__(self, *_):
@@ -114,7 +115,6 @@ class Process:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()
-        self.errors.close()
         self.folder.cleanup()
 
 

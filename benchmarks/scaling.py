@@ -213,7 +213,7 @@ def searches(runs: int, dataset: str, data_dir: str | None, cores: Sequence[int]
              ) -> list[dict]:
     """The record's "search": runs per second for 1, 2, 4, ... processes."""
     jobs = sorted({min(2**k, len(cores)) for k in range(len(cores).bit_length() + 1)})
-    seconds = {n: [] for n in jobs}
+    seconds: dict[int, list] = {n: [] for n in jobs}
     for _ in range(SEARCH_REPEATS):
         for n in jobs:
             seconds[n].append(ask_python(
