@@ -35,6 +35,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -117,7 +118,7 @@ def settings_of(block: str, protocol: dict) -> list[Setting]:
     return [Setting(*both) for both in itertools.product(protocol["lrs"], biases)]
 
 
-def make_config(protocol: dict, net: Net, setting: Setting, data: hn.Data, **rest
+def make_config(protocol: dict, net: Net, setting: Setting, data: hn.Data, **rest: int
                 ) -> dict:
     """The trial of one net; data only says how many images there are."""
     return {"block": net.block, "depth": net.depth - 1, "init": "glorot",
@@ -132,10 +133,10 @@ def train_net(config: dict, data: hn.Data) -> dict:
     """One trial: its status, and per epoch the training loss and the accuracy on the
     images it is judged by. config: of hn.Config, and the data set's name, and in the
     search what drew the images."""
-    config = hn.Config(**{name: value for name, value in config.items()
-                          if name not in ("dataset", "split_seed")})
-    net = hn.make_net(config, data)
-    history, _, status = hn.train(net, hn.scale_pixels(data), config)
+    settings = hn.Config(**{name: value for name, value in config.items()
+                            if name not in ("dataset", "split_seed")})
+    net = hn.make_net(settings, data)
+    history, _, status = hn.train(net, hn.scale_pixels(data), settings)
     return {"status": status, "parameters": net.params.size,
             "train_loss": history["train_loss"], "acc": history["test_acc"]}
 
@@ -164,8 +165,9 @@ def search(lab: Lab, data: hn.Data, nets: list[Net]) -> dict[Net, dict]:
 
 def best(accuracies: dict[Setting, float | None]) -> Setting:
     """The setting of the highest accuracy, of equal ones the first; None is lowest."""
-    return max(accuracies, key=lambda setting: (
-        -1 if accuracies[setting] is None else accuracies[setting]))
+    known = {setting: -1 if value is None else value
+             for setting, value in accuracies.items()}
+    return max(known, key=lambda setting: known[setting])
 
 
 def repeat(lab: Lab, data: hn.Data, chosen: dict[Net, Setting]) -> dict:
@@ -322,13 +324,13 @@ def check_claims(record: dict) -> list[dict]:
 MARKERS = dict(zip(TABLE_1A, "sD^vo*", strict=True))
 
 
-def finals(net, name):
+def finals(net: dict, name: str) -> np.ndarray:
     """A net's last values as an array, NaN for None; test accuracy as error in %."""
     values = np.array(net[name]["final"], float)
     return 100 - 100 * values if name == "test_acc" else values
 
 
-def draw_over_depth(axes, nets, name, title):
+def draw_over_depth(axes: Axes, nets: list[dict], name: str, title: str) -> None:
     """One line per form: mean over seeds against depth, bars from lowest to highest.
     Forms stand side by side at each depth, so that their bars are not on top of one
     another."""
@@ -352,14 +354,14 @@ def draw_over_depth(axes, nets, name, title):
     axes.grid(axis="y", which="both")
 
 
-def write_setting(net):
+def write_setting(net: dict) -> str:
     """The chosen setting, in short; starred what is the first or last value tried."""
     chosen = net["chosen"]
     return ", ".join(f"{chosen[name]:g}" + "*" * (name in chosen["at_edge"])
                      for name in ("lr", "gate_bias") if name in chosen)
 
 
-def draw_dots(axes, nets, depth):
+def draw_dots(axes: Axes, nets: list[dict], depth: int) -> None:
     """One depth: a row for each form, a dot for each seed's test error, its mean, and
     right of it learning rate and b_T."""
     rows = {net["block"]: net for net in nets if net["depth"] == depth}
@@ -390,7 +392,7 @@ def draw(record: dict) -> Figure:
     """The record -> the figure: two panels over depth, one of dots for each depth."""
     nets, protocol = record["nets"], record["protocol"]
     figure = Figure(figsize=(9, 8), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=(1.15, 1))
+    upper, lower = np.ravel(figure.subfigures(2, 1, height_ratios=(1.15, 1)))
     loss, error = upper.subplots(1, 2)
     draw_over_depth(loss, nets, "train_loss", "Training loss after "
                     f"{protocol['epochs']} epochs\n(mean and range of "

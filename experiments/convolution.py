@@ -37,7 +37,8 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 import highway_networks as hn
@@ -145,7 +146,7 @@ def run(lab: Lab) -> dict:
     tried = {(net, lr): make_config(protocol, plan[net], lr, plan[net]["seeds"][0])
              for net in plan if net.part == "depth"
              for lr in protocol["lrs"][net.block]}
-    losses = {}
+    losses: dict[Net, dict] = {}
     for (net, lr), trial in lab.trials(train, tried, data).items():
         losses.setdefault(net, {})[lr] = last_loss(trial)
     best = {(net.block, net.depth): least(found) for net, found in losses.items()}
@@ -287,24 +288,24 @@ def check_depths(nets: list[dict]) -> list[dict]:
 # The figure
 
 
-def shade(net):
+def shade(net: dict) -> tuple:
     """By kind, the wider the darker."""
     narrow = net["width"] == min(TABLE_1)
     return pale(getattr(LIGHT, net["block"]), 0.5 if narrow else 1)
 
 
-def label_of(net):
+def label_of(net: dict) -> str:
     """Kind, width and learning rate."""
     return f"{net['block']}, width {net['width']}, rate {net['lr']:g}"
 
 
-def median_and_range(values):
+def median_and_range(values: np.ndarray) -> tuple[np.ndarray, ...]:
     """Values (seeds, epochs), NaN where a run diverged -> three rows over epochs."""
     values = or_infinite(values)
     return np.median(values, axis=0), values.min(axis=0), values.max(axis=0)
 
 
-def draw_curves(axes, nets):
+def draw_curves(axes: Axes, nets: list[dict]) -> None:
     """Test error, median and range over the seeds, epoch by epoch."""
     for net in nets:
         median, *band = median_and_range(100 - 100 * np.array(net["test_acc"], float))
@@ -324,7 +325,7 @@ def draw_curves(axes, nets):
     axes.legend(frameon=False, fontsize=7.5)
 
 
-def draw_rates(axes, nets):
+def draw_rates(axes: Axes, nets: list[dict]) -> None:
     """Of each kind and depth the last training loss by learning rate, and that of the
     other seeds at the one that was chosen."""
     for net in nets:
@@ -348,7 +349,7 @@ def draw_rates(axes, nets):
     axes.legend(frameon=False, fontsize=7.5)
 
 
-def draw_table(axes, nets, paper):
+def draw_table(axes: Axes, nets: list[dict], paper: dict) -> None:
     """Final test accuracy of every run, ours and the paper's mean and deviation."""
     for at, net in enumerate(nets):
         runs = [value for value in net["final_test_percent"] if value is not None]
@@ -370,7 +371,7 @@ def draw_table(axes, nets, paper):
                    f"(diamonds: the paper's, {TABLE_1_EPOCHS} epochs, rate 0.01)")
 
 
-def draw_gates(axes, net):
+def draw_gates(axes: Axes, net: dict) -> None:
     """Mean T of each layer on ink, on blank paper and on all cells."""
     layers = np.arange(1, len(net["T"]["all"]) + 1)
     for name, colour, label in (("ink", LIGHT.ink, "on ink"),
@@ -388,7 +389,7 @@ def draw_gates(axes, net):
     axes.legend(frameon=False, fontsize=7.5)
 
 
-def draw_maps(figure, maps):
+def draw_maps(figure: SubFigure, maps: list[dict]) -> None:
     """The first test images and T of each highway layer, averaged over its channels."""
     names = [name for name in maps[0] if name.startswith("T")]
     every = np.concatenate([np.ravel(each[name]) for each in maps for name in names])
@@ -416,7 +417,8 @@ def draw(record: dict) -> Figure:
                key=lambda net: (net["depth"], net["block"], net["width"]))
         for part in ("table", "depth"))
     figure = Figure(figsize=(9, 10.8), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=(7, 0.3 + len(record["maps"])))
+    upper, lower = np.ravel(figure.subfigures(
+        2, 1, height_ratios=(7, 0.3 + len(record["maps"]))))
     panels = upper.subplots(2, 2)
     draw_curves(panels[0, 0], table)
     draw_table(panels[0, 1], table, record["paper"])

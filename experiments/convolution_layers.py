@@ -27,7 +27,7 @@ are cut into such.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -102,7 +102,8 @@ class Plain:
     block = hn.BLOCKS["plain"]
 
     @classmethod
-    def plan(cls, shape, width, kernel, padding):
+    def plan(cls, shape: tuple, width: int, kernel: int, padding: int
+             ) -> tuple[tuple, dict]:
         side = shape[0] + 2 * padding - kernel + 1
         if side < 1 or not 0 <= 2 * padding < kernel:
             raise ValueError(f"kernel {kernel}, padding {padding}: not for side "
@@ -170,7 +171,7 @@ class Plain:
                                     parts)
         self.dx = None if self.same else np.empty((S, C, S * B), cache.dtype)
 
-    def forward(self, y, rng):
+    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
         for version, image in self.copies:
             np.copyto(version, image)
         W, b = self.tensors["W"], self.tensors["b"]
@@ -179,7 +180,7 @@ class Plain:
         hn.activate(self.z, self.rows[0], self.gates, RELU, self.half)
         self.block.forward(self.x, self.rows, y, self.scratch)
 
-    def backward(self, d, lowest=False):
+    def backward(self, d: np.ndarray, lowest: bool = False) -> np.ndarray | None:
         self.block.backward(d, self.x, self.rows, self.dH, self.scratch)
         RELU.backward(self.dH, self.rows[0])        # z now holds dz
         np.matmul(self.all_fields, self.z.transpose(0, 2, 1), out=self.dW)
@@ -268,13 +269,13 @@ class MaxPool:
                  for i, count in enumerate(counts)]     # windows with a pixel i: those
         self.taps = [spans, [(np.s_[:, :, to], np.s_[:, :, of]) for to, of in spans]]
 
-    def forward(self, y, rng):
+    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
         for x, over, taps in zip(self.values[:-1], self.values[1:], self.taps,
                                  strict=True):
             largest(x, over, taps)
         np.copyto(y, self.y)
 
-    def backward(self, d):
+    def backward(self, d: np.ndarray) -> np.ndarray:
         np.copyto(self.dy, d)
         for i in (1, 0):
             largest_backward(
@@ -298,7 +299,7 @@ class Dropout:
         self.draws, self.mask = np.empty(self.x.shape, "float32"), np.empty_like(self.x)
         self.rate = rate
 
-    def forward(self, y, rng):
+    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
         if rng is None:
             self.mask.fill(1)
         else:
@@ -307,7 +308,7 @@ class Dropout:
             np.multiply(self.mask, 1 / (1 - self.rate), out=self.mask)
         np.multiply(self.x, self.mask, out=y)
 
-    def backward(self, d):
+    def backward(self, d: np.ndarray) -> np.ndarray:
         np.multiply(d, self.mask, out=d)
         return d
 
@@ -322,11 +323,11 @@ class Average:
     def __init__(self, cache, shape, tensors, grads):
         self.x, self.dx = np.empty((2, *shape, shape[0] * cache.batch), cache.dtype)
 
-    def forward(self, y, rng):
+    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
         S, C, _ = self.x.shape
         np.mean(self.x.reshape(S, C, S, -1), axis=(0, 2), out=y[0])
 
-    def backward(self, d):
+    def backward(self, d: np.ndarray) -> np.ndarray:
         S, C, _ = self.x.shape
         self.dx.reshape(S, C, S, -1)[...] = d.reshape(1, C, 1, -1) / S ** 2
         return self.dx
@@ -353,11 +354,11 @@ class Dense:
         self.dcolumns = self.dx.reshape(-1, cache.batch)
         self.tensors, self.grads = tensors, grads
 
-    def forward(self, y, rng):
+    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
         np.matmul(self.tensors["W"], self.columns, out=y[0])
         np.add(y[0], self.tensors["b"], out=y[0])
 
-    def backward(self, d, lowest=False):
+    def backward(self, d: np.ndarray, lowest: bool = False) -> np.ndarray | None:
         np.matmul(d[0], self.columns.T, out=self.grads["W"])
         np.sum(d[0], axis=1, keepdims=True, out=self.grads["b"])
         if lowest:
@@ -366,5 +367,5 @@ class Dense:
         return self.dx
 
 
-LAYERS = {"plain": Plain, "highway": Highway, "pool": MaxPool, "dropout": Dropout,
-          "average": Average, "dense": Dense}
+LAYERS: dict[str, Any] = {"plain": Plain, "highway": Highway, "pool": MaxPool,
+                          "dropout": Dropout, "average": Average, "dense": Dense}

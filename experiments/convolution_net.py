@@ -30,7 +30,8 @@ class Cache:
 
     def __init__(self, net: ConvNet, batch: int):
         self.net, self.batch, self.dtype = net, batch, net.dtype
-        self.filled, self.buffers = False, {}
+        self.filled = False
+        self.buffers: dict[tuple, np.ndarray] = {}
         self.grad, self.total = np.zeros_like(net.params), np.zeros_like(net.params)
         self.layers = [
             LAYERS[kind](self, shape, tensors, grads, *numbers)
@@ -58,7 +59,7 @@ class ConvNet:
     def __init__(self, layers: Sequence[tuple], side: int, *, gate_bias: float = -1.0,
                  seed: int = 0, dtype: Any = "float32"):
         self.layers, self.side, self.dtype = layers, side, np.dtype(dtype)
-        self.shapes, shapes = [(side, 1)], {}
+        self.shapes, shapes = [(side, 1)], {}       # of activations, of parameters
         for i, (kind, *numbers) in enumerate(layers):
             shape, named = LAYERS[kind].plan(self.shapes[-1], *numbers)
             self.shapes.append(shape)

@@ -111,14 +111,14 @@ def make_config(protocol: dict, net: Net, setting: dict, epochs: int, seed: int
 
 def train_net(config: dict, data: hn.Data) -> dict:
     """One trial: its status, and per epoch the training loss and test accuracy."""
-    config = hn.Config(n_train=len(data.x_train), n_test=len(data.x_test), **{
+    settings = hn.Config(n_train=len(data.x_train), n_test=len(data.x_test), **{
         name: value for name, value in config.items() if name != "dataset"})
     data = hn.scale_pixels(data)
     for x in (data.x_train, data.x_test):       # from [-1, 1] to [0, 1]
         x += 1
         x /= 2
-    net = hn.make_net(config, data)
-    history, _, status = hn.train(net, data, config)
+    net = hn.make_net(settings, data)
+    history, _, status = hn.train(net, data, settings)
     return {"status": status, "parameters": net.params.size,
             "train_loss": history["train_loss"], "test_acc": history["test_acc"]}
 
@@ -126,6 +126,12 @@ def train_net(config: dict, data: hn.Data) -> dict:
 def final_loss(trial: Trial) -> float:
     """The training loss of a trial's last epoch, infinite where it diverged."""
     return float(or_infinite(trial.result["train_loss"][-1]))
+
+
+def least(found: dict[int, list[Trial]], count: int) -> list[int]:
+    """The settings of the least final losses, with the first seed; of equal ones those
+    that come first."""
+    return sorted(found, key=lambda number: final_loss(found[number][0]))[:count]
 
 
 def plan_rung(chosen: dict[Net, list[int]], seeds: list[int]) -> list[Run]:
@@ -141,15 +147,15 @@ def search(lab: Lab, data: hn.Data, settings: list[dict]
            ) -> list[dict[Net, dict[int, list[Trial]]]]:
     """Run the rungs -> for each of them {net: {setting: its trials}}, in the order in
     which they were chosen."""
-    protocol, rungs = lab.protocol, []
+    protocol = lab.protocol
+    rungs: list[dict[Net, dict[int, list[Trial]]]] = []
     nets = [Net(block, depth) for depth in protocol["depths"] for block in WIDTHS]
     chosen = dict.fromkeys(nets, list(range(len(settings))))
     for i, (count, epochs) in enumerate(protocol["rungs"]):
         last = i == len(protocol["rungs"]) - 1
         seeds = protocol["seeds"] if last else protocol["seeds"][:1]
         if rungs:
-            chosen = {net: sorted(found, key=lambda number, found=found: final_loss(
-                found[number][0]))[:count] for net, found in rungs[-1].items()}
+            chosen = {net: least(found, count) for net, found in rungs[-1].items()}
         trials = lab.trials(train_net, {
             run: make_config(protocol, run.net, settings[run.setting], epochs, run.seed)
             for run in plan_rung(chosen, seeds)}, data)
@@ -335,7 +341,7 @@ def draw_winners(axes: Axes, record: dict, depths: list[int]) -> None:
                          s=34 if ten else 7, zorder=2 + ten + best, linewidth=1.6,
                          color=LIGHT.highway if ten else LIGHT.grid,
                          edgecolor=LIGHT.ink if best else "none")
-    axes.set_xticks(range(len(depths)), depths)
+    axes.set_xticks(range(len(depths)), list(map(str, depths)))
     axes.set(xlabel="depth", ylabel="initial $b_T$",
              title="Settings of the highway nets\n(blue: in the second rung, ringed: "
                    "the best)")

@@ -7,10 +7,13 @@ P1's guideline and the tutorial's advice, "the more negative the safer", beside 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import SubFigure
 from matplotlib.patches import Rectangle
 
 import highway_networks as hn
@@ -48,7 +51,7 @@ def train(config: dict, data: hn.Data) -> dict:
 # The record
 
 
-def as_rows(values):
+def as_rows(values: np.ndarray) -> list[list]:
     """(b_T, depth) -> rows of a table, None for what is not finite."""
     return [[value if math.isfinite(value) else None for value in row]
             for row in values.tolist()]
@@ -77,7 +80,7 @@ def describe(found: dict[Cell, dict], own: dict) -> dict:
         for depth, column in zip(own["depths"], accuracy.T, strict=True)]}
 
 
-def border(depth, biases, accuracy):
+def border(depth: int, biases: list[float], accuracy: np.ndarray) -> dict:
     """The largest b_T with which nets of a depth train, and the sum over layers of
     sigma(b_T) there; whether all more negative ones train too. accuracy: by b_T, 0 of
     a net that diverged."""
@@ -94,14 +97,14 @@ def border(depth, biases, accuracy):
 # Claims
 
 
-def column_of(record, own, depth, name):
+def column_of(record: dict, own: dict, depth: int, name: str) -> dict:
     """{b_T: a result of the better learning rate, None if it diverged} at a depth."""
     column = own["depths"].index(depth)
     return {bias: row[column] for bias, row in
             zip(own["gate_biases"], record["better"][name], strict=True)}
 
 
-def accuracies(record, own, depth):
+def accuracies(record: dict, own: dict, depth: int) -> dict[float, float]:
     """{b_T: test accuracy of the better learning rate, 0 if it diverged} at a depth."""
     return {bias: value or 0 for bias, value in
             column_of(record, own, depth, "test_acc").items()}
@@ -157,7 +160,8 @@ def check(record: dict, own: dict) -> list[dict]:
 # The figure
 
 
-def draw_cells(axes, table, own, norm, title, write):
+def draw_cells(axes: Axes, table: list, own: dict, norm: Normalize, title: str,
+               write: Callable[[float], str]) -> None:
     """One number for each b_T and depth as a heat map, written into its cell; a cross
     where the net diverged, a frame where P1's guideline lies. norm: whose high end is
     the better one, or that of a reversed scale."""
@@ -180,7 +184,7 @@ def draw_cells(axes, table, own, norm, title, write):
     axes.spines[:].set_visible(False)
 
 
-def draw(figure, record: dict) -> None:
+def draw(figure: SubFigure, record: dict) -> None:
     """Two panels: training loss and test accuracy of the better learning rate."""
     own, better = record["protocol"]["map"], record["map"]["better"]
     loss, accuracy = figure.subplots(1, 2, sharey=True)

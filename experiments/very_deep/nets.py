@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import highway_networks as hn
 from experiments.lab import listed
@@ -12,7 +12,7 @@ WIDTH = 50
 TRAINS = 0.5            # test accuracy from which on we say that a net trains
 
 
-def brief(values):
+def brief(values: Any) -> list:
     """An array -> a list of three significant digits."""
     return listed(values, 3)
 
@@ -26,7 +26,7 @@ class Trained(NamedTuple):
     data: hn.Data
 
 
-def highway_config(protocol: dict, part: str, **rest) -> dict:
+def highway_config(protocol: dict, part: str, **rest: Any) -> dict:
     """A trial of `train_highway`; rest: depth in blocks, b_T, rate, epochs, seed."""
     return {"part": part, "init": "glorot", "hidden": WIDTH,
             "n_test": hn.DATASETS[protocol["dataset"]].images[1],
@@ -40,16 +40,16 @@ def train_highway(config: dict, data: hn.Data) -> Trained:
     hn.train tests after each epoch, at a cost that very deep nets feel: it gets one
     batch of test images, and the accuracy on all of them is taken at the end.
     """
-    config = hn.Config(**{name: value for name, value in config.items()
-                          if name != "dataset"})
-    data = hn.scale_pixels(hn.take_subset(data, config))
-    net, start = (hn.make_net(config, data) for _ in range(2))
-    few = replace(data, x_test=data.x_test[:config.batch],
-                  y_test=data.y_test[:config.batch])
-    history, _, status = hn.train(net, few, config)
+    settings = hn.Config(**{name: value for name, value in config.items()
+                            if name != "dataset"})
+    data = hn.scale_pixels(hn.take_subset(data, settings))
+    net, start = (hn.make_net(settings, data) for _ in range(2))
+    few = slice(settings.batch)
+    history, _, status = hn.train(net, replace(
+        data, x_test=data.x_test[few], y_test=data.y_test[few]), settings)
     result = {"status": status, "train_loss": history["train_loss"], "test_acc": None}
     if status == "ok":
         accuracy, _ = hn.evaluate(net, data.x_test, data.y_test,
-                                  net.cache(config.batch))
+                                  net.cache(settings.batch))
         result["test_acc"] = hn.significant(accuracy)
     return Trained(result, net, start, data)

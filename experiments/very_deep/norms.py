@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 
 import highway_networks as hn
 from experiments.lab import colour_of
@@ -56,10 +57,10 @@ def train(config: dict, data: hn.Data) -> dict:
     """An untrained net -> rms of the projection's and all blocks' outputs (L + 1,), and
     of dL/dy of each block (L,), L being the loss of one image."""
     images = config["images"]
-    config = hn.Config(init="glorot", n_train=images, n_test=1, **{
+    settings = hn.Config(init="glorot", n_train=images, n_test=1, **{
         name: config[name] for name in ("block", "depth", "gate_bias", "seed")})
-    data = hn.scale_pixels(hn.take_subset(data, config))
-    net = hn.make_net(config, data)
+    data = hn.scale_pixels(hn.take_subset(data, settings))
+    net = hn.make_net(settings, data)
     with np.errstate(all="ignore"):
         logits, cache = net.forward(np.ascontiguousarray(data.x_train.T))
         outputs = [rms(y) for y in cache.x[:, :net.hidden]]
@@ -79,7 +80,7 @@ def describe(found: dict[tuple[Line, int], dict], own: dict) -> list[dict]:
         for form, results in forms.items()]
 
 
-def draw(axes, forms: list[dict], name: str, title: str) -> None:
+def draw(axes: Axes, forms: list[dict], name: str, title: str) -> None:
     """A line for each form over its layers, dashed for all b_T but the first; full is
     drawn thick, for it hides behind coupled."""
     first = min((form["gate_bias"] for form in forms if form["gate_bias"] is not None),

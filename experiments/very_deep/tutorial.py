@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 
 import highway_networks as hn
 from experiments.lab import claim
@@ -54,7 +55,8 @@ class Steps:
         return itertools.islice(itertools.chain.from_iterable(epochs), self.steps)
 
 
-def truncated_normal(rng: np.random.Generator, shape: tuple, std: float = 0.1):
+def truncated_normal(rng: np.random.Generator, shape: tuple, std: float = 0.1
+                     ) -> np.ndarray:
     """Normal values; those beyond two standard deviations are drawn again."""
     values = rng.normal(size=shape)
     while (beyond := np.abs(values) > 2).any():
@@ -126,7 +128,7 @@ def check(arms: list[dict]) -> list[dict]:
               holds=all(min(worst_as_zero(arm)) < TRAINS for arm in plain), n=n)]
 
 
-def draw(axes, arms: list[dict], own: dict) -> None:
+def draw(axes: Axes, arms: list[dict], own: dict) -> None:
     """A row for each arm, a dot for each seed; a cross for one that diverged."""
     for row, arm in enumerate(arms):
         colour = getattr(LIGHT, arm["block"])

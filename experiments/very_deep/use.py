@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.figure import SubFigure
 
 import highway_networks as hn
 from experiments.lab import claim, plain_numbers
@@ -172,8 +173,8 @@ def check_use(nets: list[dict]) -> dict:
         section="ours", text="there is a b_T with which all our nets of 1000 layers "
         f"train and use more than {USED} of them: to keep the loss within "
         f"{100 * KEEPS - 100:.0f} % takes more than their first {USED} layers "
-        f"(needed), and with only the {USED} that change their input most it is more than that "
-        "many times as large (times)", paper=None,
+        f"(needed), and with only the {USED} that change their input most it is more "
+        "than that many times as large (times)", paper=None,
         ours={"needed": by_bias(used, 1000, lambda net: net["used"]["prefix"]),
               "times": by_bias(used, 1000, lambda net: left_with(net["used"], USED))},
         holds=True if True in verdicts else None if None in verdicts or not verdicts
@@ -279,7 +280,7 @@ def draw_counts(axes: Axes, nets: list[dict]) -> None:
     axes.grid(axis="y")
 
 
-def draw(figure: Any, record: dict) -> None:
+def draw(figure: SubFigure, record: dict) -> None:
     """Three panels: prefixes, lesions, counts."""
     nets = shown(record["deep"])
     cut, lesions, counts = figure.subplots(1, 3)
