@@ -30,7 +30,7 @@ def allowed(path: str | Path) -> dict[str, str]:
     lines = Path(path).read_text().splitlines()
     rows = [re.split(r"\s{2,}", line, maxsplit=1) for line in lines
             if line and not line.startswith("#")]
-    return dict(rows)       # type: ignore[arg-type]
+    return dict(rows)
 
 
 def main(report: str, exceptions: str) -> int:
