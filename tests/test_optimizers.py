@@ -113,6 +113,7 @@ def test_every_column_has_a_maximum_of_its_own(rng, dtype):
 
 def test_cross_entropy_of_an_impossible_label():
     """The probability underflows; its logarithm, 1000, does not."""
+    assert np.array_equal(hn.softmax(np.array([[1000.0], [0.0]])), [[1], [0]])
     loss, dlogits = hn.cross_entropy(np.array([[1000.0], [0.0]]), np.array([1]))
     assert loss == 1000 and np.array_equal(dlogits, [[1], [-1]])
     uniform = hn.cross_entropy(np.zeros((10, 3)), np.array([1, 2, 3]))[0]

@@ -97,7 +97,7 @@ def test_make_net_takes_every_setting_of_the_configuration(digits):
 # One pass over the images
 
 
-@pytest.mark.parametrize("images, size", [(10, 3), (10, 5), (4, 4)])
+@pytest.mark.parametrize("images, size", [(10, 3), (11, 3), (10, 5), (4, 4)])
 def test_batches_are_one_shuffled_pass(images, size, rng):
     x, labels = np.arange(2.0 * images).reshape(images, 2), np.arange(images)
     batches = hn.Batches(x, labels, size, rng)
