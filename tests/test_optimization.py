@@ -72,8 +72,8 @@ def test_settings_are_drawn_from_the_stated_ranges():
 def test_nets_of_the_search_are_the_papers(block, count):
     """Depth counts the first plain layer; widths 50 and 71; one draw for both kinds."""
     setting = optimization.draw_settings(1, 0)[0]
-    config = optimization.make_config(optimization.PROTOCOL, Net(block, 100), setting, 5,
-                                      0)
+    config = optimization.make_config(optimization.PROTOCOL, Net(block, 100), setting,
+                                      5, 0)
     assert (config["depth"], config["clip"], config["optimizer"]) == (99, 0, "sgd")
     assert config["lr"] == setting["lr"]
     assert config["init"] == {"tanh": "glorot", "relu": "he"}[setting["activation"]]
@@ -99,7 +99,8 @@ MANY_ORDERS = [fake_net("highway", 50, LOST_ONE, [4, 4], final=[1e-5, 1e-5]),
     # The seeds of plain 50 do not agree; no seed of it gets there; there is none.
     ([HIGHWAY_10, PLAIN_10, HIGHWAY_50, fake_net("plain", 50, BAD, [4, None])], 400,
      [True, None, True, False, True]),
-    ([HIGHWAY_10, PLAIN_10, HIGHWAY_50, PLAIN_50], 400, [True, True, True, False, True]),
+    ([HIGHWAY_10, PLAIN_10, HIGHWAY_50, PLAIN_50], 400,
+     [True, True, True, False, True]),
     ([HIGHWAY_10, PLAIN_10], 400, [True, None, True, False, True]),
     # A miss is open in fewer epochs than the paper's.
     ([HIGHWAY_10, WORSE_10, *MANY_ORDERS], 400, [False, False, False, True, False]),
