@@ -119,8 +119,8 @@ def is_allowed(value: Any, default: Any, allowed: Mapping) -> bool:
     """
     if allowed["choices"]:
         return value in allowed["choices"]
-    kind = (int, float) if isinstance(default, float) else int
-    return isinstance(value, kind) and allowed["low"] <= value <= allowed["high"]
+    kinds = (int, float) if isinstance(default, float) else (int,)     # never a bool
+    return type(value) in kinds and allowed["low"] <= value <= allowed["high"]
 
 
 @dataclass(frozen=True)
@@ -399,7 +399,8 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
         array = (read(path, file, dataset) if read else
                  dataset.read(path, file, dataset.classes))
         arrays.append(array if array.ndim == 1 else array.reshape(len(array), -1))
-    return Data(*arrays, classes=dataset.classes, scale=dataset.scale)
+    x_train, y_train, x_test, y_test = arrays
+    return Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
 
 
 def streams(seed: int) -> dict[str, np.random.SeedSequence]:
@@ -437,8 +438,8 @@ def scale_pixels(data: Data, dtype: str = "float32") -> Data:
 class Activation(NamedTuple):
     """forward(z): z -> H in place. backward(dH, H): H -> dz_H in place."""
 
-    forward: Callable
-    backward: Callable
+    forward: Callable[[np.ndarray], None]
+    backward: Callable[[np.ndarray, np.ndarray], None]
 
 
 def tanh_forward(z: np.ndarray) -> None:
@@ -489,6 +490,9 @@ def activate(z: np.ndarray, H: np.ndarray, gates: np.ndarray, activation: Activa
     np.add(gates, half, out=gates)
 
 
+Rows = tuple[np.ndarray, ...]
+
+
 class Block(NamedTuple):
     """One member of the family y = H T + x C.
 
@@ -502,8 +506,8 @@ class Block(NamedTuple):
     """
 
     gates: str
-    forward: Callable
-    backward: Callable
+    forward: Callable[[np.ndarray, Rows, np.ndarray, np.ndarray], None]
+    backward: Callable[[np.ndarray, np.ndarray, Rows, np.ndarray, np.ndarray], None]
 
 
 def gate_backward(G: np.ndarray, scaled: np.ndarray, through: np.ndarray) -> None:
@@ -657,7 +661,7 @@ class Layer(NamedTuple):
     x: np.ndarray           # (U, B) the input
     y: np.ndarray           # (U, B) the output, which is the next one's input
     z: np.ndarray           # (R, B) pre-activations -> H and gates -> dz
-    rows: tuple             # its parts, H and each gate (U, B)
+    rows: Rows              # its parts, H and each gate (U, B)
     gates: np.ndarray       # (R - U, B) its part below H
 
 
@@ -677,8 +681,8 @@ class Cache:
     def __init__(self, net: DeepNet, batch: int):
         L, U, dtype = net.depth, net.hidden, net.dtype
         shapes = self.shapes(L, U, net.rows, net.classes, batch)
-        self.net, self.batch, self.filled = net, batch, False
-        self.pixels: np.ndarray | None = None
+        self.net, self.batch = net, batch
+        self.pixels: np.ndarray | None = None           # of a pass not yet taken back
         # x's last row stays 1: it meets the biases, the last column of the weights.
         self.x = np.ones(shapes["x"], dtype)            # block inputs
         self.z = np.empty(shapes["z"], dtype)           # z -> H and gates -> dz
@@ -801,7 +805,7 @@ class DeepNet:
                 layer.gates.fill(0)
                 np.copyto(layer.y, layer.x)
         np.matmul(weights["out"], cache.x[-1], out=cache.logits)
-        cache.pixels, cache.filled = x, not closed
+        cache.pixels = None if closed else x
         return cache.logits, cache
 
     def backward(self, dlogits: np.ndarray, cache: Cache) -> np.ndarray:
@@ -810,9 +814,9 @@ class DeepNet:
         The vector belongs to the cache: the next backward pass overwrites it. Raises
         ValueError if the cache does not come fresh from this net's forward pass.
         """
-        if cache.net is not self or not cache.filled:
+        if cache.net is not self or cache.pixels is None:
             raise ValueError("backward needs a cache fresh from forward, none closed")
-        cache.filled = False
+        pixels, cache.pixels = cache.pixels, None
         weights, grads = cache.weights, cache.dW
         d, dH, scratch = cache.d, cache.dH, cache.scratch
         np.matmul(dlogits, cache.x[-1].T, out=grads["out"])
@@ -825,7 +829,7 @@ class DeepNet:
             np.add(d, dH, out=d)                            # dx += W^T dz
         first = cache.x[0, :self.hidden]
         self.activation.backward(d, first)
-        np.matmul(first, cache.pixels.T, out=grads["W_in"])
+        np.matmul(first, pixels.T, out=grads["W_in"])
         np.sum(first, axis=1, keepdims=True, out=grads["b_in"])
         return cache.grad
 
@@ -855,9 +859,10 @@ class DeepNet:
     def gates(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
         """(P, B) -> the transform gates T of every layer, (L, U, B); ValueError if the
         block has none."""
-        if "T" not in self.block.gates:
+        T = self._probe(x, closed)[1].T
+        if T is None:
             raise ValueError(f"{self.settings['block']} blocks have no transform gate")
-        return self._probe(x, closed)[1].T
+        return T
 
     def block_outputs(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
         """(P, B) -> the projection's output and every block's, (L + 1, U, B)."""
@@ -866,7 +871,7 @@ class DeepNet:
     def save(self, file: Any) -> None:
         """Write settings and weights as one .npz, without pickles, to a path or binary
         file. Raises OSError."""
-        np.savez_compressed(file, params=self.params, **self.settings)
+        np.savez_compressed(file, params=self.params, **self.settings)  # type: ignore
 
     @classmethod
     def load(cls, path: str | Path) -> DeepNet:
@@ -903,7 +908,7 @@ class DeepNet:
 
 def softmax(logits: np.ndarray) -> np.ndarray:
     """(C, B) -> probabilities (C, B); each column is shifted by its own maximum."""
-    p = np.exp(logits - logits.real.max(axis=0))
+    p = np.exp(logits - logits.max(axis=0))
     p /= p.sum(axis=0)
     return p
 
@@ -915,7 +920,7 @@ def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> tuple[Any, np.ndarr
     """
     B = len(labels)
     examples = np.arange(B)
-    shifted = logits - logits.real.max(axis=0)
+    shifted = logits - logits.max(axis=0)
     dlogits = np.exp(shifted)
     total = dlogits.sum(axis=0)
     loss = (np.log(total) - shifted[labels, examples]).sum() / B
@@ -1076,7 +1081,7 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
     done = history[-1]["epoch"] if history else -1 if untrained else 0
     with threadpool_limits(1, "blas"), np.errstate(all="ignore"):
         for epoch in range(done + 1, epochs + 1):
-            row = {"epoch": epoch}
+            row: dict[str, Any] = {"epoch": epoch}
             try:
                 if epoch:
                     lr = schedule(epoch, history)

@@ -31,6 +31,14 @@ class Theme(NamedTuple):
     blocks: dict    # by kind
     own: tuple      # of kinds that are not in the table
 
+    @property
+    def highway(self) -> str:
+        return self.blocks["highway"]
+
+    @property
+    def plain(self) -> str:
+        return self.blocks["plain"]
+
     def colour(self, arm: Arm) -> str:
         """Of an arm's line and label."""
         return self.blocks.get(arm.block, self.own[arm.place % len(self.own)])

@@ -1,7 +1,6 @@
-"""The experiments: what all of them share, and the search of Figure 1."""
+"""The search of Figure 1."""
 
 import hashlib
-import importlib
 import io
 import json
 import math
@@ -11,12 +10,11 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import common, optimization
-from experiments.store import StoreError, load_trials
+from experiments import lab, optimization
 
 
 def run_smoke(experiment, *words):
-    return common.main(experiment, ["--smoke", "--jobs", "1", *words])
+    return lab.main(experiment, ["--smoke", "--jobs", "1", *words])
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +30,12 @@ def smoked(tmp_path_factory):
 def test_smoke_of_the_search_and_its_figure_again(home, smoked):
     """The whole path on the digits; --plot then gives the same picture."""
     shutil.copytree(smoked, home, dirs_exist_ok=True)
-    runs = home / "runs" / "smoke"
-    record, _ = common.load_record(runs / "optimization.json")
-    digest = hashlib.sha256((runs / "optimization.json").read_bytes()).hexdigest()
+    runs = home / "runs" / "smoke" / "optimization"
+    record, _ = lab.load_record(runs / "record.json")
+    digest = hashlib.sha256((runs / "record.json").read_bytes()).hexdigest()
     assert record["dataset"] == "digits"
     assert record["command"] == "python3 -m experiments.optimization --smoke"
-    picture = (runs / "optimization.png").read_bytes()
+    picture = (runs / "figure.png").read_bytes()
     assert digest.encode() in picture
     assert [(net["block"], net["depth"]) for net in record["nets"]] == [
         (block, depth) for depth in (10, 20) for block in ("highway", "plain")]
@@ -49,82 +47,13 @@ def test_smoke_of_the_search_and_its_figure_again(home, smoked):
             assert max(losses.pop(n) for n in following["setting"]) <= min(
                 losses.values())
         assert np.shape(best["train_loss"]) == np.shape(best["test_acc"]) == (2, 4)
-    again = common.main(optimization.EXPERIMENT, ["--smoke", "--plot"])
-    assert again == record and (runs / "optimization.png").read_bytes() == picture
-    assert not (home / "experiments" / "optimization.json").exists()
-
-
-def test_packed_trials_are_not_run_again(home, smoked, monkeypatch):
-    """A fresh clone has the packed files and no store."""
-    shutil.copytree(smoked, home, dirs_exist_ok=True)
-    lab = home / "runs" / "smoke"
-    record, _ = common.load_record(lab / "optimization.json")
-    names = sorted(path.name for path in (lab / "optimization").glob("*"))
-    assert names == [f"{block}_{depth}.jsonl" for block in ("highway", "plain")
-                     for depth in (10, 20)]
-    shutil.rmtree(lab / "optimization.trials")
-    monkeypatch.setattr(common.shutil, "rmtree", lambda *_, **__: None)
-    monkeypatch.setattr(hn, "train", None)      # whoever trains now fails
-    again = run_smoke(optimization.EXPERIMENT)
-    assert again["nets"] == record["nets"]
-
-
-def test_an_extended_plan_keeps_the_finished_trials(home, smoked, monkeypatch):
-    """Only the trials that the longer plan adds are run."""
-    shutil.copytree(smoked, home, dirs_exist_ok=True)
-    more = optimization.SMOKE | {"seeds": [0, 1, 2]}
-    trained = []
-    monkeypatch.setattr(common.shutil, "rmtree", lambda *_, **__: None)
-    monkeypatch.setattr(hn, "train", lambda net, data, config, train=hn.train:
-                        trained.append(config) or train(net, data, config))
-    record = run_smoke(optimization.EXPERIMENT._replace(smoke=more))
-    assert [config.seed for config in trained] == [2, 2, 2, 2]
-    assert all(len(net["best"]["train_loss"]) == 3 for net in record["nets"])
-
-
-def test_packed_trials_of_another_experiment_are_refused(home, smoked):
-    shutil.copytree(smoked, home, dirs_exist_ok=True)
-    runs = home / "runs" / "smoke"
-    (runs / "optimization").rename(runs / "other")
-    options = common.build_parser(optimization.EXPERIMENT).parse_args(["--smoke"])
-    other = optimization.EXPERIMENT._replace(name="experiments.other")
-    lab = common.Lab(other, options)
-    with pytest.raises(StoreError, match="another protocol"):
-        lab.trials(optimization.train_net, [], ())
-
-
-def test_pack_takes_what_is_finished(home, capsys):
-    options = common.build_parser(optimization.EXPERIMENT).parse_args(["--smoke"])
-    lab = common.Lab(optimization.EXPERIMENT, options)
-    setting = optimization.draw_settings(1, 0)[0]
-    configs = [optimization.make_config(lab.protocol, ("plain", depth), setting, 1, 0)
-               for depth in (2, 3)]
-    lab.options.jobs = 1
-    lab.trials(optimization.train_net, configs, lab.load_data())
-    run_smoke(optimization.EXPERIMENT, "--pack")
-    assert "packed 2 trials" in capsys.readouterr().out
-    for config, name in zip(configs, ("plain_2", "plain_3")):
-        _, (trial,) = load_trials(lab.packed / f"{name}.jsonl")
-        assert trial.config == config and trial.result["status"] == "ok"
-
-
-def test_pack_keeps_what_was_packed_before(home, smoked, capsys):
-    """A clone that has run nothing yet, or only some of it, drops no trial."""
-    shutil.copytree(smoked, home, dirs_exist_ok=True)
-    lab = home / "runs" / "smoke"
-    before = {path.name: path.read_bytes()
-              for path in (lab / "optimization").iterdir()}
-    trials = sorted((lab / "optimization.trials").glob("[0-9a-f]*.json"))
-    for path in trials[1:]:
-        path.unlink()
-    run_smoke(optimization.EXPERIMENT, "--pack")
-    assert f"packed {len(trials)} trials" in capsys.readouterr().out
-    assert before == {path.name: path.read_bytes()
-                      for path in (lab / "optimization").iterdir()}
+    again = lab.main(optimization.EXPERIMENT, ["--smoke", "--plot"])
+    assert again == record and (runs / "figure.png").read_bytes() == picture
+    assert not (home / "results").exists()
 
 
 def test_figure_1_with_a_run_that_diverged(smoked):
-    record, _ = common.load_record(smoked / "runs" / "smoke" / "optimization.json")
+    record, _ = lab.load_record(smoked / "runs" / "smoke" / "optimization" / "record.json")
     best = record["nets"][0]["best"]
     for name in ("train_loss", "test_acc"):
         best[name][1][2:] = [None] * 2
@@ -132,31 +61,6 @@ def test_figure_1_with_a_run_that_diverged(smoked):
     figure.savefig(io.BytesIO(), format="png")
     line = figure.axes[0].lines[0].get_ydata()
     assert np.isfinite(line[:2]).all() and np.isinf(line[2:]).all()
-
-
-@pytest.mark.parametrize("text, message", [
-    (None, "No such file"), ("{", "Expecting"), ("[]", "field 'schema'"),
-    ('{"schema": "highway-networks/run"}', "field 'schema'"),
-    ('{"schema": "highway-networks/experiment", "experiment": "x"}', "'experiment'")])
-def test_a_bad_record_is_one_line_with_the_command(home, text, message):
-    path = home / "runs" / "smoke" / "optimization.json"
-    if text is not None:
-        path.parent.mkdir(parents=True)
-        path.write_text(text)
-    with pytest.raises(SystemExit) as caught:
-        run_smoke(optimization.EXPERIMENT, "--plot")
-    error = str(caught.value)
-    assert message in error and "\n" not in error
-    assert "Make it with: python3 -m experiments.optimization" in error
-
-
-def test_only_what_is_made_of_trials_has_flags_for_them(capsys):
-    from experiments import gates
-    with pytest.raises(SystemExit, match="2"):
-        common.build_parser(gates.EXPERIMENT).parse_args(["--jobs", "1"])
-    assert "--jobs" in capsys.readouterr().err
-    assert common.build_parser(optimization.EXPERIMENT).parse_args(
-        ["--jobs", "1"]).jobs == 1
 
 
 def test_settings_are_drawn_from_the_stated_ranges():
@@ -189,17 +93,6 @@ def test_nets_of_the_search_are_the_papers():
         assert config["init"] == {"tanh": "glorot", "relu": "he"}[setting["activation"]]
         counts.append(hn.make_net(hn.Config(**config), 784).params.size)
     assert counts == [544_660, 562_543]
-
-
-@pytest.mark.parametrize("path", sorted((hn.HERE / "experiments").glob("*.json")),
-                         ids=lambda path: path.stem)
-def test_committed_claims_are_those_of_the_code(path):
-    """Whoever changes a verdict makes the record again."""
-    module = importlib.import_module(f"experiments.{path.stem}")
-    record = json.loads(path.read_text())
-    check = module.EXPERIMENT.check
-    claims = check(record) if check else None
-    assert json.loads(json.dumps(claims)) == record.get("claims")
 
 
 def fake_net(block, depth, least, epochs_to, final=None):
@@ -251,8 +144,8 @@ def test_epochs_to():
 
 
 def test_a_setting_that_diverges_is_the_worst(home):
-    options = common.build_parser(optimization.EXPERIMENT).parse_args(["--smoke"])
-    lab = common.Lab(optimization.EXPERIMENT, options)
+    options = lab.build_parser(optimization.EXPERIMENT).parse_args(["--smoke"])
+    lab = lab.Lab(optimization.EXPERIMENT, options)
     lab.options.jobs = 1
     setting = {"lr": 1e3, "momentum": 0.99, "lr_decay": 1.0, "activation": "relu",
                "gate_bias": -1.0}

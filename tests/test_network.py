@@ -28,16 +28,8 @@ def test_layer_copies_its_input_bit_for_bit_where_T_is_0(rng):
     assert np.array_equal(grad["W_in"], expected["W_in"]) and grad["W_in"].any()
 
 
-def test_layer_is_plain_where_T_is_1(rng):
-    """Eq. 4, the other end: with T = 1 a highway net is the plain net of its W_H."""
-    nets = [hn.DeepNet(block, 5, 20, inputs=16, gate_bias=200.0, dtype="float64")
-            for block in ("highway", "plain")]
-    x = rng.normal(size=(16, 9))
-    logits = [net.forward(x)[0] for net in nets]
-    np.testing.assert_allclose(*logits, rtol=1e-12, atol=1e-14)
-
-
 @pytest.mark.parametrize("block, held, twin, same", [
+    ("highway", {"T": 200}, "plain", True),
     ("full", {"T": 200, "C": 200}, "residual", True),
     ("full", {"T": 200, "C": -200}, "plain", True),
     ("t_only", {"T": 200}, "residual", True),
@@ -45,8 +37,8 @@ def test_layer_is_plain_where_T_is_1(rng):
     ("c_only", {"C": -200}, "plain", True),
     ("full", {"T": 2, "C": 2}, "residual", False)])
 def test_block_with_its_gates_held_is_a_simpler_block(block, held, twin, same, seed):
-    """T = C = 1 is residual, T = 1 and C = 0 plain, both ways; to rounding, for the
-    products have other sizes, which some kernels add up in another order."""
+    """T = C = 1 is residual, T = 1 and C = 0 plain (Eq. 4), both ways; to rounding, for
+    the products have other sizes, which some kernels add up in another order."""
     def equal(one, two):
         return np.allclose(one, two, rtol=1e-11, atol=1e-14)
     net, other = (small_net(kind, 4, seed=seed) for kind in (block, twin))
@@ -67,13 +59,6 @@ def test_block_with_its_gates_held_is_a_simpler_block(block, held, twin, same, s
     assert any(np.count_nonzero(grad) for grad in gates) != same
 
 
-def test_gate_bias_of_a_learned_carry_gate_has_the_other_sign():
-    """T near 0 and C near 1: every gated block starts by carrying."""
-    net = hn.DeepNet("full", 2, 5, gate_bias=-3.0)
-    weights = net.views(net.params)
-    assert np.all(weights["b_T"] == -3) and np.all(weights["b_C"] == 3)
-
-
 def test_nets_of_one_seed_share_what_they_can():
     highway = hn.DeepNet("highway", 12, 20, inputs=16, seed=3)
     plain = hn.DeepNet("plain", 12, 20, inputs=16, seed=3)
@@ -87,6 +72,9 @@ def test_nets_of_one_seed_share_what_they_can():
         assert np.array_equal(one[name], three[name][:12])
     assert not np.array_equal(one["W_H"], one["W_T"])
     assert np.all(one["b_T"] == -2) and not np.any(one["b_H"])
+    full = hn.DeepNet("full", 2, 5, gate_bias=-3.0)     # T near 0, C near 1: it carries
+    start = full.views(full.params)
+    assert np.all(start["b_T"] == -3) and np.all(start["b_C"] == 3)
 
 
 @pytest.mark.parametrize("init, variance", [
@@ -154,8 +142,8 @@ def test_probes(block, activation, seed):
     for layer in range(3):
         before = outputs[layer]
 
-        def affine(name):
-            return w["W_" + name][layer] @ before + w["b_" + name][layer][:, None]
+        def affine(name, x=before, layer=layer):
+            return w["W_" + name][layer] @ x + w["b_" + name][layer][:, None]
         gates = {name: 1 / (1 + np.exp(-affine(name))) for name in net.block.gates}
         y = FORMS[block](before, act(affine("H")), gates.get("T"), gates.get("C"))
         np.testing.assert_allclose(outputs[layer + 1], y, rtol=1e-10, atol=1e-14)
