@@ -92,14 +92,14 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+INSTALL = "Install: python3 -m venv .venv && .venv/bin/pip install -e ."
 try:
     import numpy as np
     from threadpoolctl import threadpool_limits
 except ImportError as missing:
     if __name__ != "__main__":
         raise
-    raise SystemExit(f"highway_networks.py needs {missing.name}. Install: python3 -m "
-                     "venv .venv && .venv/bin/pip install -e .") from None
+    raise SystemExit(f"highway_networks.py needs {missing.name}. {INSTALL}") from None
 
 HERE = Path(__file__).resolve().parent
 
@@ -179,7 +179,7 @@ class MissingData(DataError):
 
 
 class ForeignData(DataError):
-    """A good file, but of another data set."""
+    """A good file, but another one."""
 
 
 class DataFile(NamedTuple):
@@ -285,17 +285,26 @@ def read_content(path: Path, most: int) -> bytes:
     return content
 
 
+def is_official(content: bytes, expected: DataFile) -> bool:
+    """Whether it is the very file, packed or not. Raises ForeignData for another one of
+    those known."""
+    digest = hashlib.sha256(content).hexdigest()
+    if digest in (expected.sha256, expected.gz_sha256):
+        return True
+    for row in DATASETS.values():
+        for file in row.files:
+            if digest in (file.sha256, file.gz_sha256):
+                raise ForeignData(f"this is {file.name} of {row.title}")
+    return False
+
+
 def check_idx(content: bytes, expected: DataFile, classes: int) -> np.ndarray:
     """An idx file, gzipped or not -> its array, if it is the one expected."""
-    digest, ndim = hashlib.sha256(content).hexdigest(), len(expected.shape)
-    owner = next((row.title for row in DATASETS.values() for file in row.files
-                  if digest in (file.sha256, file.gz_sha256)), None)
-    official = digest in (expected.sha256, expected.gz_sha256)
-    if owner and not official:
-        raise ForeignData(f"this is a file of {owner}")
-    payload = content
+    ndim, payload = len(expected.shape), content
+    official = is_official(content, expected)
     if content[:2] == b"\x1f\x8b":
         payload = gunzip(content, 4 + 4 * ndim + math.prod(expected.shape))
+        official = official or is_official(payload, expected)   # packed anew?
     array = decode_idx(payload)
     if array.ndim != ndim:
         raise DataError(f"idx magic {0x800 + array.ndim}, expected {0x800 + ndim}")
@@ -303,11 +312,9 @@ def check_idx(content: bytes, expected: DataFile, classes: int) -> np.ndarray:
         raise DataError(f"shape {array.shape}, expected {expected.shape}")
     if ndim == 1 and array.max() >= classes:
         raise DataError(f"label {array.max()}, largest allowed {classes - 1}")
-    if not official:            # packed anew?
-        digest = hashlib.sha256(payload).hexdigest()
-        if digest != expected.sha256:
-            raise DataError(f"SHA-256 {digest[:16]}, expected {expected.sha256[:16]}: "
-                            "other data of the same shape")
+    if not official:
+        known = expected.sha256 or expected.gz_sha256
+        raise DataError(f"SHA-256 is not {known[:16]}...: other data of the same shape")
     return array
 
 
@@ -320,6 +327,8 @@ def read_idx(path: Path, expected: DataFile, classes: int) -> np.ndarray:
         remedy = ("Delete it and run again to fetch a good copy, or name another "
                   "folder with --data-dir" if expected.gz_sha256 else
                   "Restore it from the repository")
+        if isinstance(error, ForeignData):
+            remedy = "Each data set has a folder of its own: name it with --data-dir"
         raise type(error)(f"{path}: {error}. {remedy}") from error
 
 
@@ -385,7 +394,7 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
     folder = data_folder(dataset, data_dir)
     for file in dataset.files:
         path = folder / file.name
-        if not os.path.lexists(path) and path.with_suffix("").exists():
+        if not os.path.lexists(path) and os.path.exists(path.with_suffix("")):
             path = path.with_suffix("")
         array = (read(path, file, dataset) if read else
                  dataset.read(path, file, dataset.classes))
@@ -1152,5 +1161,9 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
 
 
 if __name__ == "__main__":
-    from highway_suite.cli import run_as_program
+    try:
+        from highway_suite.cli import run_as_program
+    except ImportError as missing:
+        raise SystemExit(
+            f"highway_networks.py needs {missing.name}. {INSTALL}") from None
     run_as_program()

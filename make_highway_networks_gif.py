@@ -224,7 +224,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="make_highway_networks_gif.py", allow_abbrev=False,
         description="Animate a record. Nothing is trained.",
         epilog="Unasked it reads run.json and writes highway_networks.gif beside it: "
-               "in the current folder, if that has a run.json, else beside this script.")
+               "in the current folder, if that has a run.json, else beside this "
+               "script.")
     parser.add_argument("--run", metavar="FILE", type=path_of,
                         help="a record of your own; of several depths, the deepest is "
                         "drawn")

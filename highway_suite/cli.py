@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
-import importlib.util
 import math
-import os
+import re
 import shlex
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import BrokenExecutor
 from dataclasses import fields, replace
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +21,14 @@ import psutil
 
 import highway_networks as hn
 from highway_suite.datasets import obtain, obtain_auto
-from highway_suite.files import write_json
+from highway_suite.files import check_target, path_of, write_json
 from highway_suite.records import make_record, summarize
-from highway_suite.workers import starting_workers, train_all
+from highway_suite.schema import NAME
+from highway_suite.terminal import reopen_streams, say
+from highway_suite.workers import processes_for, starting_workers, train_all
 
-INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ."
+PROGRAM = "highway_networks.py"
+OWN_FLAGS = ("quick", "data_dir", "jobs", "out", "no_save", "version")  # no settings
 QUICK = {"depth": 10, "epochs": 5, "n_train": 2000, "n_test": 1000}
 
 
@@ -53,7 +58,9 @@ def several(parse: Callable) -> Callable:
 
 
 def block_name(text: str) -> str:
-    """An argparse type: a kind of BLOCKS."""
+    """An argparse type: a kind of BLOCKS, by a name that a record can hold."""
+    if text in hn.BLOCKS and not NAME.is_right(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {NAME.words}")
     if text not in hn.BLOCKS:
         raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(hn.BLOCKS)}")
     return text
@@ -62,7 +69,7 @@ def block_name(text: str) -> str:
 def build_parser() -> argparse.ArgumentParser:
     """The command line: one flag for each setting of Config, and the run's own."""
     parser = argparse.ArgumentParser(
-        prog="highway_networks.py", allow_abbrev=False,
+        prog=PROGRAM, allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
         description="Train nets of different blocks side by side, in NumPy: a highway "
                     "net and a plain net, unless told otherwise.",
@@ -85,7 +92,7 @@ def build_parser() -> argparse.ArgumentParser:
         where.add_argument(flag, type=kind, metavar="N", help=text)
     parser.add_argument("--blocks", type=several(block_name), metavar="A,B,...",
                         help=f"kinds of nets, of {', '.join(hn.BLOCKS)} (default: "
-                             "highway,plain, the two that the figures need)")
+                             "highway,plain)")
     parser.add_argument("--plain-hidden", type=in_range(int, 1, 10_000), metavar="N",
                         help="units of the plain net (default: --hidden); 71 matches "
                              "the parameters of 50 highway units, as in the paper")
@@ -95,21 +102,24 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", default=False, help="; ".join(
         f"--{name.replace('_', '-')} {value}" for name, value in QUICK.items())
         + ", each unless given")
-    parser.add_argument("--data-dir", metavar="FOLDER", default=None,
-                        help="of the four MNIST idx files (default: "
-                             "$HIGHWAY_DATA_DIR, or ~/.cache/hinton-mnist)")
-    parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N", default=None,
-                        help="processes (default: one per core)")
-    parser.add_argument("--out", metavar="FILE", default=None, help="the record")
+    parser.add_argument("--data-dir", metavar="FOLDER", default=None, type=path_of,
+                        help="of the data set's four idx files (default: "
+                             "$HIGHWAY_DATA_DIR, or one of its own in ~/.cache)")
+    parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
+                        default=None, help="processes (default: one per core, if that "
+                        "is worth their start)")
+    parser.add_argument("--out", metavar="FILE", default=None, type=path_of,
+                        help="the record; a file of that name is replaced")
     parser.add_argument("--no-save", action="store_true", default=False,
                         help="write no record")
+    parser.add_argument("--version", action="store_true", default=False)
     return parser
 
 
 def resolve(given: dict, quick: bool) -> dict:
     """Defaults, preset, flags given, the last one wins -> the settings of the run."""
-    values = {"dataset": "auto"} | {item.name: item.default for item in fields(hn.Config)
-                                    if item.metadata}
+    values = {"dataset": "auto"} | {
+        item.name: item.default for item in fields(hn.Config) if item.metadata}
     values |= (QUICK if quick else {}) | given
     values.setdefault("plain_hidden", values["hidden"])
     return {"seeds": [values.pop("seed")], "depths": [values.pop("depth")],
@@ -161,7 +171,7 @@ def check_memory(settings: dict, jobs: int, fail: Callable) -> None:
     needed = jobs * max(memory_of(settings, block) for block in settings["blocks"])
     present = psutil.virtual_memory().total
     if needed > present:
-        fail(f"argument --depth: {max(settings['depths'])} blocks on {jobs} processes "
+        fail(f"argument --depth: {max(settings['depths'])} blocks, {jobs} at once, "
              f"need about {needed / 2**30:.0f} GiB; this machine has "
              f"{present / 2**30:.0f} GiB")
 
@@ -212,42 +222,56 @@ def make_configs(settings: dict) -> list[hn.Config]:
             for block in settings["blocks"]]
 
 
-def print_table(arms: list[dict], gate_bias: float) -> None:
-    """The small table at the end, and advice where a highway net did not start."""
-    print("         net   seed  parameters  test acc  train loss  seconds")
+def table_of(arms: list[dict]) -> str:
+    """The small table at the end."""
+    lines = ["         net   seed  parameters  test acc  train loss  seconds"]
     for arm in arms:
         shown = "diverged           -"
         if arm["status"] == "ok":
             shown = f"{arm['final_test_acc']:8.4f}  {arm['final_train_loss']:10.4f}"
-        print(f"{arm['label']:>12}  {arm['seed']:>5}  {arm['parameters']:>10,}  {shown}"
-              f"  {arm['wallclock_sec']:7.2f}")
+        lines.append(f"{arm['label']:>12}  {arm['seed']:>5}  {arm['parameters']:>10,}  "
+                     f"{shown}  {arm['wallclock_sec']:7.2f}")
     for row in summarize(arms):
         if row["test_acc_std"] is not None:
-            print(f"{row['block']} {row['depth']}: test accuracy "
-                  f"{row['test_acc_mean']:.4f} +- {row['test_acc_std']:.4f} "
-                  f"over {row['n'] - row['diverged']} seeds")
+            lines.append(f"{row['block']} {row['depth']}: test accuracy "
+                         f"{row['test_acc_mean']:.4f} +- {row['test_acc_std']:.4f} "
+                         f"over {row['n'] - row['diverged']} seeds")
+    return "\n".join(lines)
+
+
+def give_advice(arms: list[dict], gate_bias: float) -> None:
+    """Say what to try where a highway net did not start."""
     for arm in arms:
         if arm["block"] == "highway" and (arm["final_train_acc"] or 0) < 0.2:
-            print(f"{arm['label']}, seed {arm['seed']}, did not learn: try a more "
-                  f"negative --gate-bias than {gate_bias:g}, or a smaller --lr",
-                  file=sys.stderr)
+            say(f"{arm['label']}, seed {arm['seed']}, did not learn: try a more "
+                f"negative --gate-bias than {gate_bias:g}, or a smaller --lr")
 
 
-def save(record: dict, out: Path) -> None:
-    """Write the record, or exit with 1 and a line that says why not."""
+def finish(record: dict, arms: list[dict], out: Path | None) -> None:
+    """Write the record, if it has a place, then say what came out: so no stream can
+    lose it. Exits with 1 and a line that says why, if nothing could be written."""
+    error = None
     try:
-        out.parent.mkdir(exist_ok=True)
-        write_json(out, record)
-    except OSError as error:
-        sys.exit(f"highway_networks.py: {out}: {error.strerror}; nothing written")
-    print(f"wrote {out}")
+        if out:
+            out.parent.mkdir(exist_ok=True)
+            write_json(out, record)
+    except OSError as caught:
+        error = caught
+    said = say(table_of(arms), sys.stdout)
+    give_advice(arms, record["config"]["gate_bias"])
+    if error:
+        sys.exit(f"{PROGRAM}: {out}: {error.strerror}; nothing written")
+    if out:
+        say(f"wrote {out}", sys.stdout)
+    elif not said:
+        sys.exit(1)
 
 
 def run(settings: dict, given: dict, own: dict, fail: Callable) -> tuple[dict, list]:
     """Load the data while the processes start, train every net -> settings, arms."""
-    from joblib import cpu_count
-    nets = math.prod(len(settings[name]) for name in ("depths", "seeds", "blocks"))
-    jobs = min(own["jobs"] or cpu_count(), nets)
+    jobs = own["jobs"] or processes_for(make_configs(settings))
+    jobs = min(jobs, math.prod(len(settings[name])
+                               for name in ("depths", "seeds", "blocks")))
     with starting_workers(jobs):
         if settings["dataset"] == "auto":
             settings["dataset"], data = obtain_auto(own["data_dir"])
@@ -255,42 +279,64 @@ def run(settings: dict, given: dict, own: dict, fail: Callable) -> tuple[dict, l
             data = obtain(settings["dataset"], own["data_dir"])
         settings = fit_to_data(settings, given, fail)
         check_memory(settings, jobs, fail)
+        check_out(None if own["no_save"] else
+                  own["out"] or default_out(flags_of(settings)), fail)
     return settings, train_all(make_configs(settings), data, jobs)
+
+
+def check_out(out: Path | None, fail: Callable) -> None:
+    """Fail before the start where the record cannot be written."""
+    try:
+        if out:
+            check_target(out)
+    except OSError as error:
+        fail(f"argument --out: {out}: {error.strerror}")
+
+
+def version() -> str:
+    """That of pyproject.toml, which stands in the checkout or in the installed
+    package's metadata."""
+    with contextlib.suppress(OSError):
+        project = (hn.HERE / "pyproject.toml").read_text(encoding="utf-8")
+        return re.search(r'^version = "(.+)"$', project, re.MULTILINE)[1]
+    return metadata.version("highway-networks")
 
 
 def main(argv: list[str] | None = None) -> dict:
     """Run the command line; return the record. Exits with 2 for a wrong flag, 1 for
     wrong data or a failed write, 130 after Ctrl-C."""
-    for library in ("joblib", "pooch"):
-        if importlib.util.find_spec(library) is None:
-            sys.exit(f"highway_networks.py needs {library}. Install: {INSTALL}")
     parser = build_parser()
     given = vars(parser.parse_args(argv))
-    own = {name: given.pop(name)
-           for name in ("quick", "data_dir", "jobs", "out", "no_save")}
-    out = Path(own["out"]) if own["out"] else None
-    folder = out.parent if out else Path()
-    if not own["no_save"] and ((out and out.is_dir()) or not folder.is_dir()
-                               or not os.access(folder, os.W_OK)):
-        parser.error(f"argument --out: {out or folder.resolve()} is not a file in a "
-                     "folder to write to")
+    own = {name: given.pop(name) for name in OWN_FLAGS}
+    if own["version"]:
+        say(f"highway-networks {version()}", sys.stdout)
+        sys.exit(0)
+    out = own["out"]
+    if out and not out.parent.is_dir():
+        parser.error(f"argument --out: {out.parent} is not a folder")
+    check_out(None if own["no_save"] else out, parser.error)
     try:
         settings, arms = run(resolve(given, own["quick"]), given, own, parser.error)
     except hn.DataError as error:
-        sys.exit(f"highway_networks.py: {error}")
+        sys.exit(f"{PROGRAM}: {error}")
+    except BrokenExecutor:
+        sys.exit(f"{PROGRAM}: a process was killed, perhaps for its memory; no record "
+                 "written. Try --jobs 1")
     except KeyboardInterrupt:
-        print("\nhighway_networks.py: interrupted; no record written", file=sys.stderr)
+        say(f"\n{PROGRAM}: interrupted; no record written")
         sys.exit(130)
     flags = flags_of(settings)
     record = make_record(settings, arms, command_of(flags, out))
-    print_table(arms, settings["gate_bias"])
-    if not own["no_save"]:
-        save(record, out or default_out(flags))
+    finish(record, arms, None if own["no_save"] else out or default_out(flags))
     return record
 
 
 def run_as_program() -> None:
-    """`main` for a process of its own: a SIGTERM cleans up behind itself, like Ctrl-C.
-    """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    """`main` for a process of its own: a signal to end cleans up behind itself, like
+    Ctrl-C, and closed streams do no harm."""
+    reopen_streams()
+    for name in ("SIGTERM", "SIGHUP"):      # Windows has one of them
+        if hasattr(signal, name):
+            number = getattr(signal, name)
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     main()

@@ -21,8 +21,8 @@ from highway_suite.schema import SCHEMA, SCHEMA_VERSION, RecordError, check_reco
 def git_state() -> tuple[str | None, bool | None]:
     """(revision, dirty) of the checkout this file lies in; None where there is none."""
     def git(*words):
-        return subprocess.run(("git", *words), cwd=hn.HERE, capture_output=True, text=True,
-                              check=True, timeout=10).stdout.strip()
+        return subprocess.run(("git", *words), cwd=hn.HERE, capture_output=True,
+                              text=True, check=True, timeout=10).stdout.strip()
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != hn.HERE:
             return None, None
@@ -83,8 +83,8 @@ def train_arm(config: hn.Config, data: hn.Data, report: Callable | None = None) 
     """Configuration and unscaled subset -> one arm of the record."""
     start = time.perf_counter()
     net = hn.make_net(config, data)
-    history, layer_T, status = hn.train(net, hn.scale_pixels(data, config.dtype), config,
-                                        report)
+    history, layer_T, status = hn.train(net, hn.scale_pixels(data, config.dtype),
+                                        config, report)
     seconds = time.perf_counter() - start
     return {
         "label": f"{config.block} {config.depth}", "block": config.block,

@@ -8,6 +8,7 @@ which runs them in a process of its own under a memory limit and prints their nu
 """
 
 import gzip
+import hashlib
 import json
 import os
 import resource
@@ -19,10 +20,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import encode_idx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import highway_networks as hn
+from highway_suite.records import read_record
+from highway_suite.schema import SCHEMA, RecordError
 
 EXAMPLES = int(os.environ.get("HIGHWAY_FUZZ_EXAMPLES", "150"))
 MEMORY = 600 * 2**20            # bytes of address space above what the imports take
@@ -39,9 +43,9 @@ headers = st.builds(lambda start, sizes, body: start + sizes + body,
                         lambda n: n.to_bytes(4, "big") * 3) | st.binary(max_size=16),
                     st.binary(max_size=40))
 LABELS = np.array([3, 1, 4, 1, 5, 9], np.uint8)
-EXPECTED = hn.IdxFile("f.gz", LABELS.shape,
-                      hn.hashlib.sha256(hn.encode_idx(LABELS)).hexdigest())
-RECORD = json.dumps({"schema": hn.SCHEMA, "schema_version": 1, "runs": [
+EXPECTED = hn.DataFile("f.gz", LABELS.shape,
+                      hashlib.sha256(encode_idx(LABELS)).hexdigest())
+RECORD = json.dumps({"schema": SCHEMA, "schema_version": 1, "runs": [
     {"depth": 3, **{block: {"history": {
         name: [1, 2] for name in ("epoch", "train_loss", "train_acc", "test_acc")}}
         for block in ("highway", "plain")}}]}).encode()
@@ -64,11 +68,11 @@ def edits(draw, content):
     return bytes(content)
 
 
-mutated_idx = st.composite(lambda draw: edits(draw, hn.encode_idx(draw(arrays))))()
+mutated_idx = st.composite(lambda draw: edits(draw, encode_idx(draw(arrays))))()
 packs = st.sampled_from([bytes, gzip.compress, lambda b: gzip.compress(b) + bytes(9),
                          lambda b: zlib.compress(b), lambda b: gzip.compress(b) * 2])
 mutated_file = st.composite(lambda draw: edits(
-    draw, draw(packs)(draw(mutated_idx | st.just(hn.encode_idx(LABELS))))))()
+    draw, draw(packs)(draw(mutated_idx | st.just(encode_idx(LABELS))))))()
 json_text = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
     | st.sampled_from(["runs", "highway", "plain", "history", "epoch", "depth"]),
@@ -98,7 +102,7 @@ def property_of(**strategies):
 
 @property_of(array=arrays)
 def check_round_trip(array):
-    again = hn.decode_idx(hn.encode_idx(array))
+    again = hn.decode_idx(encode_idx(array))
     assert again.shape == array.shape and np.array_equal(again, array)
 
 
@@ -109,7 +113,7 @@ def check_decode(payload):
     except hn.DataError as error:
         assert "\n" not in str(error)
         return
-    assert hn.encode_idx(array) == payload, "accepted, and not what the bytes say"
+    assert encode_idx(array) == payload, "accepted, and not what the bytes say"
 
 
 FILE = Path(f"fuzz-{os.getpid()}.bin")
@@ -130,8 +134,8 @@ def check_file(content):
 def check_record_reader(content):
     FILE.write_bytes(content)
     try:
-        record = hn.read_record(FILE)
-    except hn.RecordError as error:
+        record = read_record(FILE)
+    except RecordError as error:
         assert str(error).startswith(str(FILE)) and "\n" not in str(error)
         return
     json.dumps(record, allow_nan=False)
