@@ -86,21 +86,6 @@ def test_the_same_work_is_accepted(task, tmp_path):
     assert not np.array_equal(ours.contestant.weights()["W_H"], task.initial["W_H"])
 
 
-def test_distance_is_in_parts_of_our_way():
-    start = {"a": np.zeros(2), "b": np.zeros((1, 2))}
-    ours = {"a": np.array([3.0, 0.0]), "b": np.array([[0.0, 4.0]])}     # 5 from start
-    theirs = {"a": np.array([3.0, 0.3]), "b": np.array([[0.4, 4.0]])}   # 0.5 from ours
-    assert peers.distance(ours, theirs, start) == pytest.approx(0.1)
-
-
-@pytest.mark.parametrize("block", ["highway", "plain"])
-def test_stacked_weights_come_back(folder, block):
-    task = Task(folder / f"{block}.npz")
-    again = task.unstacked(task.stacked())
-    assert again.keys() == task.initial.keys()
-    assert all(np.array_equal(again[name], task.initial[name]) for name in again)
-
-
 @pytest.mark.parametrize("name, block", [
     ("torch", "highway"), ("torch", "plain"), ("torch.compile", "highway"),
     ("jax", "highway"), ("jax scan", "highway"), ("jax scan", "plain")])
@@ -159,13 +144,6 @@ def test_ratios_are_taken_within_a_round():
                                              "largest": 3.0}
 
 
-@pytest.mark.parametrize("seconds, first, preparation", [
-    ([2.0, 4.0, 9.0], 10.0, 6.0), ([2.0], 1.5, 0.0)])
-def test_preparation_is_what_the_first_epoch_took_longer(seconds, first, preparation):
-    assert peers.timing(seconds, first) == {
-        "seconds": seconds, "median": np.median(seconds), "preparation": preparation}
-
-
 def test_a_pair_is_judged_by_its_better_way():
     side, turn = peers.WAYS
     part = peers.compare_pairs(
@@ -182,14 +160,6 @@ def test_a_pair_is_judged_by_its_better_way():
                    "headline_seconds_prepared": 48,         # 36 + (15 - 3)
                    "times_ours_prepared": 3.84,             # 48 / 12.5
                    "times_ours": {"median": 2.5, "least": 2.0, "largest": 3.0}}
-
-
-def test_the_profile_adds_up():
-    names = [*peers.PARTS, "step"]
-    profile = peers.profile([dict.fromkeys(names, value * peers.STEPS)
-                             for value in (1.0, 2.0, 9.0)])
-    assert profile == {"step_ms": 2000, "sum_ms": 16000, "parts": {
-        name: {"ms": 2000.0, "share": 0.125} for name in peers.PARTS}}
 
 
 @pytest.mark.parametrize("medians, expected", [
@@ -212,18 +182,12 @@ def test_a_line_is_linear_and_a_parabola_is_not(seconds, linear, exponent):
     assert law["linear"] is linear
     assert law["exponent"] == pytest.approx(exponent, abs=0.02)
     assert law["largest_deviation"] == max(map(abs, law["deviation"]))
-    if linear:
-        assert law["line"] == {"seconds": 0.004, "seconds_per_block": 0.002}
-
-
-def test_the_law_is_about_its_own_depths():
-    points = [{**scaling.CENTRE, "depth": depth, "median": 2.0 * depth,
-               "least": 1.0 * depth} for depth in (1000, 5, 10, 50, 2000)]
-    points.append({**scaling.CENTRE, "hidden": 7, "median": 1.0, "least": 1.0})
-    laws = scaling.depth_laws(points)
-    assert laws["median"]["depths"] == [10, 50, 1000]
-    assert [law["line"]["seconds_per_block"] for law in laws.values()] == [2, 1]
-    assert scaling.depth_laws(points[:3]) is None
+    points = [{**scaling.CENTRE, "depth": int(depth), "median": 2.0 * second,
+               "least": second} for depth, second in zip(DEPTHS, seconds, strict=True)]
+    other = {**scaling.CENTRE, "hidden": 7, "median": 1.0, "least": 1.0}
+    beyond = points[0] | {"depth": 2000}, points[0] | {"depth": 5}
+    assert scaling.depth_laws([*points, other, *beyond])["least"] == law
+    assert scaling.depth_laws(points[:2]) is None
 
 
 def test_points_change_one_thing_at_a_time():
@@ -234,11 +198,6 @@ def test_points_change_one_thing_at_a_time():
         {**centre, "batch": 256}]
     assert scaling.steps_of(centre) == scaling.STEPS
     assert scaling.steps_of({**centre, "depth": 1000}) < 6
-
-
-def test_peak_memory_is_in_bytes():
-    block = np.ones(2**23)          # 64 MiB
-    assert block.nbytes < contestants.peak_memory() < 2**37
 
 
 # --------------------------------------------------------------------------------------
