@@ -189,7 +189,7 @@ class Plain:
         np.einsum("srn->r", self.z, out=self.grads["b"][:, 0])
         if lowest:
             return None
-        if not self.same:
+        if self.dx is not None:         # else d holds the direct part of dx
             d = self.dx
             d.fill(0)
         self.add_below(d)

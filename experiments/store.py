@@ -50,7 +50,7 @@ class Trial(NamedTuple):
     config: dict
     status: str         # "ok" or "failed"
     error: str | None   # why it failed
-    result: object      # what its function returned; None if it failed
+    result: Any         # what its function returned; None if it failed
     digest: str         # hash of the five fields before it
     seconds: float      # wall-clock, of the process that ended it
     env: dict           # records.environment() where it was run

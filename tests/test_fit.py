@@ -48,6 +48,7 @@ class Memory:
     kept = None
 
     def save(self, arrays, streams, history):
+        assert "params" in arrays and set(streams) == {"batches"}
         self.kept = pickle.dumps((arrays, {
             name: rng.bit_generator.state for name, rng in streams.items()}, history))
 

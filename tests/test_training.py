@@ -127,15 +127,17 @@ def test_both_arms_see_the_same_batches(digits, monkeypatch, seed):
 
 
 @pytest.mark.parametrize("block", ["highway", "c_only"])
-def test_evaluate_counts_every_image_once(digits, block, seed):
-    """Whatever the batch: fewer images, a multiple, a remainder."""
+def test_evaluate_counts_every_image_once(digits, block, monkeypatch, seed):
+    """Whatever the batch: fewer images, a multiple, a remainder; in the cache given,
+    unless it is too large."""
     data = hn.scale_pixels(digits)
     net = hn.DeepNet(block, 4, 20, inputs=64, seed=seed)
     right = np.mean(net.predict(data.x_test.T) == data.y_test)
     T = (net.gates(data.x_test.T).mean(axis=(1, 2), dtype=np.float64)
          if block == "highway" else [])
-    for batch in (7, 90, 128, 360, 500):
-        accuracy, mean_T = hn.evaluate(net, data.x_test, data.y_test, net.cache(batch))
+    for cache in [net.cache(batch) for batch in (500, 7, 90, 128, 360)]:
+        accuracy, mean_T = hn.evaluate(net, data.x_test, data.y_test, cache)
+        monkeypatch.setattr(net, "cache", None)
         assert accuracy == pytest.approx(right, abs=1e-12)
         np.testing.assert_allclose(mean_T, T, rtol=1e-5)
 
