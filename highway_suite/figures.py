@@ -402,8 +402,9 @@ def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, study: Study, theme: Theme
     """Mean over seeds of T (S, L) as bars from sigma(b_T), their range as whiskers.
     Returns the artists."""
     mean, low, high = mean_and_range(T)
-    artists: list[Artist] = [axes.stairs(*bar_outline(mean), baseline=study.T_start, fill=True,
-                           color=theme.colour(arm), label="T", zorder=2, linewidth=0)]
+    artists: list[Artist] = [axes.stairs(
+        *bar_outline(mean), baseline=study.T_start, fill=True, color=theme.colour(arm),
+        label="T", zorder=2, linewidth=0)]
     if len(T) > 1:
         width = min(1.8, 120 / len(mean))
         artists.append(axes.vlines(
