@@ -342,7 +342,7 @@ def idx_files(train: int, test: int, side: int, *facts: tuple) -> tuple:
                  for name, shape, fact in zip(names, shapes, facts, strict=True))
 
 
-DATASETS = {
+DATASETS: dict[str, Dataset] = {
     # LeCun, Cortes, Burges; the hashes are those of the files of 1998.
     "mnist": Dataset("MNIST", images=(60000, 10000), shape=(28, 28), files=idx_files(
         60000, 10000, 28,

@@ -122,11 +122,12 @@ def draw_frame(study: Study, theme: Theme, stage: Stage, epoch: int) -> list[Art
     """What one epoch adds to the stage. Returns the artists, to be removed again."""
     figure, curves, gates, chance, gated = stage
     clock = f"epoch {epoch} of {max(arm.epoch[-1] for arm in study.deepest)}"
-    artists = [figure.text(0.988, 1 - 0.1 / figure.get_figheight(), clock, size=12,
-                           weight="bold", va="top", ha="right")]
+    artists: list[Artist] = [figure.text(
+        0.988, 1 - 0.1 / figure.get_figheight(), clock, size=12, weight="bold",
+        va="top", ha="right")]
     labels = [chance]
     for arm in study.deepest:
-        shown = np.searchsorted(arm.epoch, epoch, side="right")
+        shown = int(np.searchsorted(arm.epoch, epoch, side="right"))
         artists += draw_curves(curves, arm, arm.test_acc, theme, shown)
         if shown:
             labels.append(head(arm, arm.test_acc, theme, shown))

@@ -121,7 +121,7 @@ def plain_loss_collapse(study: Study, theme: Theme) -> Figure:
 
 def spaced(positions: list[float], gap: float) -> list[float]:
     """Those of the rising positions that lie `gap` apart; the last always does."""
-    kept = []
+    kept: list[float] = []
     for position in reversed(positions):
         if not kept or kept[-1] - position >= gap:
             kept.append(position)
@@ -144,8 +144,9 @@ def fit_depths(axes: Axes, depths: list[int]) -> None:
 def final_accuracies(study: Study, block: str) -> np.ndarray:
     """Test accuracy after the last epoch: (most seeds, depths), NaN where there is
     none, because the net diverged or was not trained."""
-    columns = [np.where(arms[block].diverged, math.nan, arms[block].test_acc[:, -1])
-               if block in arms else [] for arms in study.arms.values()]
+    columns: list = [
+        np.where(arms[block].diverged, math.nan, arms[block].test_acc[:, -1])
+        if block in arms else [] for arms in study.arms.values()]
     table = np.full((max(map(len, columns)), len(columns)), math.nan)
     for i, column in enumerate(columns):
         table[:len(column), i] = column

@@ -39,18 +39,20 @@ def state_of(experiment: Experiment, folder: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print the list."""
+    """Print the list, in one piece: whoever reads it may stop after a line."""
     argparse.ArgumentParser(
         prog="python3 -m experiments", allow_abbrev=False, description=
         __doc__.split("\n")[0] if __doc__ else None).parse_args(argv)
+    lines = []
     for name in NAMES:
         experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
         state = state_of(experiment, hn.HERE / "results" / name)
-        print(f"{name}: {experiment.minutes} minutes, results {state}")
-        print(fill(experiment.question, 84, initial_indent="    ",
-                   subsequent_indent="    "))
-    print("\nRun one with: python3 -m experiments.NAME (--help for its flags). The "
-          "ledger\nof all their claims is CLAIMS.md: python3 -m experiments.claims")
+        lines += [f"{name}: {experiment.minutes} minutes, results {state}",
+                  fill(experiment.question, 84, initial_indent="    ",
+                       subsequent_indent="    ")]
+    lines += ["", "Run one with: python3 -m experiments.NAME (--help for its flags). The",
+              "ledger of all their claims is CLAIMS.md: python3 -m experiments.claims"]
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

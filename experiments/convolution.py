@@ -308,7 +308,8 @@ def median_and_range(values: np.ndarray) -> tuple[np.ndarray, ...]:
 def draw_curves(axes: Axes, nets: list[dict]) -> None:
     """Test error, median and range over the seeds, epoch by epoch."""
     for net in nets:
-        median, low, high = median_and_range(100 - 100 * np.array(net["test_acc"], float))
+        errors = 100 - 100 * np.array(net["test_acc"], float)
+        median, low, high = median_and_range(errors)
         epochs = np.arange(1, net["epochs"] + 1)
         axes.plot(epochs, median, color=shade(net), linewidth=1.5,
                   linestyle=DASHES[net["block"]], marker="o", markersize=3,

@@ -48,14 +48,11 @@ from experiments.store import (
 )
 from experiments.trials import add_flags, run_trials
 from highway_suite.datasets import obtain
-from highway_suite.figures import LIGHT, style
+from highway_suite.figures import COLOURS, LIGHT, style
 from highway_suite.files import parse_json, read_file, write_file, write_json
 from highway_suite.records import RecordError, environment
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
-COLOURS = {     # of the blocks, on every figure
-    "plain": LIGHT.plain, "residual": "#009E73", "t_only": "#E69F00",
-    "c_only": "#CC79A7", "highway": LIGHT.highway, "full": "#56B4E9"}
 DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
 
 

@@ -15,6 +15,7 @@ from concurrent.futures import BrokenExecutor
 from dataclasses import fields, replace
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -84,7 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
             parser.add_argument(flag, choices=meta["choices"], help=text)
             continue
         kind = in_range(type(item.default), meta["low"], meta["high"])
-        where = parser
+        where: Any = parser
         if item.name in ("seed", "depth"):
             where = parser.add_mutually_exclusive_group()
             where.add_argument(flag + "s", type=several(kind), metavar="A,B,...",
@@ -298,7 +299,7 @@ def version() -> str:
     package's metadata."""
     with contextlib.suppress(OSError):
         project = (hn.HERE / "pyproject.toml").read_text(encoding="utf-8")
-        return re.search(r'^version = "(.+)"$', project, re.MULTILINE)[1]
+        return re.findall(r'^version = "(.+)"$', project, re.MULTILINE)[0]
     return metadata.version("highway-networks")
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -160,7 +160,7 @@ def caption(study: Study, arms: list[Arm], note: str = "",
     return "\n".join(lines)
 
 
-def push_apart(heights: Sequence[float], gap: float) -> np.ndarray:
+def push_apart(heights: Any, gap: float) -> np.ndarray:
     """Heights of labels, moved as little as can be to lie `gap` apart, order kept; of
     equal ones the first stands highest.
 
@@ -199,7 +199,7 @@ def label_right(axes: Axes, labels: list[tuple]) -> list[Artist]:
                                                  strict=True)]
 
 
-def fit_y(axes: Axes, values: list, least: float = 0.1, foot: bool = False) -> None:
+def fit_y(axes: Axes, values: Any, least: float = 0.1, foot: bool = False) -> None:
     """Limits around all finite values, on the scale of the axis.
 
     least: the span they have at least, lest noise fill the axes; foot: whether to leave
@@ -251,7 +251,7 @@ def marker_of(arm: Arm) -> str:
     return MARKERS.get(arm.block, OWN_MARKERS[arm.place % len(OWN_MARKERS)])
 
 
-def draw_line(axes: Axes, x: Sequence, values: np.ndarray, arm: Arm, theme: Theme
+def draw_line(axes: Axes, x: Any, values: np.ndarray, arm: Arm, theme: Theme
               ) -> list[Artist]:
     """Mean of values (S, X) as a line in the arm's colour, their range as a band.
     Returns the artists."""
@@ -402,8 +402,9 @@ def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, study: Study, theme: Theme
     """Mean over seeds of T (S, L) as bars from sigma(b_T), their range as whiskers.
     Returns the artists."""
     mean, low, high = mean_and_range(T)
-    artists = [axes.stairs(*bar_outline(mean), baseline=study.T_start, fill=True,
-                           color=theme.colour(arm), label="T", zorder=2, linewidth=0)]
+    artists: list[Artist] = [axes.stairs(
+        *bar_outline(mean), baseline=study.T_start, fill=True, color=theme.colour(arm),
+        label="T", zorder=2, linewidth=0)]
     if len(T) > 1:
         width = min(1.8, 120 / len(mean))
         artists.append(axes.vlines(

@@ -80,7 +80,8 @@ class Metered(io.RawIOBase):
 class SameScheme(urllib.request.HTTPRedirectHandler):
     """Redirects, but none that leaves https, nor to a file or ftp."""
 
-    def redirect_request(self, request, file, code, message, headers, url):
+    def redirect_request(self, request: Any, file: Any, code: int, message: str,
+                         headers: Any, url: str) -> urllib.request.Request | None:
         if urlsplit(url).scheme != request.type:
             raise MirrorError(f"redirected to another scheme: {url!a:.80}")
         return super().redirect_request(request, file, code, message, headers, url)

@@ -34,7 +34,8 @@ def git_state() -> tuple[str | None, bool | None]:
 
 def environment() -> dict:
     """What may change the last bits or the speed of a run; no user, host or path."""
-    blas = next((lib for lib in threadpool_info() if lib["user_api"] == "blas"), {})
+    blas: dict = next(
+        (lib for lib in threadpool_info() if lib["user_api"] == "blas"), {})
     revision, dirty = git_state()
     return {"python": platform.python_version(), "numpy": np.__version__,
             "platform": f"{platform.system()} {platform.machine()}",
@@ -45,7 +46,7 @@ def environment() -> dict:
 
 def summarize(arms: list[dict]) -> list[dict]:
     """Mean and standard deviation (n - 1) over the seeds, per depth and block."""
-    groups = {}
+    groups: dict[tuple, list] = {}
     for arm in arms:
         groups.setdefault((arm["depth"], arm["block"]), []).append(arm)
     rows = []
@@ -63,7 +64,7 @@ def summarize(arms: list[dict]) -> list[dict]:
 
 def make_record(settings: dict, arms: list[dict], command: str) -> dict:
     """Settings of the command line and its arms -> the record of the run."""
-    pairs = {}
+    pairs: dict[tuple, dict] = {}
     for arm in arms:
         pairs.setdefault((arm["depth"], arm["seed"]), {})[arm["block"]] = arm
     runs = [{"depth": depth, "seed": seed, **pair, "wallclock_sec":

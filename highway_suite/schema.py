@@ -125,7 +125,7 @@ def nets_of(run: dict) -> dict[str, dict]:
 
 def check_runs(record: dict) -> None:
     """Raise RecordError, naming the field, unless all nets of a record can be drawn."""
-    epochs = {}
+    epochs: dict[tuple, dict] = {}
     for i, run in enumerate(field(record, "runs", LIST)):
         place = f"runs[{i}]"
         if not isinstance(run, dict) or not nets_of(run):

@@ -98,7 +98,8 @@ def make_arm(nets: list[dict], block: str, depth: int, place: int) -> Arm:
 
 def make_study(record: dict, sha256: str) -> Study:
     """A record as `read_record` gives it -> Study."""
-    nets, seeds = {}, set()
+    nets: dict[int, dict[str, list]] = {}
+    seeds = set()
     for run in record["runs"]:
         seeds.add(run.get("seed", record.get("seed", 0)))
         for block, net in nets_of(run).items():
@@ -110,7 +111,8 @@ def make_study(record: dict, sha256: str) -> Study:
             for depth in sorted(nets)}
     assumed = is_earlier(record)
     # The earlier reproduction: MNIST, b_T = -2, U(+-1/sqrt(fan_in)).
-    config = {"gate_bias": -2.0, "init": "uniform"} if assumed else record["config"]
+    config: dict = ({"gate_bias": -2.0, "init": "uniform"} if assumed else
+                    record["config"])
     return Study(arms, sorted(seeds), "mnist" if assumed else record["dataset"],
                  record["n_train"], record["n_test"], config["init"],
                  config["gate_bias"], assumed, record.get("command", ""), sha256)

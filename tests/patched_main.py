@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import highway_networks as hn  # noqa: E402
-from highway_suite.cli import run_as_program  # noqa: E402
+import highway_networks as hn
+from highway_suite.cli import run_as_program
 
 if __name__ == "__main__":
     table = json.loads(Path(sys.argv.pop(1)).read_text())

@@ -18,9 +18,9 @@ def make_arm(block, depth, seed, epochs):
     epoch = list(range(1, epochs + 1))
     noise = [wave(depth, seed, e) for e in epoch]
     acc = [round((0.9 * e / (e + 1) if learns else 0.1) + 0.02 * n, 6)
-           for e, n in zip(epoch, noise)]
+           for e, n in zip(epoch, noise, strict=True)]
     loss = [round((2 / (e + 1) if learns else 2.3) + 0.02 * n, 6)
-            for e, n in zip(epoch, noise)]
+            for e, n in zip(epoch, noise, strict=True)]
     T = [[e, [round(0.12 + 0.08 * math.tanh(e) * (wave(seed, e, layer) - 0.5), 6)
               for layer in range(depth)]] for e in range(epochs + 1)] if learns else []
     return {"label": f"{block} {depth}", "block": block, "depth": depth, "seed": seed,

@@ -1,6 +1,5 @@
 """The six forms at equal size: their widths, the search, what is concluded."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 import highway_networks as hn
 from experiments import blocks, papers
 from experiments.blocks import Net, Setting
-from experiments.lab import compare, mean_and_std
+from experiments.lab import mean_and_std
 from experiments.store import hash_of
 from tests.fake_lab import FakeLab, trial_of, verdicts
 
@@ -59,8 +58,6 @@ def test_the_held_out_images_are_training_images_and_disjoint(digits):
     assert sorted(together) == list(range(len(digits.x_train)))
     assert np.array_equal(np.concatenate([data.y_train, data.y_test]),
                           digits.y_train[together])
-    other = blocks.hold_out(numbered, protocol | {"split_seed": 1})
-    assert not np.array_equal(data.x_test, other.x_test)
 
 
 def test_no_test_image_chooses_anything(digits):
@@ -110,13 +107,6 @@ def test_best_is_the_first_of_the_highest(accuracies, expected):
     assert blocks.best(dict(zip(settings, accuracies, strict=True))).lr == expected
 
 
-def test_one_order_in_252_puts_a_form_ahead():
-    splits = [set(chosen) for chosen in itertools.combinations(range(10), 5)]
-    ahead = [chosen for chosen in splits
-             if compare(chosen, set(range(10)) - chosen) == "ahead of"]
-    assert (len(splits), len(ahead)) == (252, 1)
-
-
 # --------------------------------------------------------------------------------------
 # Verdicts
 
@@ -142,16 +132,12 @@ def fake_nets(errors, depth=50):
     ({"highway": 3}, [True, True, False, True]),
     ({"residual": 1}, [False, False, True, True])])
 def test_the_papers_ranking_is_judged_relation_by_relation(changed, expected):
-    assert verdicts(blocks.check_ranking(fake_nets(PAPER | changed), 50)) == expected
-
-
-def test_the_numbers_beside_the_ranking():
-    claims = blocks.check_ranking(fake_nets(PAPER), 50)
-    assert claims[0]["ours"]["relations"][0] == "T-only ahead of Residual"
-    assert claims[1]["ours"]["relations"] == ["Residual +0.10 ± 0.28 points from Plain"]
-    assert claims[3]["paper"] == {"C-only": 79.15, "Coupled": 79.13, "Full": 79.09,
-                                  "T-only": 82.94}
-    lost = fake_nets(PAPER)
+    claims = blocks.check_ranking(fake_nets(PAPER | changed), 50)
+    assert verdicts(claims) == expected
+    if not changed:
+        assert [claim["ours"]["relations"][0] for claim in claims[:2]] == [
+            "T-only ahead of Residual", "Residual +0.10 ± 0.28 points from Plain"]
+    lost = fake_nets(PAPER | changed)
     lost[1]["test_acc"]["final"][0] = None
     assert blocks.check_ranking(lost, 50)[1]["holds"] is None
 

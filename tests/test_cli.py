@@ -21,7 +21,8 @@ DIGITS = ["--dataset", "digits", "--jobs", "1", "--depth", "2", "--epochs", "1"]
 def settings_of(command):
     """The settings that a command line makes, before the data are known."""
     given = vars(cli.build_parser().parse_args(shlex.split(command)[2:]))
-    return cli.resolve({k: v for k, v in given.items() if k not in cli.OWN_FLAGS}, given["quick"])
+    settings = {k: v for k, v in given.items() if k not in cli.OWN_FLAGS}
+    return cli.resolve(settings, given["quick"])
 
 
 def run_script(*words, cwd, **env):
@@ -95,7 +96,7 @@ def test_only_the_headline_goes_to_run_json(given, name):
     command = cli.command_of(flags, None)
     again = settings_of(command)
     again["dataset"] = settings["dataset"]
-    assert cli.cap_images(again) == settings, "the command in a record makes another run"
+    assert cli.cap_images(again) == settings, "the recorded command makes another run"
 
 
 def test_any_blocks_stand_beside_highway_and_plain(tmp_path, monkeypatch):
@@ -295,7 +296,7 @@ def test_a_block_whose_name_no_record_can_hold_is_refused(monkeypatch, capsys):
     assert "is not 1 to 24 of the characters" in capsys.readouterr().err
 
 
-ELSEWHERE = ("fork", "sysconf", "uname", "mkfifo", "killpg", "getuid", "fchmod", "umask",
+ELSEWHERE = ("fork", "sysconf", "uname", "mkfifo", "killpg", "getuid", "fchmod",
              "geteuid", "sched_getaffinity", "setsid", "statvfs", "mknod", "getpgid")
 
 
@@ -313,7 +314,7 @@ def test_nothing_is_called_that_other_systems_lack(tmp_path, monkeypatch):
     for name in ("resource", "fcntl", "pwd", "grp", "termios"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["highway_networks.py", *DIGITS, "--out", "r.json"])
+    monkeypatch.setattr(sys, "argv", ["hn.py", *DIGITS, "--out", "r.json"])
     handler = signal.getsignal(signal.SIGTERM)
     try:
         cli.run_as_program()

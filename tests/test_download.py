@@ -1,5 +1,6 @@
 """A misbehaving mirror on the loopback interface: nothing it does poisons the cache."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -16,7 +17,7 @@ import pytest
 import trustme
 
 import highway_networks as hn
-from highway_suite import datasets, mirrors
+from highway_suite import mirrors
 from highway_suite.datasets import obtain
 
 MAIN = Path(__file__).with_name("patched_main.py")
@@ -32,10 +33,8 @@ class Mirror(BaseHTTPRequestHandler):
         behaviour, name = self.path.strip("/").split("/")
         self.server.asked.append(behaviour)
         body = (self.server.folder / name).read_bytes()
-        try:
+        with contextlib.suppress(OSError):      # the client has gone, as it should
             getattr(self, behaviour)(body, name)
-        except OSError:
-            pass                                # the client has gone, as it should
 
     def send(self, body, length=None, status=200):
         self.send_response(status)

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import itertools
 import math
 import os
 import re
@@ -136,7 +137,7 @@ def test_ticks_of_near_depths_make_room_and_the_deepest_has_one(study):
     axes, = lay_out("depth_sweep", study(make_record(depths, epochs=1))).axes
     boxes = [text.get_window_extent() for text in axes.get_xticklabels()]
     assert axes.get_xticklabels()[-1].get_text() == "1000" and len(boxes) > 5
-    assert all(left.x1 < right.x0 for left, right in zip(boxes, boxes[1:]))
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 @pytest.mark.parametrize("depth", [1, 6, 100, 1000])
@@ -197,7 +198,8 @@ def test_several_seeds_are_a_mean_in_a_band(study):
              if item.get_label() == "highway range")
     corners = {(x, round(y, 9)) for x, y in band.get_paths()[0].vertices}
     for low_or_high in (table.min(axis=0), table.max(axis=0)):
-        assert {(x, round(y, 9)) for x, y in zip(range(1, 5), low_or_high)} <= corners
+        assert {(x, round(y, 9)) for x, y in zip(range(1, 5), low_or_high,
+                                                      strict=True)} <= corners
     assert "3 seeds (3, 5, 8)" in written(figure) and "band: " in written(figure)
 
     sweep, = draw("depth_sweep", loaded).axes
