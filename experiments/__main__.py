@@ -50,8 +50,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         lines += [f"{name}: {experiment.minutes} minutes, results {state}",
                   fill(experiment.question, 84, initial_indent="    ",
                        subsequent_indent="    ")]
-    lines += ["", "Run one with: python3 -m experiments.NAME (--help for its flags). The",
-              "ledger of all their claims is CLAIMS.md: python3 -m experiments.claims"]
+    lines += ["", "Run one with: python3 -m experiments.NAME (--help for its flags).",
+              "The ledger of all their claims is CLAIMS.md: python3 -m "
+              "experiments.claims"]
     print("\n".join(lines))
 
 
