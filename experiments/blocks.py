@@ -392,7 +392,7 @@ def draw(record: dict) -> Figure:
     """The record -> the figure: two panels over depth, one of dots for each depth."""
     nets, protocol = record["nets"], record["protocol"]
     figure = Figure(figsize=(9, 8), layout="constrained")
-    upper, lower = np.ravel(figure.subfigures(2, 1, height_ratios=(1.15, 1)))
+    upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.15, 1)).flat
     loss, error = upper.subplots(1, 2)
     draw_over_depth(loss, nets, "train_loss", "Training loss after "
                     f"{protocol['epochs']} epochs\n(mean and range of "

@@ -308,12 +308,13 @@ def median_and_range(values: np.ndarray) -> tuple[np.ndarray, ...]:
 def draw_curves(axes: Axes, nets: list[dict]) -> None:
     """Test error, median and range over the seeds, epoch by epoch."""
     for net in nets:
-        median, *band = median_and_range(100 - 100 * np.array(net["test_acc"], float))
+        errors = 100 - 100 * np.array(net["test_acc"], float)
+        median, low, high = median_and_range(errors)
         epochs = np.arange(1, net["epochs"] + 1)
         axes.plot(epochs, median, color=shade(net), linewidth=1.5,
                   linestyle=DASHES[net["block"]], marker="o", markersize=3,
                   label=label_of(net))
-        axes.fill_between(epochs, *band, color=shade(net), alpha=0.15, linewidth=0)
+        axes.fill_between(epochs, low, high, color=shade(net), alpha=0.15, linewidth=0)
     for third in (1, 2):
         axes.axvline(math.ceil(third * nets[0]["epochs"] / 3) + 0.5, color=LIGHT.soft,
                      linewidth=0.8, linestyle=":")
@@ -417,8 +418,8 @@ def draw(record: dict) -> Figure:
                key=lambda net: (net["depth"], net["block"], net["width"]))
         for part in ("table", "depth"))
     figure = Figure(figsize=(9, 10.8), layout="constrained")
-    upper, lower = np.ravel(figure.subfigures(
-        2, 1, height_ratios=(7, 0.3 + len(record["maps"]))))
+    upper, lower = figure.subfigures(
+        2, 1, squeeze=False, height_ratios=(7, 0.3 + len(record["maps"]))).flat
     panels = upper.subplots(2, 2)
     draw_curves(panels[0, 0], table)
     draw_table(panels[0, 1], table, record["paper"])

@@ -127,8 +127,7 @@ class Plain:
 
     def __init__(self, cache, shape, tensors, grads, width, kernel, padding):
         (S, C), B, k, p = shape, cache.batch, kernel, padding
-        after = self.plan(shape, width, k, p)[0]
-        self.size, self.same = Sizes(S, C, B, k, p, after[0]), after == shape
+        self.size = Sizes(S, C, B, k, p, self.plan(shape, width, k, p)[0][0])
         self.tensors, self.grads, self.half = tensors, grads, np.array(0.5, cache.dtype)
         self.lay_out_forward(cache, width, len(tensors["b"]))
         self.lay_out_backward(cache, width, len(tensors["b"]))
@@ -169,7 +168,8 @@ class Plain:
         self.spread = cache.shared("spread", (S, k, C, S, B))
         self.spread_parts = windows(self.spread.reshape(S, k * C, -1)[:, :, :n], 1,
                                     parts)
-        self.dx = None if self.same else np.empty((S, C, S * B), cache.dtype)
+        self.dx = (None if (side, width) == (S, C) else     # dy becomes dx in place
+                   np.empty((S, C, S * B), cache.dtype))
 
     def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
         for version, image in self.copies:

@@ -59,7 +59,7 @@ class ConvNet:
     def __init__(self, layers: Sequence[tuple], side: int, *, gate_bias: float = -1.0,
                  seed: int = 0, dtype: Any = "float32"):
         self.layers, self.side, self.dtype = layers, side, np.dtype(dtype)
-        self.shapes, shapes = [(side, 1)], {}       # of activations, of parameters
+        self.shapes, shapes = [(side, 1)], dict[tuple, tuple]()
         for i, (kind, *numbers) in enumerate(layers):
             shape, named = LAYERS[kind].plan(self.shapes[-1], *numbers)
             self.shapes.append(shape)

@@ -105,6 +105,12 @@ def with_array(name, edit, sign=True):
     return forge
 
 
+def with_another_stream(path):
+    arrays, state = members(path)
+    state["streams"]["dropout"] = state["streams"]["batches"]
+    make(path, arrays, state)
+
+
 def without_array(path):
     arrays, state = members(path)
     del arrays["v"]
@@ -167,7 +173,7 @@ BROKEN = {
     "no history": changed(history=[]),
     "streams of another kind": changed(streams=[1]),
     "a stream of another kind": changed(streams={"batches": {"state": 1}}),
-    "a stream lost": changed(streams={}),
+    "a stream lost": changed(streams={}), "a stream too many": with_another_stream,
     "of another configuration": changed(config={"lr": 1}),
     "of another kernel": changed(numerics={"blas_kernel": "Abacus"}),
 }

@@ -105,6 +105,11 @@ def test_plot_draws_the_same_again_and_runs_nothing(smoked, calls):
                                for path, content in before.items())
 
 
+def test_a_smoke_run_tries_the_whole_path_each_time(smoked, calls):
+    lab.main(EXPERIMENT, ["--smoke", "--jobs", "1"])
+    assert calls == [3, 4]
+
+
 def test_packed_trials_are_not_run_again(committed_run, calls):
     experiment, folder = committed_run
     before, _ = lab.load_record(folder / "record.json")

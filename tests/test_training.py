@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from contracts import Memory
 
 import highway_networks as hn
 from highway_suite.cli import main
@@ -16,11 +17,11 @@ from highway_suite.records import read_record
 CONFIG = hn.Config(depth=5, epochs=5, n_train=1437, n_test=360)
 
 
-def trained(data, config, **change):
+def trained(data, config, checkpoint=None, **change):
     """Unscaled Data -> history, gates and status of the configuration's run."""
     config = replace(config, **change)
     data = hn.scale_pixels(hn.take_subset(data, config), config.dtype)
-    return hn.train(hn.make_net(config, data), data, config)
+    return hn.train(hn.make_net(config, data), data, config, checkpoint=checkpoint)
 
 
 # What goes in
@@ -253,6 +254,14 @@ def test_a_net_that_is_broken_before_training_has_no_history(digits):
     history, layer_T, status = hn.train(net, data, CONFIG)
     assert status == "diverged" and layer_T == []
     assert history["test_acc"] == history["train_loss"] == [None] * 5
+
+
+def test_a_checkpoint_is_handed_to_the_loop(digits):
+    """Three epochs in one piece, and two and one."""
+    memory, whole = Memory(), trained(digits, CONFIG, epochs=3)
+    two, three = (trained(digits, CONFIG, memory, epochs=n) for n in (2, 3))
+    assert three == whole and two[1] == whole[1][:3]
+    assert trained(digits, CONFIG, memory, epochs=3) == whole
 
 
 def test_a_batch_larger_than_the_data_is_refused(digits):

@@ -11,8 +11,9 @@ import pytest
 
 import highway_networks as hn
 
-SOURCE = ("highway_networks.py", "visualize_highway_networks.py", "README.md", "LICENSE",
-          "make_highway_networks_gif.py", "pyproject.toml", "highway_suite")
+SOURCE = ("highway_networks.py", "visualize_highway_networks.py", "LICENSE",
+          "README.md", "make_highway_networks_gif.py", "pyproject.toml",
+          "highway_suite")
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +51,8 @@ def test_the_installed_suite_runs_and_writes_into_the_current_folder(wheel, tmp_
            "MPLBACKEND": "Agg"}
 
     def python(*words):
-        return subprocess.run([sys.executable, *words], cwd=tmp_path, env=env, text=True,
-                              check=True, capture_output=True).stdout
+        return subprocess.run([sys.executable, *words], cwd=tmp_path, env=env,
+                              text=True, check=True, capture_output=True).stdout
     entry = "from highway_suite.cli import run_as_program as run; run()"
     assert "highway_suite.cli:run_as_program" in (
         next(site.glob("*.dist-info")) / "entry_points.txt").read_text()

@@ -30,7 +30,6 @@ Finished trials are kept.
 
 from __future__ import annotations
 
-import numpy as np
 from matplotlib.figure import Figure
 
 import highway_networks as hn
@@ -104,8 +103,8 @@ def draw(record: dict) -> Figure:
     """The record -> the figure: the map, the use of layers, the tutorial, the norms."""
     protocol = record["protocol"]
     figure = Figure(figsize=(9, 11), layout="constrained")
-    upper, middle, lower = np.ravel(
-        figure.subfigures(3, 1, height_ratios=(1.15, 1.15, 1)))
+    upper, middle, lower = figure.subfigures(
+        3, 1, squeeze=False, height_ratios=(1.15, 1.15, 1)).flat
     gate_bias_map.draw(upper, record)
     use.draw(middle, record)
     arms, output, gradient = lower.subplots(1, 3)
