@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
@@ -39,7 +40,7 @@ def state_of(experiment: Experiment, folder: Path) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Print the list, in one piece: whoever reads it may stop after a line."""
+    """Print the list, in one write: whoever reads it may stop after a line."""
     argparse.ArgumentParser(
         prog="python3 -m experiments", allow_abbrev=False, description=
         __doc__.split("\n")[0] if __doc__ else None).parse_args(argv)
@@ -51,9 +52,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                   fill(experiment.question, 84, initial_indent="    ",
                        subsequent_indent="    ")]
     lines += ["", "Run one with: python3 -m experiments.NAME (--help for its flags).",
-              "The ledger of all their claims is CLAIMS.md: python3 -m "
-              "experiments.claims"]
-    print("\n".join(lines))
+              "The ledger of their claims, CLAIMS.md: python3 -m experiments.claims\n"]
+    sys.stdout.write("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ import hashlib
 import importlib.util
 import json
 import os
-from argparse import Namespace
 
 import numpy as np
 import pytest
@@ -190,16 +189,6 @@ def test_a_line_is_linear_and_a_parabola_is_not(seconds, linear, exponent):
     assert scaling.depth_laws(points[:2]) is None
 
 
-def test_points_change_one_thing_at_a_time():
-    centre = scaling.CENTRE
-    assert scaling.points_of(Namespace(
-        depths=[5, 30], widths=[10, 50], batches=[128, 256])) == [
-        {**centre, "depth": 5}, centre, {**centre, "hidden": 10},
-        {**centre, "batch": 256}]
-    assert scaling.steps_of(centre) == scaling.STEPS
-    assert scaling.steps_of({**centre, "depth": 1000}) < 6
-
-
 # --------------------------------------------------------------------------------------
 # Processes and whole runs
 
@@ -251,10 +240,9 @@ def test_peers_without_frameworks(tmp_path, no_frameworks, capsys):
     assert "jax scan: skipped, jax and optax not installed" in capsys.readouterr().out
     assert list(record["one_core"]) == ["ours", "floor"]
     assert list(record["all_cores"]) == ["ours"]
-    ours = record["one_core"]["ours"]
+    ours, floor = record["one_core"].values()
     assert ours["times_ours"] == {"median": 1.0, "least": 1.0, "largest": 1.0}
-    assert ours["gradient_error"] == 0 and ours["seconds"] == [ours["median"]]
-    assert "gradient_error" not in record["one_core"]["floor"]
+    assert ours["gradient_error"] == 0 and "gradient_error" not in floor
     check_files(out, record)
     with pytest.raises(SystemExit, match="is not 'highway-networks/scaling'"):
         scaling.main(["--plot", "--out", str(out)])
@@ -273,11 +261,8 @@ def test_scaling_of_small_nets(tmp_path, monkeypatch, capsys):
         assert 20 < point["peak_mb"] < 1000
     assert record["depth_law"]["median"]["depths"] == [10, 11, 12]
     whole = record["whole_run"]
-    assert whole["depth"] == 12 and "--depth 12 --epochs 1" in whole["command"]
-    assert whole["under_limit"] == (whole["peak_mb"] < 700)
+    assert whole["under_limit"] == (whole["peak_mb"] < 700) and whole["depth"] == 12
     assert record["search"][0]["jobs"] == 1 and record["search"][0]["times_one"] == 1
-    for row in record["search"]:
-        assert row["runs_per_second"] == pytest.approx(2 / row["seconds"][0], rel=1e-5)
     check_files(out, record)
     write_json(out, record | {"depth_law": None})       # too few depths: no law
     scaling.main(["--plot", "--out", str(out)])

@@ -117,6 +117,10 @@ def test_divergence_is_recorded(digits, tmp_path):
     lost = ct.train_net(SMALL | {"lr": 1e9}, digits, str(tmp_path))
     assert lost["status"] == "diverged" and "T" not in lost
     assert lost["train_loss"][-1] is None and len(lost["test_acc"]) == 4
+    net = ct.make_net(SMALL, 8)
+    net.views(net.params)[max(net.layout.shapes)][0] = np.inf       # the outputs' b
+    with pytest.raises(hn.Diverged):
+        ct.accuracy(net, digits.x_test, digits.y_test, SMALL, net.cache(50))
 
 
 def test_gates_by_hand(digits):

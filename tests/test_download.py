@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import itertools
 import json
 import os
 import signal
@@ -10,8 +11,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import trustme
@@ -23,8 +26,60 @@ from highway_suite.datasets import obtain
 MAIN = Path(__file__).with_name("patched_main.py")
 
 
+class Answer(NamedTuple):
+    """What a mirror sends for a file."""
+
+    reason: str                 # that is given for passing over it
+    chunks: Callable            # body -> what is sent of it, piece by piece
+    status: int | None = 200    # None: no status line, nor headers
+    phrase: str | None = None
+    to: str | None = None       # where it redirects
+    limit: str | None = None    # what ends it, made short; it drips then
+
+
+def half(body):
+    return [body[:len(body) // 2]]
+
+
+def bytewise(body):
+    return [bytes([byte]) for byte in body]
+
+
+def dripping(*first):
+    return lambda body: itertools.chain(first, itertools.repeat(b"X"))
+
+
+GOOD = "good"
+ANSWERS = {
+    GOOD: Answer("", lambda body: [body]),
+    "absent": Answer("404", half, 404), "busy": Answer("503", half, 503),
+    "rude": Answer(r"500 \x1b[31mred\x07", half, 500, "\x1b[31mred\x07"),
+    "cut": Answer("bytes expected", half),
+    "page": Answer("an HTML page", lambda body: [b"\n<!DOCTYPE html><title>Log in"]),
+    "other": Answer("its SHA-256 is another",
+                    lambda body: [bytes([body[0] ^ 1]) + body[1:]]),
+    "endless": Answer("more than the", itertools.repeat),
+    "to_endless": Answer("more than the", itertools.repeat, 302, to="/good/not-asked"),
+    "going_on": Answer("more than the", lambda body: itertools.repeat(
+        b"HTTP/1.1 100 Continue\r\n\r\n"), None),
+    "long_header": Answer("more than the", lambda body: [b"HTTP/1.0 200 OK\r\nX: "
+                                                         + b"x" * 10**6], None),
+    "elsewhere": Answer("not allowed", half, 302, to="file:///etc/hostname"),
+    "to_ftp": Answer("another scheme", half, 302, to="ftp://127.0.0.1/{name}"),
+    "to_http": Answer("", half, 302, to="{plain}/good/{name}"),
+    "to_good": Answer("", half, 302, to="/good/{name}"),
+    "hang": Answer("timed out", lambda body: itertools.repeat(b""), None,
+                   limit="TIMEOUT"),
+    "drip": Answer("not complete", bytewise, limit="DEADLINE"),
+    "drip_headers": Answer("not complete", dripping(b"HTTP/1.0 200 OK\r\n"), None,
+                           limit="DEADLINE"),
+    "drip_redirect": Answer("not complete", dripping(), 302, to="/good/not-asked",
+                            limit="DEADLINE"),
+}
+
+
 class Mirror(BaseHTTPRequestHandler):
-    """/BEHAVIOUR/FILE gives the file, or what its behaviour does instead."""
+    """/BEHAVIOUR/FILE gives the file, or what this answer does instead."""
 
     def log_message(self, *_):
         pass
@@ -32,105 +87,21 @@ class Mirror(BaseHTTPRequestHandler):
     def do_GET(self):
         behaviour, name = self.path.strip("/").split("/")
         self.server.asked.append(behaviour)
-        body = (self.server.folder / name).read_bytes()
+        answer, body = ANSWERS[behaviour], (self.server.folder / name).read_bytes()
+        if answer.status:
+            self.send_response(answer.status, answer.phrase)
+            if answer.to:
+                self.send_header("Location", answer.to.format(
+                    name=name, plain=self.server.plain))
+            if behaviour in (GOOD, "cut"):      # from others the end looks regular
+                self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
         with contextlib.suppress(OSError):      # the client has gone, as it should
-            getattr(self, behaviour)(body, name)
-
-    def send(self, body, length=None, status=200):
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body) if length is None else length))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def good(self, body, _):
-        self.send(body)
-
-    def absent(self, body, _):
-        self.send(b"no such file", status=404)
-
-    def busy(self, body, _):
-        self.send(b"later", status=503)
-
-    def cut(self, body, _):
-        self.send(body[:len(body) // 2], len(body))
-
-    def silently_cut(self, body, _):
-        self.send_response(200)                 # no length: the end looks regular
-        self.end_headers()
-        self.wfile.write(body[:len(body) // 2])
-
-    def page(self, body, _):
-        self.send(b"\n<!DOCTYPE html><title>Log in</title>")
-
-    def other(self, body, _):
-        self.send(bytes([body[0] ^ 1]) + body[1:])
-
-    def endless(self, body, _):
-        self.send_response(200)
-        self.end_headers()
-        while True:
-            self.wfile.write(body)
-
-    def to_endless(self, body, _):
-        self.send_response(302)                 # within the scheme, with a body
-        self.send_header("Location", "/good/never-asked")
-        self.end_headers()
-        while True:
-            self.wfile.write(body)
-
-    def drip_headers(self, body, _):
-        self.wfile.write(b"HTTP/1.0 200 OK\r\n")
-        while not self.server.closing.wait(0.05):
-            self.wfile.write(b"X")
-
-    def drip_redirect(self, body, _):
-        self.send_response(302)
-        self.send_header("Location", "/good/never-asked")
-        self.end_headers()
-        while not self.server.closing.wait(0.05):
-            self.wfile.write(b"X")
-
-    def going_on(self, body, _):
-        while True:
-            self.wfile.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    def huge(self, body, _):
-        self.send(body[1:], 10**15)
-
-    def long_header(self, body, _):
-        self.wfile.write(b"HTTP/1.0 200 OK\r\nX: " + b"x" * 10**6)
-
-    def rude(self, body, _):
-        self.send_response(500, "\x1b[31mred\x07")
-        self.end_headers()
-
-    def hang(self, body, _):
-        self.server.closing.wait(10)
-
-    def drip(self, body, _):
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        for byte in body:
-            self.wfile.write(bytes([byte]))
-            self.wfile.flush()
-            if self.server.closing.wait(0.05):
-                return
-
-    def elsewhere(self, body, name, to="file:///etc/hostname"):
-        self.send_response(302)
-        self.send_header("Location", to)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def to_ftp(self, body, name):
-        self.elsewhere(body, name, f"ftp://127.0.0.1/{name}")
-
-    def to_http(self, body, name):
-        self.elsewhere(body, name, f"{self.server.plain}/good/{name}")
-
-    def to_good(self, body, name):
-        self.elsewhere(body, name, f"/good/{name}")
+            for chunk in answer.chunks(body):
+                self.wfile.write(chunk)
+                self.wfile.flush()
+                if answer.limit and self.server.closing.wait(0.05):
+                    return
 
 
 @pytest.fixture
@@ -170,32 +141,21 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-FAULTS = [("absent", "404"), ("busy", "503"), ("cut", "bytes expected"),
-          ("silently_cut", "bytes expected"), ("page", "an HTML page"),
-          ("other", "its SHA-256 is another"), ("endless", "more than the"),
-          ("huge", "bytes expected"), ("long_header", "more than the"),
-          ("rude", r"500 \x1b[31mred\x07"), ("hang", "timed out"),
-          ("drip", "not complete"), ("drip_headers", "not complete"),
-          ("drip_redirect", "not complete"), ("going_on", "more than the"),
-          ("to_endless", "more than the"), ("elsewhere", "not allowed"),
-          ("to_ftp", "another scheme")]
-LIMITS = {"hang": "TIMEOUT"} | dict.fromkeys(       # what ends them, made short
-    ("drip", "drip_headers", "drip_redirect"), "DEADLINE")
+FAULTS = [name for name, answer in ANSWERS.items() if answer.reason]
 
 
-@pytest.mark.parametrize("fault, reason", FAULTS)
-def test_a_faulty_mirror_is_passed_over(serve, cache, small_mnist, monkeypatch, fault,
-                                        reason):
-    address, server = serve()
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_mirror_is_passed_over(serve, cache, small_mnist, monkeypatch, fault):
+    (address, server), answer = serve(), ANSWERS[fault]
     use_mirrors(monkeypatch, f"{address}/{fault}/")
     with monkeypatch.context() as patch:
-        if fault in LIMITS:
-            patch.setattr(mirrors, LIMITS[fault], 0.2)
+        if answer.limit:
+            patch.setattr(mirrors, answer.limit, 0.2)
         with pytest.raises(hn.MissingData) as caught:
             obtain("mnist", cache)
     assert f"{address}/{fault}/: " in str(caught.value)
-    assert reason in str(caught.value) and names(cache) == []
-    if fault in LIMITS:
+    assert answer.reason in str(caught.value) and names(cache) == []
+    if answer.limit:
         return
     server.asked.clear()
     use_mirrors(monkeypatch, f"{address}/{fault}/", f"{address}/good/")

@@ -95,16 +95,17 @@ def test_a_file_has_the_mode_that_the_umask_says(tmp_path, mask, mode):
 
 
 def test_a_failed_write_leaves_the_old_record(tmp_path, monkeypatch):
-    path = tmp_path / "r.json"
-    write_json(path, {"a": 1})
+    old = {tmp_path / name: b"old" for name in "ab"}
+    files.write_files(old)
+    done = iter([None])
 
-    def full(*_):
-        raise OSError(28, "No space left on device")
+    def full(_):                # after the first
+        if next(done, "full"):
+            raise OSError(28, "No space left on device")
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError):
-        write_json(path, {"a": 2})
-    assert json.loads(path.read_text()) == {"a": 1}
-    assert list(tmp_path.iterdir()) == [path]
+        files.write_files(dict.fromkeys(old, b"new"))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == old
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "fifo", "folder", "socket"])
