@@ -28,7 +28,9 @@ from highway_suite.schema import NAME
 from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import processes_for, starting_workers, train_all
 
-PROGRAM = "highway_networks.py"
+PROGRAM = "highway_networks.py"         # or, installed, the command of this name:
+if Path(sys.argv[0]).stem == "highway-networks":
+    PROGRAM = "highway-networks"
 OWN_FLAGS = ("quick", "data_dir", "jobs", "out", "no_save", "version")  # no settings
 QUICK = {"depth": 10, "epochs": 5, "n_train": 2000, "n_test": 1000}
 
