@@ -49,6 +49,7 @@ try:
     from highway_suite.files import path_of, write_files
     from highway_suite.schema import RecordError
     from highway_suite.studies import RUN, Arm, Study, load, record_home
+    from highway_suite.terminal import say
 except ImportError as error:
     if __name__ != "__main__":
         raise
@@ -257,7 +258,7 @@ def main(argv: list[str] | None = None) -> list[Path]:
     except OSError as error:
         sys.exit(f"make_highway_networks_gif.py: {error.filename or out}: "
                  f"{error.strerror}; nothing written")
-    print("wrote " + ", ".join(map(str, paths)))
+    say("wrote " + ", ".join(map(str, paths)), sys.stdout)
     return paths
 
 

@@ -67,6 +67,7 @@ try:
     from highway_suite.files import path_of, write_files
     from highway_suite.schema import RecordError
     from highway_suite.studies import RUN, SWEEP, Arm, Study, load, record_home
+    from highway_suite.terminal import say
 except ImportError as error:
     if __name__ != "__main__":
         raise
@@ -359,9 +360,9 @@ def main(argv: list[str] | None = None) -> list[Path]:
     except RecordError as error:
         sys.exit(f"visualize_highway_networks.py: {error}")
     except OSError as error:
-        sys.exit(f"visualize_highway_networks.py: {error.filename}: {error.strerror}; "
-                 "nothing written")
-    print("wrote " + ", ".join(map(str, paths)))
+        sys.exit(f"visualize_highway_networks.py: {error.filename or 'pictures'}: "
+                 f"{error.strerror}; nothing written")
+    say("wrote " + ", ".join(map(str, paths)), sys.stdout)
     return paths
 
 

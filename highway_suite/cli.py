@@ -25,10 +25,12 @@ from highway_suite.datasets import obtain, obtain_auto
 from highway_suite.files import check_target, path_of, write_json
 from highway_suite.records import make_record, summarize
 from highway_suite.schema import NAME
-from highway_suite.terminal import reopen_streams, say
+from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import processes_for, starting_workers, train_all
 
-PROGRAM = "highway_networks.py"
+PROGRAM = "highway_networks.py"         # or, installed, the command of this name:
+if Path(sys.argv[0]).stem == "highway-networks":
+    PROGRAM = "highway-networks"
 OWN_FLAGS = ("quick", "data_dir", "jobs", "out", "no_save", "version")  # no settings
 QUICK = {"depth": 10, "epochs": 5, "n_train": 2000, "n_test": 1000}
 
@@ -335,7 +337,7 @@ def main(argv: list[str] | None = None) -> dict:
 def run_as_program() -> None:
     """`main` for a process of its own: a signal to end cleans up behind itself, like
     Ctrl-C, and closed streams do no harm."""
-    reopen_streams()
+    prepare_streams()
     for name in ("SIGTERM", "SIGHUP"):      # Windows has one of them
         if hasattr(signal, name):
             number = getattr(signal, name)

@@ -48,7 +48,8 @@ def check_regular(path: Path) -> None:
     replace it is not what its owner meant, nor to write through it."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file, which alone is replaced")
+            raise OSError(errno.EINVAL, "not a regular file, which alone is replaced",
+                          str(path))
 
 
 def check_target(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from typing import TextIO
@@ -27,9 +28,12 @@ def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
         return False
 
 
-def reopen_streams() -> None:
+def prepare_streams() -> None:
     """Give each standard stream that came closed the null device; or the next file to
-    be opened would get its number, and what other libraries print."""
+    be opened would get its number, and what other libraries print. Let stdout take
+    letters that it does not have."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             stream = open(os.devnull, mode)     # noqa: SIM115 (it stays open)

@@ -51,12 +51,23 @@ def reporter(config: hn.Config, row: int | None) -> Callable:
     return report
 
 
-def train_reported(config: hn.Config, block: hn.Block, data: hn.Data,
-                   row: int | None) -> dict:
-    """`train_arm` with its progress on stderr: the work of one process, whose table of
-    blocks may lack one that the caller has added."""
-    hn.BLOCKS.setdefault(config.block, block)
+def train_reported(config: hn.Config, data: hn.Data, row: int | None) -> dict:
+    """`train_arm` with its progress on stderr."""
     return train_arm(config, data, reporter(config, row))
+
+
+def train_in_worker(config: hn.Config, data: hn.Data, row: int | None,
+                    block: hn.Block) -> dict:
+    """The same in another process: its table may lack a block that the caller added,
+    and it ends when the caller is killed."""
+    hn.BLOCKS.setdefault(config.block, block)
+    report, caller = reporter(config, row), os.getppid()
+
+    def report_or_end(done):
+        if os.getppid() != caller:
+            os._exit(1)
+        report(done)
+    return train_arm(config, data, report_or_end)
 
 
 def start_up() -> None:
@@ -114,15 +125,15 @@ def train_all(configs: list[hn.Config], data: hn.Data, jobs: int) -> list[dict]:
     bars = sys.stderr.isatty() and len(configs) < os.get_terminal_size(2).lines
     subsets = {seed: hn.take_subset(data, replace(configs[0], seed=seed))
                for seed in {config.seed: 0 for config in configs}}
-    tasks = [(configs[i], hn.BLOCKS[configs[i].block], subsets[configs[i].seed],
-              i if bars else None) for i in order]
+    tasks = [(configs[i], subsets[configs[i].seed], i if bars else None) for i in order]
     if jobs == 1:
         done = [train_reported(*task) for task in tasks]
     else:
         from joblib import Parallel, delayed
         # Without max_nbytes images would lie in shared memory, which a SIGKILL leaves.
         done = Parallel(n_jobs=jobs, max_nbytes=None)(
-            delayed(train_reported)(*task) for task in tasks)
+            delayed(train_in_worker)(*task, hn.BLOCKS[task[0].block])
+            for task in tasks)
     if bars:
         say("\n" * len(configs), end="")
     arms = dict(zip(order, done, strict=True))
