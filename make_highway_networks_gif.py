@@ -1,8 +1,8 @@
 """Animate a record: run.json -> highway_networks.gif, one frame for each epoch.
 
-Above, the test accuracy of the highway and the plain net grows epoch by epoch; below,
-the mean transform gate of each layer of the highway net moves away from where it
-started. Reads the record and trains nothing; the drawing is that of the five pictures.
+Above, the test accuracy of each net grows epoch by epoch; below, the mean transform
+gate of each layer of the first net that has gates moves away from where it started.
+Reads the record and trains nothing; the drawing is that of the five pictures.
 
     python3 make_highway_networks_gif.py              highway_networks.gif
     python3 make_highway_networks_gif.py --mp4        and highway_networks.mp4
@@ -16,21 +16,46 @@ import argparse
 import importlib.util
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ."
 try:
     import imageio.v3 as iio
     import numpy as np
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
     from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
-    import visualize_highway_networks as viz
-    from highway_networks import RecordError
+    from highway_suite.figures import (
+        LIGHT,
+        Theme,
+        accuracy_axes,
+        caption,
+        chosen_gates,
+        draw_bars,
+        draw_curves,
+        fit_epochs,
+        fit_gates,
+        gated_arms,
+        head,
+        in_blocks,
+        label_right,
+        new_figure,
+        no_gates,
+        style,
+        valueless,
+    )
+    from highway_suite.files import path_of, write_files
+    from highway_suite.schema import RecordError
+    from highway_suite.studies import RUN, Arm, Study, load, record_home
+    from highway_suite.terminal import say
 except ImportError as error:
     if __name__ != "__main__":
         raise
     library = str(error.name).split(".")[0]
-    raise SystemExit(
-        f"make_highway_networks_gif.py needs {library}. Install: {INSTALL}")
+    raise SystemExit(f"make_highway_networks_gif.py needs {library}. Install: "
+                     f"{INSTALL}") from None
 
 DPI = 120           # 900 pixels wide, as wide as a README shows it
 MOST_FRAMES = 60    # of a longer record, epochs are left out
@@ -39,7 +64,7 @@ LOOP = 5000         # milliseconds of motion
 HOLD = 3000         # milliseconds of the last frame
 
 
-def frame_epochs(arms):
+def frame_epochs(arms: list[Arm]) -> np.ndarray:
     """The epochs to show (F,): all that the arms hold, or so many, evenly spaced, the
     first and the last among them."""
     epochs = np.unique(np.concatenate([epochs for arm in arms
@@ -48,61 +73,82 @@ def frame_epochs(arms):
     return epochs[np.linspace(0, len(epochs) - 1, count).round().astype(int)]
 
 
-def frame_durations(frames):
+def frame_durations(frames: int) -> list[int]:
     """Milliseconds of each frame: multiples of 10, the unit of a GIF, and never below
     80, since browsers slow down very short ones."""
     each = int(np.clip(LOOP / frames, 80, 400)) // 10 * 10
     return [each] * (frames - 1) + [HOLD]
 
 
-def set_stage(study, theme):
-    """What stays: figure, the two axes with their limits for the whole run, and the
-    label of chance."""
-    arms = list(study.arms[study.depth].values())
-    figure, curves, gates = viz.new_figure(
-        f"A highway and a plain net in training, {viz.blocks(study.depth)} deep",
-        viz.caption(study, arms, several="line, bar: mean over seeds; band, whisker: "
-                    "lowest to highest"), theme, panels=(2.3, 1.55))
-    chance = viz.accuracy_axes(curves, [arm.test_acc for arm in arms], study, theme,
-                               any(viz.valueless(arm.test_acc) for arm in arms))
-    viz.fit_epochs(curves, arms[0].epoch)
-    T_epoch, T = viz.chosen_gates(arms[0])
-    if len(T_epoch):
-        viz.fit_gates(gates, T, study, theme)
+def title_of(study: Study) -> str:
+    """What is drawn, with the names of at most three kinds of nets."""
+    names = [f"a {block}" for block in study.blocks]
+    text = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+    text = (f"{text[0].upper()}{text[1:]} net" if len(names) <= 3 else
+            f"{len(names)} nets")
+    return f"{text} in training, {in_blocks(study.depth)} deep"
+
+
+class Stage(NamedTuple):
+    """What stays while the epochs go by."""
+
+    figure: Figure
+    curves: Axes
+    gates: Axes
+    chance: tuple       # its label
+    gated: Arm | None   # whose gates are shown: the first that has some
+
+
+def set_stage(study: Study, theme: Theme) -> Stage:
+    """Figure and axes, with their limits for the whole run."""
+    arms, gated = study.deepest, next(iter(gated_arms(study)), None)
+    figure, curves, gates = new_figure(
+        title_of(study), caption(study, arms, several="line, bar: mean over seeds; "
+                                 "band, whisker: lowest to highest"), theme,
+        panels=(2.3, 1.55))
+    chance = accuracy_axes(curves, [arm.test_acc for arm in arms], study, theme,
+                           any(valueless(arm.test_acc) for arm in arms))
+    fit_epochs(curves, arms)
+    if gated:
+        fit_gates(gates, chosen_gates(gated)[1], study, theme)
+        if gated.block != "highway":
+            gates.text(1, 1.025, gated.block, ha="right", va="bottom", weight="bold",
+                       color=theme.colour(gated), transform=gates.transAxes)
     else:
-        viz.no_gates(gates)
-    return figure, curves, gates, chance
+        no_gates(gates)
+    return Stage(figure, curves, gates, chance, gated)
 
 
-def draw_frame(study, theme, stage, epoch):
+def draw_frame(study: Study, theme: Theme, stage: Stage, epoch: int) -> list[Artist]:
     """What one epoch adds to the stage. Returns the artists, to be removed again."""
-    figure, curves, gates, chance = stage
-    arms = list(study.arms[study.depth].values())
-    clock = f"epoch {epoch} of {arms[0].epoch[-1]}"
-    artists = [figure.text(0.988, 1 - 0.1 / figure.get_figheight(), clock, size=12,
-                           weight="bold", va="top", ha="right")]
+    figure, curves, gates, chance, gated = stage
+    clock = f"epoch {epoch} of {max(arm.epoch[-1] for arm in study.deepest)}"
+    artists: list[Artist] = [figure.text(
+        0.988, 1 - 0.1 / figure.get_figheight(), clock, size=12, weight="bold",
+        va="top", ha="right")]
     labels = [chance]
-    for arm in arms:
-        shown = np.searchsorted(arm.epoch, epoch, side="right")
-        artists += viz.draw_curves(curves, arm, arm.test_acc, theme, shown)
+    for arm in study.deepest:
+        shown = int(np.searchsorted(arm.epoch, epoch, side="right"))
+        artists += draw_curves(curves, arm, arm.test_acc, theme, shown)
         if shown:
-            labels.append(viz.head(arm, arm.test_acc, theme, shown))
-    artists += viz.label_right(curves, labels)
-    T_epoch, T = viz.chosen_gates(arms[0])
-    k = np.searchsorted(T_epoch, epoch, side="right") - 1
-    over = arms[0].diverged.all() and epoch > max(T_epoch, default=-1)
-    if k >= 0 and not over:     # no gates where no net is left
-        artists += viz.draw_bars(gates, T[:, k], study, theme)
+            labels.append(head(arm, arm.test_acc, theme, shown))
+    artists += label_right(curves, labels)
+    if gated:
+        T_epoch, T = chosen_gates(gated)
+        k = np.searchsorted(T_epoch, epoch, side="right") - 1
+        over = gated.diverged.all() and epoch > T_epoch[-1]
+        if k >= 0 and not over:     # no gates where no net is left
+            artists += draw_bars(gates, T[:, k], gated, study, theme)
     return artists
 
 
-def draw_frames(study, theme=viz.LIGHT):
+def draw_frames(study: Study, theme: Theme = LIGHT) -> tuple[list, np.ndarray]:
     """A Study -> its frames, (height, width, 3) uint8 each, and their epochs."""
-    epochs = frame_epochs(study.arms[study.depth].values())
+    epochs = frame_epochs(study.deepest)
     frames = []
-    with viz.style(theme):
+    with style(theme):
         stage = set_stage(study, theme)
-        figure = stage[0]
+        figure = stage.figure
         figure.set_dpi(DPI)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
@@ -118,7 +164,7 @@ def draw_frames(study, theme=viz.LIGHT):
     return frames, epochs
 
 
-def share_palette(frames):
+def share_palette(frames: list) -> tuple[np.ndarray, np.ndarray]:
     """Frames -> the same as indices (F, height, width) uint8 into a palette (n, 3).
 
     One palette serves all frames: the commonest colours of the last, which has every
@@ -141,7 +187,7 @@ def share_palette(frames):
     return np.stack([index[frame] for frame in packed]), palette.astype(np.uint8)
 
 
-def encode_gif(frames, comment):
+def encode_gif(frames: list, comment: str) -> bytes:
     """Frames and what the file says of itself -> the bytes of a GIF that loops."""
     indices, palette = share_palette(frames)
     times = frame_durations(len(frames))
@@ -151,7 +197,7 @@ def encode_gif(frames, comment):
                        duration=times if len(times) > 1 else HOLD, comment=comment)
 
 
-def encode_mp4(frames):
+def encode_mp4(frames: list) -> bytes:
     """Frames -> the bytes of an MP4, its last frame repeated to be held."""
     each, hold = frame_durations(len(frames) + 1)[0], HOLD
     # The usual pixel format halves the colour resolution: sizes must be even.
@@ -162,50 +208,57 @@ def encode_mp4(frames):
                        macro_block_size=2)
 
 
-def animate(options):
-    """The parsed command line -> the paths written. Raises RecordError and OSError,
-    each before the first file is touched."""
-    study = viz.load(options.run, viz.RUN[1], gates=True)
+def animate(options: argparse.Namespace, out: Path) -> list[Path]:
+    """The parsed command line and the GIF's place -> the paths written. Raises
+    RecordError and OSError, each before the first file is touched."""
+    study = load(options.run or record_home() / RUN[0])
     frames, _ = draw_frames(study)
-    out = Path(options.out)
     contents = {out: encode_gif(frames, f"record SHA-256 {study.sha256}")}
     if options.mp4:
         contents[out.with_suffix(".mp4")] = encode_mp4(frames)
-    viz.write_files(contents)
+    write_files(contents)
     return list(contents)
 
 
-def build_parser():
+def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="make_highway_networks_gif.py", allow_abbrev=False,
         description="Animate a record. Nothing is trained.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--run", metavar="FILE", default=viz.RUN[0],
-                        help="the record; of several depths, the deepest is drawn")
-    parser.add_argument("--out", metavar="FILE", default="highway_networks.gif",
-                        help="the animation")
+        epilog="Unasked it reads run.json and writes highway_networks.gif beside it: "
+               "in the current folder, if that has a run.json, else beside this "
+               "script.")
+    parser.add_argument("--run", metavar="FILE", type=path_of,
+                        help="a record of your own; of several depths, the deepest is "
+                        "drawn")
+    parser.add_argument("--out", metavar="FILE", type=path_of,
+                        help="the animation (default: highway_networks.gif, with --run "
+                        "in the current folder)")
     parser.add_argument("--mp4", action="store_true",
                         help="also write an MP4 beside it; needs imageio-ffmpeg")
     return parser
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> list[Path]:
     """Run the command line; return the paths written. Exits with 1, one line on stderr,
     where a record, a file or a library is missing or wrong."""
     parser = build_parser()
     options = parser.parse_args(argv)
-    out = Path(options.out)
+    home = Path() if options.run else record_home()
+    out = options.out or home / "highway_networks.gif"
     if out.suffix.lower() != ".gif" or out.is_dir() or not out.parent.is_dir():
         parser.error(f"argument --out: {out} is not a .gif file in an existing folder")
     if options.mp4 and importlib.util.find_spec("imageio_ffmpeg") is None:
         sys.exit("make_highway_networks_gif.py: --mp4 needs imageio-ffmpeg. Install: "
                  "pip install imageio-ffmpeg")
     try:
-        paths = animate(options)
-    except (RecordError, OSError) as error:
+        paths = animate(options, out)
+    except RecordError as error:
         sys.exit(f"make_highway_networks_gif.py: {error}")
-    print("wrote " + ", ".join(map(str, paths)))
+    except OSError as error:
+        sys.exit(f"make_highway_networks_gif.py: {error.filename or out}: "
+                 f"{error.strerror}; nothing written")
+    say("wrote " + ", ".join(map(str, paths)), sys.stdout)
     return paths
 
 

@@ -46,10 +46,13 @@ import sys
 import time
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
+from highway_suite.records import environment
 
 LR, CLIP = 5e-3, 5.0                # of the headline
 BETA1, BETA2, EPS = 0.9, 0.999, 1e-8
@@ -59,7 +62,7 @@ class Task:
     """What to train: a net's settings, the batches' order (steps, B), and from the file
     images.npz beside it x (N, P) and labels (N,)."""
 
-    def __init__(self, path):
+    def __init__(self, path: str | Path):
         with np.load(path) as archive:
             self.settings = json.loads(str(archive["settings"]))
             self.order = archive["order"]
@@ -67,12 +70,12 @@ class Task:
             self.x, self.labels = archive["x"], archive["labels"]
 
     @cached_property
-    def initial(self):
+    def initial(self) -> dict[str, np.ndarray]:
         """The weights to start from, as DeepNet.views names them."""
         net = hn.DeepNet(**self.settings)
         return net.views(net.params)
 
-    def stacked(self):
+    def stacked(self) -> dict[str, np.ndarray]:
         """The initial weights with H and T as one: W (L, R, U), b (L, R, 1)."""
         w = self.initial
         W, b = (np.concatenate([w[kind + name] for name in "HT" if kind + name in w],
@@ -80,7 +83,7 @@ class Task:
         return {"W_in": w["W_in"], "b_in": w["b_in"], "W": W, "b": b[:, :, None],
                 "W_out": w["W_out"], "b_out": w["b_out"][:, None]}
 
-    def unstacked(self, arrays):
+    def unstacked(self, arrays: dict) -> dict[str, np.ndarray]:
         """Arrays laid out as `stacked` -> as `initial`."""
         U = self.settings["hidden"]
         named = {"W_in": arrays["W_in"], "b_in": arrays["b_in"],
@@ -102,23 +105,23 @@ class Ours:
         self.rows = np.empty((batch, task.x.shape[1]), np.float32)
         self.versions = {"numpy": np.__version__}
 
-    def gradient(self):
+    def gradient(self) -> dict[str, np.ndarray]:
         net, chosen = hn.DeepNet(**self.task.settings), self.task.order[0]
         logits, cache = net.forward(self.task.x[chosen].T)
         dlogits = hn.cross_entropy(logits, self.task.labels[chosen])[1]
         return net.views(net.backward(dlogits, cache))
 
-    def weights(self):
+    def weights(self) -> dict[str, np.ndarray]:
         return self.net.views(self.net.params)
 
-    def gather(self, chosen):
+    def gather(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         np.take(self.task.x, chosen, axis=0, out=self.rows, mode="clip")
         return self.rows.T, self.task.labels[chosen]
 
     def epoch(self):
         for chosen in self.task.order:
-            x, labels = self.gather(chosen)
-            hn.train_step(self.net, x, labels, self.cache, self.adam, LR, CLIP)
+            hn.train_step(self.net, self.gather(chosen), self.cache, self.adam, LR,
+                          CLIP)
 
 
 class Floor(Ours):
@@ -131,17 +134,17 @@ class Floor(Ours):
     def forward_products(self):
         cache = self.cache
         np.matmul(cache.weights["W_in"], self.rows.T, out=cache.d)
-        for W, _, _, x1, _, _, z, _, _ in cache.layers:
-            np.matmul(W, x1, out=z)
+        for layer in cache.layers:
+            np.matmul(layer.W, layer.x1, out=layer.z)
         np.matmul(cache.weights["out"], cache.x[-1], out=cache.logits)
 
     def backward_products(self):
         net, cache, dlogits = self.net, self.cache, self.cache.logits
         np.matmul(dlogits, cache.x[-1].T, out=cache.dW["out"])
         np.matmul(cache.weights["out"][:, :net.hidden].T, dlogits, out=cache.d)
-        for _, W_back, dW, x1, _, _, z, _, _ in reversed(cache.layers):
-            np.matmul(z, x1.T, out=dW)
-            np.matmul(W_back, z, out=cache.dH)
+        for layer in reversed(cache.layers):
+            np.matmul(layer.z, layer.x1.T, out=layer.dW)
+            np.matmul(layer.W_back, layer.z, out=cache.dH)
         np.matmul(cache.d, self.rows, out=cache.dW["W_in"])
 
     def epoch(self):
@@ -149,7 +152,7 @@ class Floor(Ours):
             self.forward_products()
             self.backward_products()
 
-    def parts(self):
+    def parts(self) -> dict[str, float]:
         """Seconds that an epoch spends in each part of the step, and in `train_step`
         undivided. Element-wise work is what a pass takes beyond its bare products."""
         net, cache, laps = self.net, self.cache, Laps()
@@ -212,14 +215,14 @@ class TorchEager:
                                      eps=EPS, fused=True)
         self.versions = {"torch": torch.__version__}
 
-    def fresh(self):
+    def fresh(self) -> dict:
         return {name: self.torch.tensor(np.ascontiguousarray(value), requires_grad=True)
                 for name, value in self.task.stacked().items()}
 
-    def loss(self, w, x, labels):
+    def loss(self, w: dict, x: Any, labels: Any) -> Any:
         torch = self.torch
         h = torch.tanh(torch.addmm(w["b_in"], w["W_in"], x.T))
-        for W, b in zip(w["W"].unbind(), w["b"].unbind()):
+        for W, b in zip(w["W"].unbind(), w["b"].unbind(), strict=True):
             z = torch.addmm(b, W, h)
             if len(z) == len(h):
                 h = torch.tanh(z)
@@ -229,15 +232,15 @@ class TorchEager:
         logits = torch.addmm(w["b_out"], w["W_out"], h)
         return torch.nn.functional.cross_entropy(logits.T, labels)
 
-    def backward(self, params, chosen):
+    def backward(self, params: dict, chosen: Any) -> None:
         self.loss(params, self.x[chosen], self.labels[chosen]).backward()
 
-    def gradient(self):
+    def gradient(self) -> dict[str, np.ndarray]:
         params = self.fresh()
         self.backward(params, self.order[0])
         return self.task.unstacked({k: w.grad.numpy() for k, w in params.items()})
 
-    def weights(self):
+    def weights(self) -> dict[str, np.ndarray]:
         return self.task.unstacked({k: w.detach().numpy()
                                     for k, w in self.params.items()})
 
@@ -298,28 +301,29 @@ class Jax:
         self.run = jax.jit(self.many_steps, donate_argnums=(0, 1))
         self.versions = {"jax": jax.__version__, "optax": optax.__version__}
 
-    def fresh(self):
+    def fresh(self) -> dict:
         return {name: self.jax.numpy.asarray(value)
                 for name, value in self.task.stacked().items()}
 
-    def layer(self, h, W, b):
+    def layer(self, h: Any, W: Any, b: Any) -> Any:
         jax, U, z = self.jax, len(h), W @ h + b
         H = jax.numpy.tanh(z[:U])
         return H if len(z) == U else h + jax.nn.sigmoid(z[U:]) * (H - h)
 
-    def layers(self, h, W, b):
-        for one_W, one_b in zip(*map(self.jax.numpy.unstack, (W, b))):
+    def layers(self, h: Any, W: Any, b: Any) -> Any:
+        for one_W, one_b in zip(*map(self.jax.numpy.unstack, (W, b)), strict=True):
             h = self.layer(h, one_W, one_b)
         return h
 
-    def loss(self, w, x, labels):
+    def loss(self, w: dict, x: Any, labels: Any) -> Any:
         jax = self.jax
         h = jax.numpy.tanh(w["W_in"] @ x.T + w["b_in"])
         h = self.layers(h, w["W"], w["b"])
         logp = jax.nn.log_softmax(w["W_out"] @ h + w["b_out"], axis=0)
         return -logp[labels, jax.numpy.arange(len(labels))].mean()
 
-    def many_steps(self, params, state, x, labels, order):
+    def many_steps(self, params: dict, state: Any, x: Any, labels: Any, order: Any
+                   ) -> Any:
         jax = self.jax
 
         def step(carry, chosen):
@@ -330,13 +334,13 @@ class Jax:
             return (jax.tree.map(jax.numpy.add, params, updates), state), loss
         return jax.lax.scan(step, (params, state), order)
 
-    def gradient(self):
+    def gradient(self) -> dict[str, np.ndarray]:
         chosen = self.task.order[0]
         grads = self.jax.grad(self.loss)(self.fresh(), self.x[chosen],
                                          self.labels[chosen])
         return self.task.unstacked({k: np.asarray(g) for k, g in grads.items()})
 
-    def weights(self):
+    def weights(self) -> dict[str, np.ndarray]:
         return self.task.unstacked({k: np.asarray(w) for k, w in self.params.items()})
 
     def epoch(self):
@@ -348,7 +352,7 @@ class Jax:
 class JaxScan(Jax):
     """JAX with lax.scan over the layers: compiles as fast at any depth."""
 
-    def layers(self, h, W, b):
+    def layers(self, h: Any, W: Any, b: Any) -> Any:
         return self.jax.lax.scan(lambda h, W_b: (self.layer(h, *W_b), None),
                                  h, (W, b))[0]
 
@@ -357,7 +361,7 @@ CONTESTANTS = {"ours": Ours, "floor": Floor, "torch": TorchEager,
                "torch.compile": TorchCompiled, "jax": Jax, "jax scan": JaxScan}
 
 
-def peak_memory():
+def peak_memory() -> int | None:
     """The largest resident set of this process so far, in bytes: Python, libraries,
     data and net, all that was ever there at once. None where the system does not say.
     """
@@ -374,18 +378,18 @@ def peak_memory():
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def environment():
-    """`hn.environment` and the processor's model."""
+def machine() -> dict:
+    """The environment of a record, and the processor's model."""
     try:
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
         _, found, rest = info.partition("model name")
         model = rest.split("\n")[0].strip("\t :") if found else None
     except OSError:
         model = None
-    return {**hn.environment(), "cpu": model or platform.processor() or None}
+    return {**environment(), "cpu": model or platform.processor() or None}
 
 
-def obey(contestant, command):
+def obey(contestant: Any, command: str) -> Any:
     """One command -> its answer; see the module's docstring."""
     word, _, path = command.strip().partition(" ")
     if word == "epoch":
@@ -396,13 +400,13 @@ def obey(contestant, command):
         np.savez(path, **getattr(contestant, word)())
         return path
     return {"parts": lambda: contestant.parts(), "memory": peak_memory,
-            "environment": environment}[word]()
+            "environment": machine}[word]()
 
 
-def main(name, path):
+def main(name: str, path: str) -> None:
     """Serve one contestant on stdin and stdout."""
-    with hn.threadpool_limits(1, "blas"):       # NumPy's; the others load theirs later
-        contestant = CONTESTANTS[name](Task(path))
+    with threadpool_limits(1, "blas"):       # NumPy's; the others load theirs later
+        contestant: Any = CONTESTANTS[name](Task(path))
         first = obey(contestant, "epoch")
         print(json.dumps({"versions": contestant.versions, "first_epoch": first}),
               flush=True)

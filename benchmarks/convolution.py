@@ -11,34 +11,47 @@ one thread; a ratio is taken within a round, and its median, least and largest o
 rounds are reported. A step is all of it: dropout, forward, loss, backward, Nesterov's
 momentum with weight decay.
 
-    ours     `train_step`, the batch in pieces
+    ours     `hn.train_step`, the batch in pieces
     floor    its matrix products alone, on the same arrays
     torch    PyTorch, with examples in its "channels last" layout and H and T as two
              convolutions, which is the fastest of the forms we tried: stacked kernels,
              the usual layout and torch.compile take longer
 
 Without PyTorch, which pip install -e '.[bench]' brings, torch is left out. Writes
-benchmarks/convolution.json and draws benchmarks/convolution.png from it.
+benchmarks/convolution.json and draws convolution.png from it; of other settings than
+the committed record's both go to runs/benchmarks.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from benchmarks.contestants import environment
-from benchmarks.peers import (PINNED, available_cores, bound_to, build_parser,
-                              dataset_flag, draw_bars, finish, load, same_gradient,
-                              times_ours)
-from experiments import convolution
-from experiments.convolution_layers import Dense, Plain, train_step
+from benchmarks.contestants import machine
+from benchmarks.lab import (
+    build_parser,
+    dataset_flag,
+    draw_bars,
+    finish,
+    load,
+    same_gradient,
+    times_ours,
+)
+from benchmarks.processes import PINNED, available_cores, bound_to
+from experiments import convolution, convolution_trials
+from experiments.convolution_layers import Dense, Plain
+from highway_suite.cli import in_range, several
 
 RECORD = Path(__file__).with_suffix(".json")
 SCHEMA, SCHEMA_VERSION = "highway-networks/convolution-step", 1
@@ -49,37 +62,35 @@ LR = 0.01               # the authors' first rate
 class Task:
     """A net's configuration, one batch as pixels (P, N) and its labels."""
 
-    def __init__(self, dataset, data, width, args):
+    def __init__(self, dataset: str, data: hn.Data, width: int,
+                 args: argparse.Namespace):
         plan = convolution.planned("table", "highway", 10, width, 1, 1)
-        self.config, = convolution.make_configs(convolution.PROTOCOL | {
-            "dataset": dataset, "batch": args.batch, "piece": args.piece}, plan, LR)
+        self.config = convolution.make_config(convolution.PROTOCOL | {
+            "dataset": dataset, "batch": args.batch, "piece": args.piece}, plan, LR, 0)
         self.side = int(data.x_train.shape[1] ** 0.5)
-        self.x = convolution.pixels(data.x_train[:args.batch], self.config)
+        self.x = convolution_trials.pixels(data.x_train[:args.batch], self.config)
         self.labels = data.y_train[:args.batch].astype(np.intp)
 
 
-def named(views):
-    """[{name: view} of each layer] -> {(layer, name): view}."""
-    return {(i, name): view for i, layer in enumerate(views)
-            for name, view in layer.items()}
-
-
 class Ours:
-    """This suite's `train_step`."""
+    """This suite's training step."""
 
-    def __init__(self, task):
-        self.task, self.run = task, convolution.Run(task.config, task.side)
-        self.net, self.cache = self.run.net, self.run.net.cache(task.config["piece"])
+    def __init__(self, task: Task):
+        self.task = task
+        self.net = convolution_trials.make_net(task.config, task.side)
+        self.cache = self.net.cache(task.config["piece"])
+        self.optimizer = convolution_trials.make_optimizer(self.net, task.config)
+        self.rng = np.random.default_rng(0)
 
-    def gradient(self):
+    def gradient(self) -> dict:
         """With nothing dropped, by layer and name."""
-        logits, cache = self.net.forward(self.task.x)
-        dlogits = hn.cross_entropy(logits, self.task.labels)[1]
-        return named(self.net.views(self.net.backward(dlogits, cache)))
+        batch = self.task.x, self.task.labels, None
+        _, grad = self.net.gradient(batch, self.net.cache(len(self.task.labels)))
+        return self.net.views(grad)
 
-    def step(self):
-        train_step(self.net, self.task.x, self.task.labels, self.cache,
-                   self.run.optimizer, self.task.config["lr"], self.run.rng)
+    def step(self) -> None:
+        hn.train_step(self.net, (self.task.x, self.task.labels, self.rng), self.cache,
+                      self.optimizer, self.task.config["lr"], clip=0)
 
 
 class Floor(Ours):
@@ -100,7 +111,7 @@ class Floor(Ours):
                     np.matmul(self.d, layer.columns.T, out=layer.grads["W"])
                     np.matmul(layer.tensors["W"].T, self.d, out=layer.dcolumns)
 
-    def multiply(self, layer, lowest):
+    def multiply(self, layer: Plain, lowest: bool) -> None:
         W, back = layer.tensors["W"], layer.W_back
         np.matmul(W.reshape(len(W), -1), layer.fields, out=layer.z_parts)
         np.matmul(layer.all_fields, layer.z.transpose(0, 2, 1), out=layer.dW)
@@ -120,16 +131,16 @@ class Torch:
         self.x = torch.tensor(images).contiguous(memory_format=torch.channels_last)
         self.labels = torch.tensor(task.labels)
         self.weights = [self.parts(kind, tensors) for (kind, *_), tensors in zip(
-            self.net.layers, self.net.views(self.net.params))]
+            self.net.layers, self.net.by_layer(self.net.params), strict=True)]
         lr, decay = task.config["lr"], task.config["decay"]
-        pairs = sum(self.weights, [])           # (W, b); those of the outputs are last
+        pairs: list = sum(self.weights, [])     # (W, b); those of the outputs are last
         self.optimizer = torch.optim.SGD(
             [{"params": [W for W, _ in pairs[:-1]], "weight_decay": decay},
              {"params": [pairs[-1][0]], "weight_decay": 10 * decay},
              {"params": [b for _, b in pairs], "lr": 2 * lr}],
             lr=lr, momentum=task.config["momentum"], nesterov=True, foreach=True)
 
-    def parts(self, kind, tensors):
+    def parts(self, kind: str, tensors: dict) -> list[tuple]:
         """A layer's parameters as PyTorch has them: (W, b) of H, of the gate if there
         is one; or of the outputs, in its order of pixels, which is channel first."""
         if not tensors:
@@ -141,7 +152,8 @@ class Torch:
                         .reshape(len(W), -1), b)]
         else:
             gates = 2 if kind == "highway" else 1
-            stacked = zip(np.split(W.transpose(0, 3, 1, 2), gates), np.split(b, gates))
+            stacked = list(zip(np.split(W.transpose(0, 3, 1, 2), gates),
+                               np.split(b, gates), strict=True))
         torch = self.torch
 
         def own(array):
@@ -151,9 +163,9 @@ class Torch:
             return tensor.requires_grad_()
         return [(own(W), own(b)) for W, b in stacked]
 
-    def loss(self, training):
+    def loss(self, training: bool) -> Any:
         F, h = self.torch.nn.functional, self.x
-        for (kind, *numbers), parts in zip(self.net.layers, self.weights):
+        for (kind, *numbers), parts in zip(self.net.layers, self.weights, strict=True):
             if kind == "dropout":
                 h = F.dropout(h, numbers[0], training)
             elif kind == "pool":
@@ -167,12 +179,13 @@ class Torch:
                 h = self.torch.lerp(h, H, T[0]) if T else H
         return F.cross_entropy(h, self.labels)
 
-    def gradient(self):
+    def gradient(self) -> dict:
         """As `Ours.gradient` gives it."""
         self.optimizer.zero_grad()
         self.loss(training=False).backward()
-        views = self.net.views(np.zeros_like(self.net.params))
-        for (kind, *_), parts, view in zip(self.net.layers, self.weights, views):
+        flat = np.zeros_like(self.net.params)
+        for (kind, *_), parts, view in zip(self.net.layers, self.weights,
+                                           self.net.by_layer(flat), strict=True):
             if parts:
                 W = np.concatenate([W.grad.numpy() for W, _ in parts])
                 if kind == "dense":
@@ -182,7 +195,7 @@ class Torch:
                     W = W.transpose(0, 2, 3, 1)
                 view["W"][...] = W.reshape(view["W"].shape)
                 view["b"][:, 0] = np.concatenate([b.grad.numpy() for _, b in parts])
-        return named(views)
+        return self.net.views(flat)
 
     def step(self):
         self.optimizer.zero_grad()
@@ -193,7 +206,7 @@ class Torch:
 CONTESTANTS = {"ours": Ours, "floor": Floor, "torch": Torch}
 
 
-def check_gradient(contestants):
+def check_gradient(contestants: dict) -> float | None:
     """How far PyTorch's gradient is from ours; None without PyTorch."""
     if "torch" not in contestants:
         return None
@@ -201,10 +214,11 @@ def check_gradient(contestants):
                          contestants["torch"].gradient())
 
 
-def measure(task, names, repeats):
+def measure(task: Task, names: Sequence[str], repeats: int) -> dict:
     """One task -> its part of the record, with each contestant's seconds by round."""
-    contestants = {name: CONTESTANTS[name](task) for name in names}
-    error, seconds = check_gradient(contestants), {name: [] for name in names}
+    contestants: dict[str, Any] = {name: CONTESTANTS[name](task) for name in names}
+    error = check_gradient(contestants)
+    seconds: dict[str, list] = {name: [] for name in names}
     for number in range(repeats + 1):
         for name, contestant in contestants.items():
             begin = time.perf_counter()
@@ -221,17 +235,17 @@ def measure(task, names, repeats):
                 for name, rows in seconds.items()}}
 
 
-def run(args):
+def run(args: argparse.Namespace) -> dict:
     """Measure every width -> the record. Raises hn.DataError."""
     names = list(CONTESTANTS)
     if importlib.util.find_spec("torch") is None:
         print("torch: not installed, skipped (pip install -e '.[bench]')")
         names.remove("torch")
     dataset, data = load(args.dataset, args.data_dir)
-    with bound_to(available_cores()[:1]), hn.threadpool_limits(1, "blas"):
+    with bound_to(available_cores()[:1]), threadpool_limits(1, "blas"):
         nets = [measure(Task(dataset, data, width, args), names, args.repeats)
                 for width in args.widths]
-        env = environment()
+        env = machine()
     if "torch" in names:
         env["torch"] = sys.modules["torch"].__version__
     return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
@@ -243,7 +257,7 @@ def run(args):
             "repeats": args.repeats, "env": env, "nets": nets}
 
 
-def report(record):
+def report(record: dict) -> None:
     """The record as a small table."""
     print("width            ms/step   times ours (least - largest)")
     for net in record["nets"]:
@@ -254,11 +268,11 @@ def report(record):
                   f"{times['largest']:.2f})")
 
 
-def draw(record):
+def draw(record: dict) -> Figure:
     """The record -> Figure: a panel for each width."""
     figure = Figure(figsize=(9, 2.6), layout="constrained")
     panels = figure.subplots(1, len(record["nets"]), squeeze=False)[0]
-    for axes, net in zip(panels, record["nets"]):
+    for axes, net in zip(panels, record["nets"], strict=True):
         draw_bars(axes, {name: (1e3 * np.array(part["seconds"]),
                                 f"({part['times_ours']['median']:.2f}×)")
                          for name, part in net["contestants"].items()},
@@ -273,20 +287,21 @@ def draw(record):
     return figure
 
 
-def make_parser():
+def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = build_parser(__doc__, "benchmarks.convolution", RECORD)
-    parser.add_argument("--widths", type=hn.listed(hn.number(int, 1, 1024)),
+    parser = build_parser(__doc__, "benchmarks.convolution")
+    parser.add_argument("--widths", type=several(in_range(int, 1, 1024)),
                         metavar="A,B,...", default=[16, 32], help="(default: 16,32)")
     for name, default in (("batch", 100), ("piece", 25), ("repeats", 15)):
-        parser.add_argument(f"--{name}", type=hn.number(int, 1, 10_000), metavar="N",
+        parser.add_argument(f"--{name}", type=in_range(int, 1, 10_000), metavar="N",
                             default=default, help=f"(default: {default})")
     return parser
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> dict:
     """Measure, write the record and draw it; with --plot only draw the record."""
-    return finish(make_parser(), argv, run, report, draw, SCHEMA)
+    return finish(make_parser(), argv, committed=RECORD, measure=run, tell=report,
+                  figure_of=draw, schema=SCHEMA)
 
 
 if __name__ == "__main__":

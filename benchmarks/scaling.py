@@ -26,30 +26,44 @@ Searches. Runs per second of `experiments.trials.run_trials` for 20 runs of the
 headline's highway net, 3 epochs each, with 1, 2, 4, ... processes up to one per core,
 from the call to the last trial: starting the processes counts.
 
-Four minutes on two cores. Writes benchmarks/scaling.json and draws scaling.png from it.
+Four minutes on two cores. Writes benchmarks/scaling.json and draws scaling.png from it;
+of other settings than the committed record's both go to runs/benchmarks.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 import highway_networks as hn
-from benchmarks.peers import (Process, available_cores, bound_to, build_parser,
-                              dataset_flag, environment_of, finish, load_images,
-                              write_task)
+from benchmarks.lab import build_parser, dataset_flag, finish, load
+from benchmarks.processes import (
+    Process,
+    available_cores,
+    bound_to,
+    variables_for,
+    write_images,
+    write_task,
+)
 from experiments.trials import run_trials
-from visualize_highway_networks import DATASETS, LIGHT
+from highway_suite.cli import in_range, several
+from highway_suite.figures import LIGHT
+from highway_suite.records import train_arm
 
 RECORD = Path(__file__).with_suffix(".json")
 SCHEMA, SCHEMA_VERSION = "highway-networks/scaling", 1
@@ -66,7 +80,7 @@ MEGABYTE = 10**6
 # Steps
 
 
-def points_of(args):
+def points_of(args: argparse.Namespace) -> list[dict]:
     """The points to measure: the centre with one of its three values changed."""
     points = [{**CENTRE, name: value} for name, values in (
         ("depth", args.depths), ("hidden", args.widths), ("batch", args.batches))
@@ -74,14 +88,15 @@ def points_of(args):
     return [point for i, point in enumerate(points) if point not in points[:i]]
 
 
-def steps_of(point):
+def steps_of(point: dict) -> int:
     """How many steps make a repeat, so that all points take about as long."""
     def cost(depth, hidden, batch):
         return (depth + 8) * hidden * (hidden + 50) * batch    # 8: the input layer's
     return max(3, round(STEPS * cost(**CENTRE) / cost(**point)))
 
 
-def measure_points(points, folder, shape, repeats, core):
+def measure_points(points: list[dict], folder: str, shape: tuple, repeats: int,
+                   core: Sequence[int]) -> tuple[list[dict], dict]:
     """-> the record's "points" and the environment of their processes."""
     with ExitStack() as stack:
         processes = []
@@ -91,22 +106,24 @@ def measure_points(points, folder, shape, repeats, core):
             processes.append(stack.enter_context(Process("ours", task, core)))
             processes[-1].wait()
         rows = [[process.ask("epoch") / steps_of(point)
-                 for point, process in zip(points, processes)] for _ in range(repeats)]
+                 for point, process in zip(points, processes, strict=True)]
+                for _ in range(repeats)]
         memory = [process.ask("memory") for process in processes]
         env = processes[0].ask("environment")
     return [{**point, "steps": steps_of(point),
              "seconds_per_step": [hn.significant(s) for s in seconds],
              "median": hn.significant(np.median(seconds)),
              "least": hn.significant(min(seconds)), "peak_mb": megabytes(peak)}
-            for point, seconds, peak in zip(points, zip(*rows), memory)], env
+            for point, seconds, peak in zip(points, zip(*rows, strict=True), memory,
+                                            strict=True)], env
 
 
-def megabytes(size):
+def megabytes(size: int | None) -> float | None:
     """Bytes, or None where the system does not say -> megabytes of a million bytes."""
     return None if size is None else hn.significant(size / MEGABYTE)
 
 
-def along(points, name):
+def along(points: list[dict], name: str) -> list[dict]:
     """The points that differ from the centre in `name` at most, in its order."""
     others = CENTRE.keys() - {name}
     return sorted((point for point in points
@@ -114,7 +131,7 @@ def along(points, name):
                   key=lambda point: point[name])
 
 
-def depth_law(depths, seconds):
+def depth_law(depths: list[int], seconds: Sequence[float]) -> dict:
     """Exponent and straight line of seconds against depth, see the docstring above."""
     d, s = np.array(depths, float), np.array(seconds)
     exponent = np.polyfit(np.log(d), np.log(s), 1)[0]
@@ -129,7 +146,7 @@ def depth_law(depths, seconds):
             "limit": LINEAR, "linear": bool(largest <= LINEAR)}
 
 
-def depth_laws(points):
+def depth_laws(points: list[dict]) -> dict | None:
     """The laws of the medians and of the least, over LAW; None for fewer than three."""
     points = [p for p in along(points, "depth") if LAW[0] <= p["depth"] <= LAW[1]]
     if len(points) < 3:
@@ -143,45 +160,44 @@ def depth_laws(points):
 # Whole runs
 
 
-def ask_python(code, arguments, cores):
+def ask_python(code: str, arguments: Sequence, cores: Sequence[int]) -> Any:
     """Run code in a fresh process -> the last line that it prints, as JSON. Raises
     ValueError with the last line of its errors."""
     with tempfile.TemporaryDirectory() as folder, bound_to(cores):
         done = subprocess.run(
             [sys.executable, "-c", code, *map(str, arguments)], cwd=hn.HERE, text=True,
-            capture_output=True, env=environment_of(cores[:1], folder))
+            capture_output=True, env=variables_for(cores[:1], folder))
     if done.returncode:
         raise ValueError(done.stderr.strip().rpartition("\n")[2])
     return json.loads(done.stdout.strip().rpartition("\n")[2])
 
 
-def whole_run(depth, dataset, data_dir, core):
+def whole_run(depth: int, dataset: str, data_dir: str | None, core: Sequence[int]
+              ) -> dict:
     """The command line's own training at one epoch -> its peak memory."""
     flags = ["--depth", depth, "--epochs", 1, "--jobs", 1, "--no-save",
              "--dataset", dataset]
     where = ["--data-dir", data_dir] if data_dir else []
-    peak = ask_python("import sys, highway_networks as hn\n"
+    peak = ask_python("import sys\n"
+                      "from highway_suite.cli import main\n"
                       "from benchmarks.contestants import peak_memory\n"
-                      "hn.main(sys.argv[1:]); print(peak_memory() or 'null')",
+                      "main(sys.argv[1:]); print(peak_memory() or 'null')",
                       [*flags, *where], core)
     return {"command": shlex.join(["python3", "highway_networks.py", *map(str, flags)]),
             "depth": depth, "peak_mb": megabytes(peak), "limit_mb": LIMIT,
             "under_limit": None if peak is None else peak < LIMIT * MEGABYTE}
 
 
-def train_small(config, *arrays):
+def train_small(config: dict, data: hn.Data) -> dict:
     """One run of the search -> the training loss of its last epoch."""
-    data = hn.Data(*arrays)
-    arm = hn.train_arm(hn.Config(**config, n_train=len(data.x_train)), data)
+    arm = train_arm(hn.Config(**config, n_train=len(data.x_train)), data)
     return {"train_loss": arm["final_train_loss"]}
 
 
-def search(runs, jobs, dataset, data_dir):
+def search(runs: str, jobs: str, dataset: str, data_dir: str) -> None:
     """Print the seconds of a search: what one process of `searches` does."""
-    data = hn.load_dataset(dataset, data_dir or None)
-    data = hn.take_subset(data, hn.Config())
-    configs = [{**SEARCH, "dataset": dataset, "seed": seed}
-               for seed in range(int(runs))]
+    data = hn.take_subset(hn.load_dataset(dataset, data_dir or None), hn.Config())
+    configs = [{**SEARCH, "seed": seed} for seed in range(int(runs))]
     with tempfile.TemporaryDirectory() as folder:
         begin = time.perf_counter()
         trials = run_trials(train_small, configs, Path(folder) / "trials",
@@ -193,10 +209,11 @@ def search(runs, jobs, dataset, data_dir):
     print(seconds)
 
 
-def searches(runs, dataset, data_dir, cores):
+def searches(runs: int, dataset: str, data_dir: str | None, cores: Sequence[int]
+             ) -> list[dict]:
     """The record's "search": runs per second for 1, 2, 4, ... processes."""
     jobs = sorted({min(2**k, len(cores)) for k in range(len(cores).bit_length() + 1)})
-    seconds = {n: [] for n in jobs}
+    seconds: dict[int, list] = {n: [] for n in jobs}
     for _ in range(SEARCH_REPEATS):
         for n in jobs:
             seconds[n].append(ask_python(
@@ -209,11 +226,12 @@ def searches(runs, dataset, data_dir, cores):
              "times_one": hn.significant(median[1] / median[n])} for n in jobs]
 
 
-def run(args):
+def run(args: argparse.Namespace) -> dict:
     """Measure everything -> the record. Raises hn.DataError, Skipped, ValueError."""
     cores, points = available_cores(), points_of(args)
     with tempfile.TemporaryDirectory() as folder:
-        dataset, shape = load_images(folder, args.dataset, args.data_dir)
+        dataset, data = load(args.dataset, args.data_dir)
+        shape = write_images(folder, data)
         points, env = measure_points(points, folder, shape, args.repeats, cores[:1])
     return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
             "command": "python3 -m benchmarks.scaling" + "".join(
@@ -231,7 +249,7 @@ def run(args):
 # The record, told and drawn
 
 
-def report(record):
+def report(record: dict) -> None:
     """The record as lines of text."""
     print("depth  width  batch   ms/step (least)   peak MB")
     for p in record["points"]:
@@ -249,7 +267,7 @@ def report(record):
               f"{row['runs_per_second']:.2f} runs/s, {row['times_one']:.2f} times one")
 
 
-def log_axis(axis, values):
+def log_axis(axis: Axis, values: Sequence[float]) -> None:
     """A logarithmic axis with a tick at each value that has room."""
     axis.axes.set_xscale("log")
     axis.set_major_locator(FixedLocator(values))
@@ -258,7 +276,7 @@ def log_axis(axis, values):
     axis.set_tick_params(labelsize=8)
 
 
-def draw_seconds(axes, points, name):
+def draw_seconds(axes: Axes, points: list[dict], name: str) -> None:
     """Milliseconds along one of depth, width and batch, and the range of the repeats.
     """
     x = [point[name] for point in points]
@@ -272,7 +290,7 @@ def draw_seconds(axes, points, name):
     axes.yaxis.set_minor_locator(NullLocator())
 
 
-def draw_memory(axes, points, name):
+def draw_memory(axes: Axes, points: list[dict], name: str) -> None:
     """Peak memory along one of depth, width and batch."""
     axes.plot([point[name] for point in points],
               [np.nan if point["peak_mb"] is None else point["peak_mb"]
@@ -280,7 +298,7 @@ def draw_memory(axes, points, name):
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
 
 
-def draw_laws(axes, laws):
+def draw_laws(axes: Axes, laws: dict | None) -> None:
     """How far each depth's time is from the straight line, in per cent."""
     axes.set_title("Deviation from the line, %", size=10, loc="left")
     if laws is None:
@@ -303,7 +321,7 @@ def draw_laws(axes, laws):
     axes.tick_params(axis="y", labelsize=8)
 
 
-def draw_search(axes, rows):
+def draw_search(axes: Axes, rows: list[dict]) -> None:
     """Runs per second for each number of processes."""
     names = [str(row["jobs"]) for row in rows]
     rates = [row["runs_per_second"] for row in rows]
@@ -319,7 +337,7 @@ def draw_search(axes, rows):
     axes.tick_params(axis="both", labelsize=8)
 
 
-def draw_whole_run(axes, whole):
+def draw_whole_run(axes: Axes, whole: dict) -> None:
     """The whole run's peak memory among the points, and its limit."""
     axes.axhline(whole["limit_mb"], color=LIGHT.soft, lw=1, ls="--")
     axes.text(0.03, whole["limit_mb"], "limit of a whole run", size=8, va="bottom",
@@ -332,7 +350,7 @@ def draw_whole_run(axes, whole):
     axes.set_ylim(0, 1.15 * max(whole["limit_mb"], axes.get_ylim()[1]))
 
 
-def draw_line(axes, law):
+def draw_line(axes: Axes, law: dict) -> None:
     """The straight line of the law among the points."""
     depths = np.geomspace(law["depths"][0], law["depths"][-1])
     line = law["line"]
@@ -343,7 +361,7 @@ def draw_line(axes, law):
               transform=axes.transAxes)
 
 
-def draw(record):
+def draw(record: dict) -> Figure:
     """The record -> Figure: seconds above, memory in the middle, law and searches."""
     figure = Figure(figsize=(9, 7.6), layout="constrained")
     grid = figure.subplot_mosaic([["t0", "t1", "t2"], ["m0", "m1", "m2"],
@@ -372,7 +390,7 @@ def draw(record):
         f"{centre['batch']}, one of them changed\n", size=12, weight="bold")
     figure.text(0.5, 0.955, f"one core and thread ({env['cpu']}, {env['blas']} "
                 f"{env['blas_kernel']}), {record['images']} images of "
-                f"{DATASETS[record['dataset']][0]}; medians and ranges of "
+                f"{hn.DATASETS[record['dataset']].title}; medians and ranges of "
                 f"{record['repeats']} repeats", size=8, color=LIGHT.soft, ha="center",
                 va="top")
     return figure
@@ -384,18 +402,24 @@ LISTS = {   # flag: default, least and largest value, help
     "batches": ([16, 32, 64, 128, 256, 512, 1024], 1, 60_000, "examples of a step")}
 
 
-def main(argv=None):
-    """Measure, write the record and draw it; with --plot only draw the record."""
-    parser = build_parser(__doc__, "benchmarks.scaling", RECORD)
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = build_parser(__doc__, "benchmarks.scaling")
     for name, (values, low, high, text) in LISTS.items():
         parser.add_argument(f"--{name}", metavar="A,B,...", default=values,
-                            type=hn.listed(hn.number(int, low, high)),
+                            type=several(in_range(int, low, high)),
                             help=f"{text} (default: {','.join(map(str, values))})")
     for name, value, text in (("repeats", 9, "of each point"),
                               ("runs", 20, "of the search")):
-        parser.add_argument(f"--{name}", type=hn.number(int, 1, 1000), metavar="N",
+        parser.add_argument(f"--{name}", type=in_range(int, 1, 1000), metavar="N",
                             default=value, help=f"{text} (default: {value})")
-    return finish(parser, argv, run, report, draw, SCHEMA)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> dict:
+    """Measure, write the record and draw it; with --plot only draw the record."""
+    return finish(make_parser(), argv, committed=RECORD, measure=run, tell=report,
+                  figure_of=draw, schema=SCHEMA)
 
 
 if __name__ == "__main__":

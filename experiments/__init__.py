@@ -1,1 +1,6 @@
-"""One module per claim of the papers: `python3 -m experiments.NAME` runs it."""
+"""One module per question: `python3 -m experiments.NAME` answers it, `python3 -m
+experiments` lists them."""
+
+# In the order of the ledger; `inside` trains the nets that the next two look into.
+NAMES = ("optimization", "very_deep", "inside", "gates", "lesion", "blocks",
+         "convolution")

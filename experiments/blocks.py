@@ -17,16 +17,7 @@ rate, of five, and with it the initial b_T, of three, where there is a gate, are
 with the highest accuracy on 10,000 held-out training images, after 3 epochs on the
 other 50,000. The chosen setting trains 10 epochs on all 60,000 with five seeds. Test
 images choose nothing; training loss is the mean over an epoch's steps, each before its
-update.
-
-The verdicts. At one depth a form is ahead of another if each of its seeds has a higher
-test accuracy than every seed of the other, and level with it if the two ranges overlap.
-Of two forms of equal merit one would be ahead of a given other in 1 of 252 cases. That
-one is ahead does not hold where it is behind; where they are level it is open. Two
-forms are similar if their mean accuracies differ by less than half a point (our
-margin), by two standard errors of the difference, and not similar if by as much more;
-else that is open too. A seed that diverges is below all others. "Trains" means half of
-the held-out images.
+update. When a form counts as ahead of another, or as similar: `is_ahead`, `is_similar`.
 
 P2 is silent, we assume: b_C = -b_T; pixels in [-1, 1]; all of the above. Deviations:
 Table 1a gives full half more parameters than coupled, and residual twice the layers;
@@ -40,20 +31,30 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 import highway_networks as hn
-from experiments.common import (COLOURS, LIGHT, Experiment, claim, compare, main,
-                                or_infinite, plain_numbers, spread)
-from visualize_highway_networks import DATASETS
+from experiments.lab import (
+    Experiment,
+    Lab,
+    claim,
+    colour_of,
+    compare,
+    main,
+    mean_and_std,
+    or_infinite,
+    plain_numbers,
+)
+from experiments.papers import TABLE_1A, forms, name_of
+from experiments.store import Trial
+from highway_suite.figures import LIGHT
 
-# Test perplexities of Table 1a, in its order: the name in BLOCKS, P2's name.
-PAPER = {"plain": ("Plain", 92.60), "residual": ("Residual", 91.32),
-         "t_only": ("T-only", 82.94), "c_only": ("C-only", 79.15),
-         "highway": ("Coupled", 79.13), "full": ("Full", 79.09)}
 WIDTH = 50              # of the highway nets that the others are matched to
 TRAINS = 0.5            # held-out accuracy from which on we say that a net trains
 MARGIN = 0.005          # two forms are similar within this mean test accuracy
@@ -66,141 +67,180 @@ SMOKE = {"dataset": "digits", "depths": [3, 5], "lrs": [1e-3, 1e-2], "held_out":
          "gate_biases": [-1.0, -3.0], "search_epochs": 1, "epochs": 2, "seeds": [0, 1]}
 
 
-def count_parameters(block, depth, hidden, dataset):
-    """Weights and biases of the whole net; depth counts the projection."""
-    dataset = hn.DATASETS[dataset]
-    pixels = math.prod(dataset.files[0].shape[1:])
-    matrices = 1 + len(hn.BLOCKS[block].gates)
-    return (hidden * (pixels + 1) + (depth - 1) * matrices * hidden * (hidden + 1)
-            + dataset.classes * (hidden + 1))
+
+class Net(NamedTuple):
+    """A form at a depth, which counts the projection."""
+
+    block: str
+    depth: int
 
 
-def match_width(block, depth, dataset):
+class Setting(NamedTuple):
+    """What the search varies."""
+
+    lr: float
+    gate_bias: float | None = None      # None: the form has no gate
+
+    def fields(self) -> dict:
+        """Those that there are, for hn.Config and the record."""
+        return {name: value for name, value in self._asdict().items()
+                if value is not None}
+
+
+def count_parameters(net: Net, hidden: int, dataset: str) -> int:
+    """Weights and biases of the whole net at a width."""
+    row = hn.DATASETS[dataset]
+    matrices = 1 + len(hn.BLOCKS[net.block].gates)
+    return (hidden * (math.prod(row.shape) + 1)
+            + (net.depth - 1) * matrices * hidden * (hidden + 1)
+            + row.classes * (hidden + 1))
+
+
+def match_width(net: Net, dataset: str) -> int:
     """The width whose parameters are nearest to those of the highway net."""
-    target = count_parameters("highway", depth, WIDTH, dataset)
+    target = count_parameters(Net("highway", net.depth), WIDTH, dataset)
     # No form has fewer matrices than one to the highway's two: none is twice as wide.
     return min(range(1, 2 * WIDTH), key=lambda hidden: abs(
-        count_parameters(block, depth, hidden, dataset) - target))
+        count_parameters(net, hidden, dataset) - target))
 
 
-def hold_out(data, protocol):
+def hold_out(data: hn.Data, protocol: dict) -> hn.Data:
     """uint8 Data -> Data of the search: both parts are training images."""
     order = np.random.default_rng(protocol["split_seed"]).permutation(len(data.x_train))
     held, rest = np.split(order, [protocol["held_out"]])
-    return hn.Data(data.x_train[rest], data.y_train[rest],
-                   data.x_train[held], data.y_train[held])
+    return replace(data, x_train=data.x_train[rest], y_train=data.y_train[rest],
+                   x_test=data.x_train[held], y_test=data.y_train[held])
 
 
-def settings_of(block, protocol):
+def settings_of(block: str, protocol: dict) -> list[Setting]:
     """What the search tries for a form: learning rates, and b_T if it has a gate."""
-    if not hn.BLOCKS[block].gates:
-        return [{"lr": lr} for lr in protocol["lrs"]]
-    return [{"lr": lr, "gate_bias": bias} for lr, bias in itertools.product(
-        protocol["lrs"], protocol["gate_biases"])]
+    biases = protocol["gate_biases"] if hn.BLOCKS[block].gates else [None]
+    return [Setting(*both) for both in itertools.product(protocol["lrs"], biases)]
 
 
-def make_config(protocol, net, setting, data, **rest):
+def make_config(protocol: dict, net: Net, setting: Setting, data: hn.Data, **rest: int
+                ) -> dict:
     """The trial of one net; data only says how many images there are."""
-    block, depth = net
-    return {"block": block, "depth": depth - 1, "init": "glorot",
-            "hidden": match_width(block, depth, protocol["dataset"]),
+    return {"block": net.block, "depth": net.depth - 1, "init": "glorot",
+            "hidden": match_width(net, protocol["dataset"]),
             "n_train": len(data.x_train), "n_test": len(data.x_test),
             **{name: protocol[name] for name in ("dataset", "batch", "clip",
-                                                 "lr_decay")}, **setting, **rest}
+                                                 "lr_decay")},
+            **setting.fields(), **rest}
 
 
-def train_net(config, x_train, y_train, x_test, y_test):
+def train_net(config: dict, data: hn.Data) -> dict:
     """One trial: its status, and per epoch the training loss and the accuracy on the
-    images it is judged by. config: of hn.Config, and in the search what drew the
-    images."""
-    config = hn.Config(**{name: value for name, value in config.items()
-                          if name != "split_seed"})
-    data = hn.scale_pixels(hn.Data(x_train, y_train, x_test, y_test), config.dataset)
-    net = hn.make_net(config, data.x_train.shape[1])
-    history, _, status = hn.train(net, data, config)
+    images it is judged by. config: of hn.Config, and the data set's name, and in the
+    search what drew the images."""
+    settings = hn.Config(**{name: value for name, value in config.items()
+                            if name not in ("dataset", "split_seed")})
+    net = hn.make_net(settings, data)
+    history, _, status = hn.train(net, hn.scale_pixels(data), settings)
     return {"status": status, "parameters": net.params.size,
             "train_loss": history["train_loss"], "acc": history["test_acc"]}
 
 
-def last(trial, name):
+def last(trial: Trial, name: str) -> float | None:
     """The last epoch's value of a trial, None if it diverged."""
     return trial.result[name][-1]
 
 
-def search(lab, data, nets):
-    """Every setting of every net, judged on held-out images -> {net: accuracies}."""
-    data = hold_out(data, lab.protocol)
-    settings = {net: settings_of(net[0], lab.protocol) for net in nets}
+def search(lab: Lab, data: hn.Data, nets: list[Net]) -> dict[Net, dict]:
+    """Every setting of every net, judged on held-out images -> {net: {setting:
+    accuracy}}."""
+    data, protocol = hold_out(data, lab.protocol), lab.protocol
+    settings = {net: settings_of(net.block, protocol) for net in nets}
     # Settings outermost: a run that is stopped has tried as many for every net.
-    keys = [(net, settings[net][number])
-            for number in range(max(map(len, settings.values())))
-            for net in reversed(nets) if number < len(settings[net])]
-    trials = lab.trials(train_net, [
-        make_config(lab.protocol, net, setting, data, seed=lab.protocol["seeds"][0],
-                    epochs=lab.protocol["search_epochs"],
-                    split_seed=lab.protocol["split_seed"])
-        for net, setting in keys], data)
-    found = {net: [] for net in nets}
-    for (net, _), trial in zip(keys, trials):
-        found[net].append(last(trial, "acc"))
-    return found
+    rounds = itertools.zip_longest(*(settings[net] for net in reversed(nets)))
+    trials = lab.trials(train_net, {
+        (net, setting): make_config(
+            protocol, net, setting, data, seed=protocol["seeds"][0],
+            epochs=protocol["search_epochs"], split_seed=protocol["split_seed"])
+        for each in rounds for net, setting in zip(reversed(nets), each, strict=True)
+        if setting}, data)
+    return {net: {setting: last(trials[net, setting], "acc")
+                  for setting in settings[net]} for net in nets}
 
 
-def best(accuracies):
-    """The number of the highest accuracy, of equal ones the first; None is lowest."""
-    return max(range(len(accuracies)), key=lambda i: (
-        -1 if accuracies[i] is None else accuracies[i], -i))
+def best(accuracies: dict[Setting, float | None]) -> Setting:
+    """The setting of the highest accuracy, of equal ones the first; None is lowest."""
+    known = {setting: -1 if value is None else value
+             for setting, value in accuracies.items()}
+    return max(known, key=lambda setting: known[setting])
 
 
-def repeat(lab, data, chosen):
-    """The chosen setting of each net, with every seed -> {net: trials}."""
+def repeat(lab: Lab, data: hn.Data, chosen: dict[Net, Setting]) -> dict:
+    """The chosen setting of each net, with every seed -> {(net, seed): trial}."""
     # Seeds outermost: a run that is stopped has as many of every net.
-    keys = [(net, seed) for seed in lab.protocol["seeds"] for net in reversed(chosen)]
-    trials = lab.trials(train_net, [
-        make_config(lab.protocol, net, chosen[net], data, seed=seed,
-                    epochs=lab.protocol["epochs"]) for net, seed in keys], data)
-    runs = {net: [] for net in chosen}
-    for (net, _), trial in zip(keys, trials):
-        runs[net].append(trial)
-    return runs
+    return lab.trials(train_net, {
+        (net, seed): make_config(lab.protocol, net, chosen[net], data, seed=seed,
+                                 epochs=lab.protocol["epochs"])
+        for seed in lab.protocol["seeds"] for net in reversed(chosen)}, data)
 
 
-def at_edge(setting, protocol):
+def at_edge(setting: Setting, protocol: dict) -> list[str]:
     """Which of a setting's values are the first or the last of those tried."""
     grids = {"lr": protocol["lrs"], "gate_bias": protocol["gate_biases"]}
-    return [name for name, value in setting.items()
+    return [name for name, value in setting.fields().items()
             if value in (grids[name][0], grids[name][-1])]
 
 
-def describe_net(net, protocol, accuracies, runs):
+def describe_net(net: Net, protocol: dict, accuracies: dict[Setting, float | None],
+                 runs: list[Trial]) -> dict:
     """One net's part of the record: its size, its search and its seeds."""
-    block, depth = net
-    settings, number = settings_of(block, protocol), best(accuracies)
-    hidden = match_width(block, depth, protocol["dataset"])
-    count, target = (count_parameters(kind, depth, width, protocol["dataset"])
-                     for kind, width in ((block, hidden), ("highway", WIDTH)))
-    record = {"block": block, "depth": depth, "hidden": hidden, "parameters": count,
-              "above_highway": hn.significant(count / target - 1),
-              "search": {name: [setting[name] for setting in settings]
-                         for name in settings[0]} | {"held_out_acc": accuracies},
-              "chosen": settings[number] | {
-                  "held_out_acc": accuracies[number],
-                  "at_edge": at_edge(settings[number], protocol)}}
+    tried, chosen = [setting.fields() for setting in accuracies], best(accuracies)
+    hidden = match_width(net, protocol["dataset"])
+    count = count_parameters(net, hidden, protocol["dataset"])
+    target = count_parameters(Net("highway", net.depth), WIDTH, protocol["dataset"])
+    record = {"block": net.block, "depth": net.depth, "hidden": hidden,
+              "parameters": count, "above_highway": hn.significant(count / target - 1),
+              "search": {name: [fields[name] for fields in tried]
+                         for name in tried[0]} | {
+                             "held_out_acc": list(accuracies.values())},
+              "chosen": chosen.fields() | {"held_out_acc": accuracies[chosen],
+                                           "at_edge": at_edge(chosen, protocol)}}
     for name, there in (("train_loss", "train_loss"), ("test_acc", "acc")):
         finals = [last(trial, there) for trial in runs]
-        record[name] = {"final": finals, **spread(finals),
+        record[name] = {"final": finals, **mean_and_std(finals),
                         "epochs": [trial.result[there] for trial in runs]}
     return record
 
 
-def is_ahead(one, other):
-    """Whether a form is ahead of another, and that in words: test_acc of both."""
+def run(lab: Lab) -> dict:
+    """Search and seeds -> the record."""
+    protocol, data = lab.protocol, lab.load_data()
+    nets = [Net(block, depth) for depth in protocol["depths"] for block in forms()]
+    found = search(lab, data, nets)
+    trials = repeat(lab, data, {net: best(found[net]) for net in nets})
+    return {"width_of_highway": WIDTH, "nets": [
+        describe_net(net, protocol, found[net],
+                     [trials[net, seed] for seed in protocol["seeds"]])
+        for net in nets]}
+
+
+# --------------------------------------------------------------------------------------
+# Claims
+
+
+def is_ahead(one: dict, other: dict) -> tuple[bool | None, str]:
+    """Whether a form is ahead of another, and that in words: test_acc of both.
+
+    It is if each of its seeds has a higher test accuracy than every seed of the other:
+    of two forms of equal merit one would be ahead of a given other in 1 of 252 cases.
+    Where it is behind, it is not; where the two ranges overlap, that is open. A seed
+    that diverged is below all others.
+    """
     relation = compare(one["final"], other["final"])
     return {"ahead of": True, "behind": False, "level with": None}[relation], relation
 
 
-def is_similar(one, other):
-    """Whether two forms are similar, and their difference in words."""
+def is_similar(one: dict, other: dict) -> tuple[bool | None, str]:
+    """Whether two forms are similar, and their difference in words.
+
+    They are if their mean accuracies differ by less than our margin by two standard
+    errors of the difference, and not if by as much more; else that is open.
+    """
     if None in [*one["final"], *other["final"], one["std"], other["std"]]:
         return None, "not to be compared with"
     difference = one["mean"] - other["mean"]
@@ -223,28 +263,30 @@ STATEMENTS = (
 )
 
 
-def check_ranking(nets, depth):
+def check_ranking(nets: list[dict], depth: int) -> list[dict]:
     """P2's statements at one depth: the perplexities, our accuracies and relations,
     and the verdict: it fails with any of its pairs, and holds with all of them."""
     found = {net["block"]: net["test_acc"] for net in nets if net["depth"] == depth}
     claims = []
     for text, relation, pairs in STATEMENTS:
-        forms = dict.fromkeys(form for pair in pairs for form in pair)
+        blocks = dict.fromkeys(block for pair in pairs for block in pair)
         verdicts, relations = zip(*(relation(found[one], found[other])
-                                    for one, other in pairs))
+                                    for one, other in pairs), strict=True)
         claims.append(claim(
-            "ours", f"{text}, as in P2's language model (5.2, by perplexity), by test "
-            f"accuracy on MNIST: {depth} layers",
-            {PAPER[form][0]: PAPER[form][1] for form in forms},
-            {"mean accuracy": {PAPER[form][0]: found[form]["mean"] for form in forms},
-             "relations": [f"{PAPER[one][0]} {how} {PAPER[other][0]}"
-                           for how, (one, other) in zip(relations, pairs)]},
-            False if False in verdicts else None if None in verdicts else True,
-            len(found["highway"]["final"])))
+            section="ours", text=f"{text}, as in P2's language model (5.2, by "
+            f"perplexity), by test accuracy on MNIST: {depth} layers",
+            paper={name_of(block): TABLE_1A[block].perplexity for block in blocks},
+            ours={"mean accuracy": {name_of(block): found[block]["mean"]
+                                    for block in blocks},
+                  "relations": [f"{name_of(one)} {how} {name_of(other)}"
+                                for how, (one, other) in
+                                zip(relations, pairs, strict=True)]},
+            holds=False if False in verdicts else None if None in verdicts else True,
+            n=len(found["highway"]["final"])))
     return claims
 
 
-def check_plain(nets):
+def check_plain(nets: list[dict]) -> list[dict]:
     """What is said of deep plain nets: P1 section 3.1, and of those that do not train.
     None where the depths of the run cannot tell."""
     plain = {net["depth"]: net for net in nets if net["block"] == "plain"}
@@ -256,61 +298,53 @@ def check_plain(nets):
     top = [max(-1 if v is None else v for v in values) for values in tried.values()]
     worse = [min(losses[depth]) > max(losses[min(losses)]) for depth in deep]
     return [
-        claim("P1 3.1", "the training loss of plain nets degrades with depth: that of "
-              "50 and more layers ends above that of the shallowest, in every seed, "
-              "each with the best of the learning rates tried for ten epochs of Adam",
-              "significantly degrades", {f"{depth} layers": net["train_loss"]["final"]
-                                         for depth, net in plain.items()},
-              all(worse) if deep else None, max(map(len, losses.values()))),
-        claim("ours", "plain nets of 50 and more layers do not train at any learning "
-              f"rate of the search: held-out accuracy below {TRAINS}", None, tried,
-              all(acc < TRAINS for acc in top) if deep else None)]
+        claim(section="P1 3.1", text="the training loss of plain nets degrades with "
+              "depth: that of 50 and more layers ends above that of the shallowest, in "
+              "every seed, each with the best of the learning rates tried for ten "
+              "epochs of Adam", paper="significantly degrades",
+              ours={f"{depth} layers": net["train_loss"]["final"]
+                    for depth, net in plain.items()},
+              holds=all(worse) if deep else None, n=max(map(len, losses.values()))),
+        claim(section="ours", text="plain nets of 50 and more layers do not train at "
+              "any learning rate of the search: held-out accuracy below "
+              f"{TRAINS}", paper=None, ours=tried,
+              holds=all(acc < TRAINS for acc in top) if deep else None)]
 
 
-def check_claims(record):
+def check_claims(record: dict) -> list[dict]:
     """All claims of a record."""
     return [item for depth in record["protocol"]["depths"]
             for item in check_ranking(record["nets"], depth)
             ] + check_plain(record["nets"])
 
 
-def run(lab):
-    """Search and seeds -> the record."""
-    protocol, data = lab.protocol, lab.load_data()
-    nets = [(block, depth) for depth in protocol["depths"] for block in PAPER]
-    found = search(lab, data, nets)
-    chosen = {net: settings_of(net[0], protocol)[best(found[net])] for net in nets}
-    runs = repeat(lab, data, chosen)
-    return {"width_of_highway": WIDTH, "nets": [
-        describe_net(net, protocol, found[net], runs[net]) for net in nets]}
-
-
 # --------------------------------------------------------------------------------------
 # The figure
 
-MARKERS = dict(zip(PAPER, "sD^vo*"))
+MARKERS = dict(zip(TABLE_1A, "sD^vo*", strict=True))
 
 
-def finals(net, name):
+def finals(net: dict, name: str) -> np.ndarray:
     """A net's last values as an array, NaN for None; test accuracy as error in %."""
     values = np.array(net[name]["final"], float)
     return 100 - 100 * values if name == "test_acc" else values
 
 
-def draw_over_depth(axes, nets, name, title):
+def draw_over_depth(axes: Axes, nets: list[dict], name: str, title: str) -> None:
     """One line per form: mean over seeds against depth, bars from lowest to highest.
     Forms stand side by side at each depth, so that their bars are not on top of one
     another."""
     depths = sorted({net["depth"] for net in nets})
-    for place, form in enumerate(PAPER):
+    blocks = list(dict.fromkeys(net["block"] for net in nets))
+    for place, block in enumerate(blocks):
         values = np.ma.masked_invalid([finals(net, name) for net in nets
-                                       if net["block"] == form])     # (depths, seeds)
-        x = np.array(depths) * 1.035 ** (place - 2.5)
+                                       if net["block"] == block])    # (depths, seeds)
+        x = np.array(depths) * 1.035 ** (place - (len(blocks) - 1) / 2)
         y = values.mean(axis=1)
         bars = np.ma.array([y - values.min(axis=1), values.max(axis=1) - y])
-        axes.errorbar(x, y.filled(np.nan), yerr=bars.filled(0), color=COLOURS[form],
-                      marker=MARKERS[form], markersize=5, linewidth=1.3, elinewidth=1.3,
-                      label=PAPER[form][0])
+        axes.errorbar(x, y.filled(np.nan), yerr=bars.filled(0), color=colour_of(block),
+                      marker=MARKERS.get(block, "X"), markersize=5, linewidth=1.3,
+                      elinewidth=1.3, label=name_of(block))
     axes.set(xscale="log", yscale="log", xlabel="depth (layers, projection included)",
              title=title)
     axes.xaxis.set_major_locator(FixedLocator(depths))
@@ -320,56 +354,57 @@ def draw_over_depth(axes, nets, name, title):
     axes.grid(axis="y", which="both")
 
 
-def write_setting(net):
+def write_setting(net: dict) -> str:
     """The chosen setting, in short; starred what is the first or last value tried."""
     chosen = net["chosen"]
     return ", ".join(f"{chosen[name]:g}" + "*" * (name in chosen["at_edge"])
                      for name in ("lr", "gate_bias") if name in chosen)
 
 
-def draw_dots(axes, nets, depth):
+def draw_dots(axes: Axes, nets: list[dict], depth: int) -> None:
     """One depth: a row for each form, a dot for each seed's test error, its mean, and
     right of it learning rate and b_T."""
     rows = {net["block"]: net for net in nets if net["depth"] == depth}
-    for row, form in enumerate(PAPER):
-        values = finals(rows[form], "test_acc")
-        axes.plot(values, np.full(len(values), row), ".", color=COLOURS[form],
+    for row, (block, net) in enumerate(rows.items()):
+        values = finals(net, "test_acc")
+        axes.plot(values, np.full(len(values), row), ".", color=colour_of(block),
                   alpha=0.6, markersize=6)
         if np.isfinite(values).any():
-            axes.plot(np.nanmean(values), row, "|", color=COLOURS[form], markersize=10,
-                      markeredgewidth=2)
+            axes.plot(np.nanmean(values), row, "|", color=colour_of(block),
+                      markersize=10, markeredgewidth=2)
         if np.isnan(values).any():
             axes.text(0.02, row + 0.28, f"{np.isnan(values).sum()} diverged", size=6.5,
                       transform=axes.get_yaxis_transform())
-        axes.text(1.0, row - 0.34, write_setting(rows[form]), size=6.5, ha="right",
+        axes.text(1.0, row - 0.34, write_setting(net), size=6.5, ha="right",
                   color=LIGHT.soft, transform=axes.get_yaxis_transform())
     axes.set(title=f"{depth} layers", xscale="log", xlabel="test error, %",
-             ylim=(-0.6, len(PAPER) - 0.3))
+             ylim=(-0.6, len(rows) - 0.3))
     axes.title.set_fontsize(10)
     axes.margins(x=0.12)
-    axes.set_yticks(range(len(PAPER)), [f"{name}  {perplexity:.2f}"
-                                        for name, perplexity in PAPER.values()])
+    axes.set_yticks(range(len(rows)), [
+        f"{name_of(block)}  {TABLE_1A[block].perplexity:.2f}" if block in TABLE_1A else
+        block for block in rows])
     plain_numbers(axes.xaxis)
     axes.grid(axis="x")
 
 
-def draw(record):
+def draw(record: dict) -> Figure:
     """The record -> the figure: two panels over depth, one of dots for each depth."""
     nets, protocol = record["nets"], record["protocol"]
     figure = Figure(figsize=(9, 8), layout="constrained")
-    upper, lower = figure.subfigures(2, 1, height_ratios=(1.15, 1))
+    upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.15, 1)).flat
     loss, error = upper.subplots(1, 2)
     draw_over_depth(loss, nets, "train_loss", "Training loss after "
                     f"{protocol['epochs']} epochs\n(mean and range of "
                     f"{len(protocol['seeds'])} seeds)")
     draw_over_depth(error, nets, "test_acc",
-                    f"Test error, %\n({DATASETS[record['dataset']][0]})")
+                    f"Test error, %\n({hn.DATASETS[record['dataset']].title})")
     loss.set_ylabel("mean cross-entropy")
     upper.legend(*loss.get_legend_handles_labels(), ncols=6, frameon=False,
                  loc="outside lower center")
     depths = protocol["depths"]
-    for depth, axes in zip(depths, np.ravel(lower.subplots(1, len(depths),
-                                                           sharey=True))):
+    panels = np.ravel(lower.subplots(1, len(depths), sharey=True))
+    for depth, axes in zip(depths, panels, strict=True):
         draw_dots(axes, nets, depth)
     lower.suptitle("Test error of each seed; right: learning rate and initial $b_T$ "
                    "chosen (*: first or last tried); left: test perplexity of P2, "
@@ -377,9 +412,10 @@ def draw(record):
     return figure
 
 
-EXPERIMENT = Experiment("experiments.blocks", __doc__, PROTOCOL, SMOKE, run, draw,
-                        check_claims,
-                        lambda config: f"{config['block']}_{config['depth'] + 1}")
+EXPERIMENT = Experiment(
+    name="experiments.blocks", doc=__doc__, minutes=37, protocol=PROTOCOL, smoke=SMOKE,
+    run=run, draw=draw, check=check_claims,
+    pack_by=lambda config: f"{config['block']}_{config['depth'] + 1}")
 
 if __name__ == "__main__":
     main(EXPERIMENT)

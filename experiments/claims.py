@@ -15,10 +15,15 @@ import argparse
 import math
 import re
 import sys
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import highway_networks as hn
-from experiments.common import claim, load_record
+from experiments import NAMES
+from experiments.lab import claim, load_record
+from highway_suite.files import write_file
+from highway_suite.records import RecordError, read_record
 
 LEDGER = "CLAIMS.md"
 PAPERS = {
@@ -30,15 +35,21 @@ PAPERS = {
     "tutorial": "J. Fleming: [*Highway Networks with TensorFlow*](https://medium.com/"
                 "jim-fleming/highway-networks-with-tensorflow-1e6dfa667daa), 2015",
     "ours": "Questions of this suite that no paper answers; not counted above"}
-RECORDS = ("records/sweep_five_seeds.json", "records/sweep_glorot_five_seeds.json",
-           "experiments/optimization.json", "experiments/very_deep.json",
-           "experiments/inside.json", "experiments/gates.json",
-           "experiments/lesion.json", "experiments/blocks.json",
-           "experiments/convolution.json")
+SWEEPS = ("sweep_five_seeds", "sweep_glorot_five_seeds")
+RECORDS = (*(f"results/headline/{name}.json" for name in SWEEPS),
+           *(f"results/{name}/record.json" for name in NAMES))
 VERDICTS = {True: "**holds**", False: "**does not hold**", None: "open"}
 
-# What no record here can tell: section, claim, their figure, what it would need.
-OPEN = (
+class Open(NamedTuple):
+    """A claim that no record here can tell."""
+
+    section: str
+    text: str
+    paper: str      # their figure
+    needs: str      # what it would take
+
+
+OPEN = [Open(*about) for about in (
     ("P1 Table 2", "11 layers, 236 K parameters, match Fitnet A without its hints: "
      "accuracy on CIFAR-10", "89.18 %, Fitnet A 89.01 %", "CIFAR-10; the layout is "
      "documented in part"),
@@ -71,7 +82,7 @@ OPEN = (
     ("P2 Table 1a", "test perplexities of six forms in a character-aware language "
      "model", "full 79.09, coupled 79.13, C-only 79.15, T-only 82.94, residual 91.32, "
      "plain 92.60", "Penn Treebank and an LSTM"),
-)
+)]
 
 
 class Row(NamedTuple):
@@ -81,7 +92,7 @@ class Row(NamedTuple):
     source: str         # the record, in Markdown
 
 
-def words(value):
+def words(value: Any) -> str:
     """A value of a record as a reader would write it, numbers with four digits."""
     if value is None or isinstance(value, bool):
         return {None: "–", True: "yes", False: "no"}[value]
@@ -98,7 +109,7 @@ def words(value):
     return value
 
 
-def loses(ends, points):
+def loses(ends: Sequence[dict], points: float) -> bool | None:
     """Whether the second of two rows of a record's summary has a test accuracy so many
     points below the first's; None within two standard errors of that."""
     difference = ends[0]["test_acc_mean"] - ends[1]["test_acc_mean"] - points / 100
@@ -107,7 +118,7 @@ def loses(ends, points):
     return difference > 0 if abs(difference) > 2 * error else None
 
 
-def check_sweep(record):
+def check_sweep(record: dict) -> list[dict]:
     """P1's question in the setting of the headline: a sweep over seeds -> claims."""
     config, claims = record["config"], []
     setting = (f"init {config['init']}, {config['optimizer']}, {record['n_train']} "
@@ -117,40 +128,46 @@ def check_sweep(record):
                       key=lambda row: row["depth"])
         ends = rows[0], rows[-1]
         claims.append(claim(
-            "ours", f"{block} nets lose more than two points of test accuracy from the "
-            f"least depth to the largest ({setting})", None,
-            {f"{row['depth']} blocks": "{test_acc_mean:.3f} ± {test_acc_std:.3f}"
-             .format(**row) for row in ends}, loses(ends, 2), len(record["seeds"])))
+            section="ours", text=f"{block} nets lose more than two points of test "
+            f"accuracy from the least depth to the largest ({setting})", paper=None,
+            ours={f"{row['depth']} blocks": "{test_acc_mean:.3f} ± {test_acc_std:.3f}"
+                  .format(**row) for row in ends},
+            holds=loses(ends, 2), n=len(record["seeds"])))
     return claims
 
 
-def read(path):
-    """A record and its claims. Raises hn.RecordError, also for a record that no commit
-    can make again."""
-    if path.parent.name == "records":
-        record = hn.read_record(path)
+def name_of(path: Path) -> str:
+    """What a reader calls a record: by its file, or its folder."""
+    return path.parent.name if path.stem == "record" else path.stem
+
+
+def load(path: Path) -> tuple[dict, list[dict]]:
+    """A record and its claims. Raises RecordError, also for a record that no commit can
+    make again."""
+    if name_of(path) in SWEEPS:
+        record = read_record(path)
         claims = check_sweep(record)
     else:
         record, _ = load_record(path)
-        claims = record.get("claims", [])       # inside.json only has the weights
+        claims = record.get("claims", [])       # that of `inside` only has the weights
     if record["env"]["git_dirty"] is not False:
-        raise hn.RecordError(f"{path}: made from a changed checkout. Make it again "
-                             f"with: {record['command']}")
+        raise RecordError(f"{path}: made from a changed checkout. Make it again with: "
+                          f"{record['command']}")
     return record, claims
 
 
-def link(path):
-    """A file of the checkout, in Markdown."""
-    return f"[{path.stem}]({path.relative_to(hn.HERE).as_posix()})"
+def link(path: Path) -> str:
+    """A record of the checkout, in Markdown."""
+    return f"[{name_of(path)}]({path.relative_to(hn.HERE).as_posix()})"
 
 
-def table(head, rows):
+def table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
     """The lines of a Markdown table."""
     cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
     return [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *cells]]
 
 
-def rows_of(paper, rows):
+def rows_of(paper: str, rows: list[Row]) -> list[str]:
     """The table of one paper's claims."""
     return table(
         ["section", "claim", "theirs", "ours", "n", "verdict", "record"],
@@ -159,12 +176,13 @@ def rows_of(paper, rows):
           VERDICTS[row.claim["holds"]], row.source] for row in rows])
 
 
-def write_ledger(paths):
-    """Records -> the text of CLAIMS.md. Raises hn.RecordError."""
-    made = [(path, *read(path)) for path in paths]
+def write_ledger(paths: Iterable[Path]) -> str:
+    """Records -> the text of CLAIMS.md. Raises RecordError."""
+    made = [(path, *load(path)) for path in paths]
     rows = [Row(item, link(path)) for path, _, claims in made for item in claims]
-    rows += [Row(claim(*about, f"needs {needs}", None, None), "–")
-             for *about, needs in OPEN]
+    rows += [Row(claim(section=item.section, text=item.text, paper=item.paper,
+                       ours=f"needs {item.needs}", holds=None, n=None), "–")
+             for item in OPEN]
     theirs = [row for row in rows if row.claim["section"] != "ours"]
     holds, fails, is_open = (sum(row.claim["holds"] is verdict for row in theirs)
                              for verdict in VERDICTS)
@@ -192,7 +210,7 @@ def write_ledger(paths):
     return "\n".join(lines) + "\n"
 
 
-def main(argv=None):
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python3 -m experiments.claims", allow_abbrev=False,
@@ -203,8 +221,8 @@ def main(argv=None):
         text = write_ledger([hn.HERE / name for name in RECORDS])
         stale = not ledger.exists() or ledger.read_text(encoding="utf-8") != text
         if stale and not options.check:
-            hn.write_file(ledger, text.encode())
-    except (hn.RecordError, OSError) as error:
+            write_file(ledger, text.encode())
+    except (RecordError, OSError) as error:
         sys.exit(f"experiments.claims: {error}")
     if stale:
         remedy = ("write it with python3 -m experiments.claims" if options.check else

@@ -1,14 +1,10 @@
-"""Convolutional highway layers by hand: layers, net, optimiser, training step.
+"""The layers of convolutional highway nets, forward and backward by hand.
 
     H = relu(W_H * x + b_H)     T = sigmoid(W_T * x + b_T)      y = x + T (H - x)
 
 One k x k kernel for H and one for T (* slides it over the image), the same receptive
 field for both, stride 1 and zeros around the image, so that H, T, x and y are of one
-size (P1, section 2.1). What joins them is the core's: `hn.BLOCKS` and `hn.activate`. A
-net is a list of layers, for example
-
-    [("dropout", 0.2), ("plain", 16, 5, 0), ("highway", 16, 3, 1), ("pool", 3, 2),
-     ("dense", 10)]
+size (P1, section 2.1). What joins them is the core's: `hn.BLOCKS` and `hn.activate`.
 
 Legend: B examples, S side of a square image, C channels of a layer's input, k side of a
 kernel, p zeros around the image, R rows of a kernel matrix: one for each channel of H
@@ -24,14 +20,14 @@ examples of 24x24 pixels and 3x3 kernels, copies and products take 6 ms at width
 at width 32; with every field copied k^2 times 11 and 35, and as k^2 products of moved
 images that are added up 10 and 33 (float32, one thread, AVX-512 kernels).
 
-No layer mixes examples, so a batch can go through in pieces, whose arrays stay closer
-to the processor. And OpenBLAS multiplies without packing what takes at most SMALL
-multiplications: products are cut into such.
+OpenBLAS multiplies without packing what takes at most SMALL multiplications: products
+are cut into such.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +36,7 @@ import highway_networks as hn
 SMALL = 10**6
 
 
-def windows(rows, size, parts):
+def windows(rows: np.ndarray, size: int, parts: int) -> np.ndarray:
     """Each `size` consecutive ones of rows (N, K, n), cut into so many equal parts of
     columns: a view (N - size + 1, parts, size K, n / parts)."""
     N, K, n = rows.shape
@@ -50,7 +46,7 @@ def windows(rows, size, parts):
         (row, n // parts * item, line, item))
 
 
-def cut(columns, entries):
+def cut(columns: int, entries: int) -> int:
     """The least number of equal parts of so many columns that makes each product with
     a matrix of so many entries small."""
     return next(parts for parts in range(1, columns + 1) if columns % parts == 0
@@ -71,16 +67,43 @@ RELU = hn.ACTIVATIONS["relu"]
 #       with parameters stops there if it is the lowest of them.
 
 
+class Sizes(NamedTuple):
+    """Of one convolution; see the legend above."""
+
+    S: int
+    C: int
+    B: int
+    k: int
+    p: int
+    side: int       # of z
+
+
 class Plain:
     """z = W * x + b, y = H = relu(z); any size and width.                       (Eq. 1)
 
-    W (R, k, k, C), a kernel as (row, column, channel), and b (R, 1); R = width.
+    W (R, k, k, C), a kernel as (row, column, channel), and b (R, 1); R = width. In
+    memory, for S = 4, k = 3, p = 1, where a letter is a pixel, C channels of B images:
+
+    shifted (S + 2p, k C, n)
+     version 0  version 1  version 2      A matrix for each row of the image and of
+      . . . .    . . . .    . . . .       zeros, in which the versions lie under one
+      . a b c    a b c d    b c d .       another, and n = side B columns. Version p is
+      . e f g    e f g h    f g h .       x, if z has the size of the image. `fields`,
+      . i j k    i j k l    j k l .       the receptive fields of one row of z, are k
+      . m n o    m n o p    n o p .       such matrices: k lines of this picture.
+      . . . .    . . . .    . . . .
+
+    padded (side + 2q, R, n), q = k - 1 - p: q rows of zeros, z, q rows of zeros
+
+    Forward z becomes H and gate, backward dz; k rows of padded make one of `spread` (S,
+    k, C, S, B): dx in k versions, which `add_below` moves back and adds.
     """
 
     block = hn.BLOCKS["plain"]
 
     @classmethod
-    def plan(cls, shape, width, kernel, padding):
+    def plan(cls, shape: tuple, width: int, kernel: int, padding: int
+             ) -> tuple[tuple, dict]:
         side = shape[0] + 2 * padding - kernel + 1
         if side < 1 or not 0 <= 2 * padding < kernel:
             raise ValueError(f"kernel {kernel}, padding {padding}: not for side "
@@ -97,45 +120,58 @@ class Plain:
         and a highway layer share W_H; b_T as given."""
         R, k, _, C = tensors["W"].shape
         matrices = tensors["W"].reshape(1 + len(cls.block.gates), -1, k * k * C)
-        for matrix, part in zip(matrices, stream.spawn(len(matrices))):
+        for matrix, part in zip(matrices, stream.spawn(len(matrices)), strict=True):
             matrix[...] = hn.initial_weights(np.random.default_rng(part), "he",
                                              matrix.shape, R)
         tensors["b"][R // len(matrices):] = gate_bias
 
     def __init__(self, cache, shape, tensors, grads, width, kernel, padding):
         (S, C), B, k, p = shape, cache.batch, kernel, padding
-        after = self.plan(shape, width, k, p)[0]
-        side, n, R = after[0], after[0] * B, len(tensors["b"])
-        self.size, self.same = (S, C, B, k, p, side), after == shape
+        self.size = Sizes(S, C, B, k, p, self.plan(shape, width, k, p)[0][0])
         self.tensors, self.grads, self.half = tensors, grads, np.array(0.5, cache.dtype)
-        shifted = np.zeros((S + 2 * p, k * C, n), cache.dtype)
-        versions = shifted.reshape(S + 2 * p, k, C, side, B)[p:p + S]
-        x = versions[:, p] if side == S else np.empty((S, C, S, B), cache.dtype)
+        self.lay_out_forward(cache, width, len(tensors["b"]))
+        self.lay_out_backward(cache, width, len(tensors["b"]))
+
+    def lay_out_forward(self, cache, width, R):
+        """The image in k versions, z, and the views that join them."""
+        S, C, B, k, p, side = self.size
+        n, dtype = side * B, cache.dtype
+        self.shifted = np.zeros((S + 2 * p, k * C, n), dtype)
+        versions = self.shifted.reshape(S + 2 * p, k, C, side, B)[p:p + S]
+        x = versions[:, p] if side == S else np.empty((S, C, S, B), dtype)
         self.x = x.reshape(S, C, S * B)
         spans = [(j, max(0, p - j), min(side, S + p - j)) for j in range(k)]
         self.copies = [(versions[:, j, :, low:high], x[:, :, low + j - p:high + j - p])
                        for j, low, high in spans if side != S or j != p]
-        around = k - 1 - p                          # rows of zeros, for backward
-        padded = np.zeros((side + 2 * around, R, n), cache.dtype)
-        self.z = padded[around:around + side]       # z -> H and the gate -> dz
+        q = k - 1 - p
+        self.padded = np.zeros((side + 2 * q, R, n), dtype)
+        self.z = self.padded[q:q + side]
         self.rows = tuple(self.z[:, i:i + width] for i in range(0, R, width))
         self.gates = self.z[:, width:]
-        self.dH = cache.shared("dH", (side, width, n))
         self.scratch = cache.shared("scratch", (side, width, n))
         parts = cut(n, R * k * k * C)
-        self.fields = windows(shifted, k, parts)
+        self.fields = windows(self.shifted, k, parts)
         self.z_parts = windows(self.z, 1, parts)
-        self.all_fields = windows(shifted, k, 1)[:, 0]
-        self.dz_fields = windows(padded, k, parts)
+
+    def lay_out_backward(self, cache, width, R):
+        """Products for dW and dx, and what they leave: shared, for it is used at once.
+        """
+        S, C, B, k, p, side = self.size
+        n = side * B
+        parts = cut(n, R * k * k * C)
+        self.dH = cache.shared("dH", (side, width, n))
+        self.all_fields = windows(self.shifted, k, 1)[:, 0]
         self.dW = cache.shared("dW", (side, k * k * C, R))
         self.dW_sum = cache.shared("dW", (k * k * C, R))
+        self.dz_fields = windows(self.padded, k, parts)
         self.W_back = cache.shared("W", (k, C, k, R))
         self.spread = cache.shared("spread", (S, k, C, S, B))
-        spread = self.spread.reshape(S, k * C, -1)[:, :, :n]
-        self.spread_parts = windows(spread, 1, parts)
-        self.dx = None if self.same else np.empty((S, C, S * B), cache.dtype)
+        self.spread_parts = windows(self.spread.reshape(S, k * C, -1)[:, :, :n], 1,
+                                    parts)
+        self.dx = (None if (side, width) == (S, C) else     # dy becomes dx in place
+                   np.empty((S, C, S * B), cache.dtype))
 
-    def forward(self, y, rng):
+    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
         for version, image in self.copies:
             np.copyto(version, image)
         W, b = self.tensors["W"], self.tensors["b"]
@@ -144,7 +180,7 @@ class Plain:
         hn.activate(self.z, self.rows[0], self.gates, RELU, self.half)
         self.block.forward(self.x, self.rows, y, self.scratch)
 
-    def backward(self, d, lowest=False):
+    def backward(self, d: np.ndarray, lowest: bool = False) -> np.ndarray | None:
         self.block.backward(d, self.x, self.rows, self.dH, self.scratch)
         RELU.backward(self.dH, self.rows[0])        # z now holds dz
         np.matmul(self.all_fields, self.z.transpose(0, 2, 1), out=self.dW)
@@ -153,7 +189,7 @@ class Plain:
         np.einsum("srn->r", self.z, out=self.grads["b"][:, 0])
         if lowest:
             return None
-        if not self.same:
+        if self.dx is not None:         # else d holds the direct part of dx
             d = self.dx
             d.fill(0)
         self.add_below(d)
@@ -221,11 +257,11 @@ class MaxPool:
     def __init__(self, cache, shape, tensors, grads, size, stride):
         (S, C), B = shape, cache.batch
         side = self.plan(shape, size, stride)[0][0]
-        sizes = [(S, C, S, B), (side, C, S, B), (side, C, side, B)]
-        self.values = [np.empty(size, cache.dtype) for size in sizes]
-        self.dvalues = [np.empty(size, cache.dtype) for size in sizes]
-        self.parts = [np.empty(size, cache.dtype) for size in sizes[1:]]
-        self.masks = [np.empty(size, bool) for size in sizes[1:]]
+        shapes = [(S, C, S, B), (side, C, S, B), (side, C, side, B)]
+        self.values = [np.empty(each, cache.dtype) for each in shapes]
+        self.dvalues = [np.empty(each, cache.dtype) for each in shapes]
+        self.parts = [np.empty(each, cache.dtype) for each in shapes[1:]]
+        self.masks = [np.empty(each, bool) for each in shapes[1:]]
         self.x, _, self.y = (a.reshape(*a.shape[:2], -1) for a in self.values)
         self.dx, _, self.dy = (a.reshape(*a.shape[:2], -1) for a in self.dvalues)
         counts = [min(side, math.ceil((S - i) / stride)) for i in range(min(size, S))]
@@ -233,12 +269,13 @@ class MaxPool:
                  for i, count in enumerate(counts)]     # windows with a pixel i: those
         self.taps = [spans, [(np.s_[:, :, to], np.s_[:, :, of]) for to, of in spans]]
 
-    def forward(self, y, rng):
-        for x, over, taps in zip(self.values, self.values[1:], self.taps):
+    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
+        for x, over, taps in zip(self.values[:-1], self.values[1:], self.taps,
+                                 strict=True):
             largest(x, over, taps)
         np.copyto(y, self.y)
 
-    def backward(self, d):
+    def backward(self, d: np.ndarray) -> np.ndarray:
         np.copyto(self.dy, d)
         for i in (1, 0):
             largest_backward(
@@ -262,7 +299,7 @@ class Dropout:
         self.draws, self.mask = np.empty(self.x.shape, "float32"), np.empty_like(self.x)
         self.rate = rate
 
-    def forward(self, y, rng):
+    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
         if rng is None:
             self.mask.fill(1)
         else:
@@ -271,7 +308,7 @@ class Dropout:
             np.multiply(self.mask, 1 / (1 - self.rate), out=self.mask)
         np.multiply(self.x, self.mask, out=y)
 
-    def backward(self, d):
+    def backward(self, d: np.ndarray) -> np.ndarray:
         np.multiply(d, self.mask, out=d)
         return d
 
@@ -286,11 +323,11 @@ class Average:
     def __init__(self, cache, shape, tensors, grads):
         self.x, self.dx = np.empty((2, *shape, shape[0] * cache.batch), cache.dtype)
 
-    def forward(self, y, rng):
+    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
         S, C, _ = self.x.shape
         np.mean(self.x.reshape(S, C, S, -1), axis=(0, 2), out=y[0])
 
-    def backward(self, d):
+    def backward(self, d: np.ndarray) -> np.ndarray:
         S, C, _ = self.x.shape
         self.dx.reshape(S, C, S, -1)[...] = d.reshape(1, C, 1, -1) / S ** 2
         return self.dx
@@ -317,11 +354,11 @@ class Dense:
         self.dcolumns = self.dx.reshape(-1, cache.batch)
         self.tensors, self.grads = tensors, grads
 
-    def forward(self, y, rng):
+    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
         np.matmul(self.tensors["W"], self.columns, out=y[0])
         np.add(y[0], self.tensors["b"], out=y[0])
 
-    def backward(self, d, lowest=False):
+    def backward(self, d: np.ndarray, lowest: bool = False) -> np.ndarray | None:
         np.matmul(d[0], self.columns.T, out=self.grads["W"])
         np.sum(d[0], axis=1, keepdims=True, out=self.grads["b"])
         if lowest:
@@ -330,158 +367,5 @@ class Dense:
         return self.dx
 
 
-LAYERS = {"plain": Plain, "highway": Highway, "pool": MaxPool, "dropout": Dropout,
-          "average": Average, "dense": Dense}
-
-# --------------------------------------------------------------------------------------
-# Net
-
-
-class Cache:
-    """A net's layers at work on batches of one size: all arrays, allocated once.
-
-    Backward overwrites what forward left, so each forward pass serves one backward.
-    """
-
-    def __init__(self, net, batch):
-        self.net, self.batch, self.dtype = net, batch, net.dtype
-        self.filled, self.buffers = False, {}
-        self.grad = np.zeros_like(net.params)
-        self.layers = [
-            LAYERS[kind](self, shape, tensors, grads, *numbers)
-            for (kind, *numbers), shape, tensors, grads in zip(
-                net.layers, net.shapes, net.views(net.params), net.views(self.grad))]
-        self.logits = np.empty((1, net.shapes[-1][1], batch), self.dtype)
-
-    def shared(self, name, shape):
-        """A buffer of which no layer expects to find what it left."""
-        if (name, shape) not in self.buffers:
-            self.buffers[name, shape] = np.empty(shape, self.dtype)
-        return self.buffers[name, shape]
-
-
-class ConvNet:
-    """Square images of one channel -> layers -> logits.
-
-    layers: a list of (kind, *numbers), kind of LAYERS; the last leaves one pixel.
-    params is one flat vector; views(flat) gives a dict for each layer with its parts
-    of it, named W and b. Nets of one seed whose lists differ only in "plain" for
-    "highway" share all weights but W_T. Raises ValueError for a list that does not fit
-    together.
-    """
-
-    def __init__(self, layers, side, *, gate_bias=-1.0, seed=0, dtype="float32"):
-        self.layers, self.side, self.dtype = layers, side, np.dtype(dtype)
-        self.shapes, self.parameter_shapes = [(side, 1)], []
-        for kind, *numbers in layers:
-            shape, parameters = LAYERS[kind].plan(self.shapes[-1], *numbers)
-            self.shapes.append(shape)
-            self.parameter_shapes.append(parameters)
-        if shape[0] != 1:
-            raise ValueError(f"the last layer leaves {shape[0]} x {shape[0]} pixels")
-        self.params = np.zeros(sum(math.prod(shape) for named in self.parameter_shapes
-                                   for shape in named.values()), self.dtype)
-        streams = hn.streams(seed)["weights"].spawn(len(layers))
-        for (kind, *_), parts, stream in zip(layers, self.views(self.params), streams):
-            if parts:
-                LAYERS[kind].initialize(parts, stream, gate_bias)
-
-    def views(self, flat):
-        """flat -> for each layer {name: view}."""
-        views, start = [], 0
-        for named in self.parameter_shapes:
-            views.append({})
-            for name, shape in named.items():
-                stop = start + math.prod(shape)
-                views[-1][name] = flat[start:stop].reshape(shape)
-                start = stop
-        return views
-
-    def cache(self, batch):
-        """A Cache for batches of this size."""
-        return Cache(self, batch)
-
-    def forward(self, x, cache=None, rng=None):
-        """(P, B), pixel after pixel and row after row, -> logits (classes, B) and the
-        cache, filled. rng: what dropout draws from; without it nothing is dropped.
-        Raises ValueError for an x that does not fit."""
-        if x.ndim != 2 or len(x) != self.side ** 2 or x.dtype != self.dtype:
-            raise ValueError(f"x is {x.dtype} {x.shape}; the net takes {self.dtype} "
-                             f"({self.side ** 2}, B)")
-        if cache is None or cache.net is not self or cache.batch != x.shape[1]:
-            cache = self.cache(x.shape[1])
-        layers, S = cache.layers, self.side
-        np.copyto(layers[0].x.reshape(S, S, -1), x.reshape(S, S, -1))
-        for layer, y in zip(layers, [layer.x for layer in layers[1:]] + [cache.logits]):
-            layer.forward(y, rng)
-        cache.filled = True
-        return cache.logits[0], cache
-
-    def gates(self, x, cache=None):
-        """(P, B) -> T of every highway layer, each (S, C, S, B)."""
-        _, cache = self.forward(x, cache)
-        return [layer.gates.reshape(*layer.x.shape[:2], len(layer.x), -1)
-                for layer in cache.layers if isinstance(layer, Highway)]
-
-    def backward(self, dlogits, cache):
-        """dlogits (classes, B) and a filled cache -> the flat gradient, which belongs
-        to the cache. Raises ValueError if the cache is not fresh from forward."""
-        if cache.net is not self or not cache.filled:
-            raise ValueError("backward needs a cache fresh from this net's forward")
-        cache.filled = False
-        lowest = next(i for i, named in enumerate(self.parameter_shapes) if named)
-        d = dlogits[None]
-        for layer in cache.layers[:lowest:-1]:
-            d = layer.backward(d)
-        cache.layers[lowest].backward(d, lowest=True)
-        return cache.grad
-
-
-# --------------------------------------------------------------------------------------
-# Training step
-
-
-class Nesterov:
-    """Nesterov's momentum as Caffe has it, with a rate and a weight decay of its own
-    for each parameter.
-
-        g = grad + decays params,  v' = momentum v + lr rates g
-        params -= (1 + momentum) v' - momentum v
-    """
-
-    def __init__(self, params, rates, decays, momentum=0.9):
-        self.v, self.scratch = np.zeros_like(params), np.empty_like(params)
-        self.rates, self.decays, self.momentum = rates, decays, momentum
-
-    def step(self, params, grad, lr):
-        v, g = self.v, self.scratch
-        np.multiply(self.decays, params, out=g)
-        np.add(g, grad, out=g)
-        np.multiply(g, self.rates, out=g)
-        np.multiply(g, lr, out=g)
-        np.multiply(v, self.momentum, out=v)
-        np.add(params, v, out=params)
-        np.add(v, g, out=v)                         # v'
-        np.multiply(v, 1 + self.momentum, out=g)
-        np.subtract(params, g, out=params)
-
-
-def train_step(net, x, labels, cache, optimizer, lr, rng):
-    """One update on a batch x (P, N), in pieces of cache.batch -> its mean loss, before
-    the update, with what rng dropped. Raises hn.Diverged and leaves the weights alone
-    if that is not finite, ValueError if pieces do not make the batch."""
-    N, B = len(labels), cache.batch
-    if N % B:
-        raise ValueError(f"pieces of {B} do not make a batch of {N}")
-    grad, total = np.zeros_like(net.params), 0.0
-    for start in range(0, N, B):
-        piece = slice(start, start + B)
-        logits, _ = net.forward(x[:, piece], cache, rng)
-        loss, dlogits = hn.cross_entropy(logits, labels[piece])
-        np.add(grad, net.backward(dlogits, cache), out=grad)
-        total += float(loss)
-    if not math.isfinite(total):
-        raise hn.Diverged(f"loss {total}")
-    np.multiply(grad, B / N, out=grad)
-    optimizer.step(net.params, grad, lr)
-    return total * B / N
+LAYERS: dict[str, Any] = {"plain": Plain, "highway": Highway, "pool": MaxPool,
+                          "dropout": Dropout, "average": Average, "dense": Dense}

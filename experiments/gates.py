@@ -1,4 +1,4 @@
-"""Figures 2 and 3: what the transform gates of a trained highway net do.
+"""Figures 2 and 3: what do the transform gates of a trained highway net do?
 
 The claims (P1, section 4 and 4.1), for the net of experiments/inside.py. Most transform
 biases fall during training. For one example the gates are very sparse, although most
@@ -17,34 +17,39 @@ regression to one-hot labels; for each layer and for all layers together. How mu
 the variance of T lies between the classes. Whether k-means, which sees no labels, finds
 the classes in the T of all layers (adjusted Rand index, Hubert and Arabie 1985), and in
 the pixels. Each beside the same for the block outputs, and for the net before training,
-whose random gates tell classes apart as well: only the difference is learned. T of a
-layer is a function of the outputs before it and holds no more about the class than
-they. What depends on the class need not be used for it: no gate is changed here.
+whose random gates tell classes apart as well: only the difference is learned. A
+statement that is as true before training tells nothing, and is left open.
 
-A statement about the trained net that is as true before training tells nothing, and is
-left open.
-
-The paper is silent, we assume: T below 0.1 counts as closed, just under sigma(-2) =
-0.119, where the gates start; the change of a layer is |y_l - y_(l-1)|, also recorded
-relative to |y_(l-1)|; sparsity in one number is Hoyer's, 0 for equal values and 1 for a
-single one that is not 0. It is measured before training, too. Highway layers are
-counted from 1, so that the plain layer before them is 0.
-
-Deviations: one net, one seed. CIFAR-100, the other half of both figures, is left out.
+What this can and cannot show, what the paper is silent about, deviations, and what came
+of it: results/gates/README.md.
 
 Cost: two minutes on one core, after the net's training.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.image import AxesImage
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from experiments.common import LIGHT, Experiment, claim, listed, main, telling
-from experiments.inside import load_nets, passes, untrained
+from experiments.inside import load_nets, untrained
+from experiments.lab import Experiment, Lab, claim, listed, main, telling
+from experiments.probing import passes
+from experiments.readouts import (
+    Moments,
+    Readout,
+    adjusted_rand,
+    contingency,
+    kmeans,
+    readouts,
+)
+from highway_suite.figures import LIGHT
 
 PROTOCOL = {"dataset": "mnist", "seed": 0, "closed": 0.1, "ridge": 1e-4,
             "clustered": 10_000, "restarts": 10, "early": 15}
@@ -56,86 +61,12 @@ VALUES = {"T": lambda cache: cache.T,
           "outputs": lambda cache: cache.x[:, :cache.net.hidden]}
 
 # --------------------------------------------------------------------------------------
-# Statistics over images; F features, of all layers together
+# Statistics over images
 
 
-class Moments:
-    """First and second moments of F features over images, and their means by class.
-
-    They are taken from an origin near the mean, (layers, U): from 0, the variance of
-    gates that hardly move would be lost in float32.
-    """
-
-    def __init__(self, origin, classes):
-        self.shape, self.origin = origin.shape, origin.reshape(-1, 1)
-        size = origin.size
-        self.count = np.zeros(classes)
-        self.sums = np.zeros((size, classes))
-        self.gram = np.zeros((size, size))
-
-    def add(self, values, labels):
-        """Take in values (layers, U, B) and labels (B,)."""
-        flat = values.reshape(-1, len(labels)) - self.origin
-        chosen = np.eye(len(self.count), dtype=flat.dtype)[labels]      # (B, C)
-        self.count += chosen.sum(axis=0)
-        self.sums += flat @ chosen
-        self.gram += flat @ flat.T
-
-    @property
-    def mean(self):
-        """(F,)"""
-        return self.origin[:, 0] + self.sums.sum(axis=1) / self.count.sum()
-
-    @property
-    def class_means(self):
-        """(F, C)"""
-        return self.origin + self.sums / self.count
-
-    @property
-    def covariance(self):
-        """(F, F)"""
-        mean = self.mean - self.origin[:, 0]
-        return self.gram / self.count.sum() - np.outer(mean, mean)
-
-    def between(self):
-        """The share of each layer's variance that lies between the classes, (layers,):
-        both kinds are summed over its units."""
-        weight = self.count / self.count.sum()
-        apart = ((self.class_means - self.mean[:, None]) ** 2 @ weight)
-        total = np.diag(self.covariance)
-        return (apart.reshape(self.shape).sum(axis=1)
-                / total.reshape(self.shape).sum(axis=1))
-
-    def readouts(self, ridge):
-        """Two linear readouts of all features and of each layer, as (W, b) for scores
-        W^T f + b: {"means": ..., "ridge": ...}, each {"all": ..., "layers": [...]}."""
-        layers, U = self.shape
-        parts = [slice(l * U, l * U + U) for l in range(layers)]
-        covariance = self.covariance
-        fits = {"means": self.nearest_mean,
-                "ridge": lambda part: self.regression(part, covariance, ridge)}
-        return {name: {"all": fit(slice(None)), "layers": [fit(part) for part in parts]}
-                for name, fit in fits.items()}
-
-    def nearest_mean(self, part):
-        """argmin |f - mean_c|^2 = argmax mean_c f - |mean_c|^2 / 2."""
-        W = self.class_means[part]
-        return W, -0.5 * (W ** 2).sum(axis=0)
-
-    def regression(self, part, covariance, ridge):
-        """Ridge regression to one-hot labels; the penalty is `ridge` times the mean
-        variance of the features."""
-        share, mean = self.count / self.count.sum(), self.mean[part]
-        own = covariance[part, part]
-        with_labels = (self.class_means[part] - mean[:, None]) * share
-        penalty = ridge * np.trace(own) / len(own) * np.eye(len(own))
-        W = np.linalg.solve(own + penalty, with_labels)
-        return W, share - mean @ W
-
-
-def moments(net, x, labels, values):
+def moments(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, values: str) -> Moments:
     """The Moments of one of VALUES over images x (N, P)."""
-    found = None
+    found: Any = None
     for rows, _, cache in passes(net, x):
         batch = VALUES[values](cache)
         found = found or Moments(batch.mean(axis=2), net.classes)
@@ -143,113 +74,63 @@ def moments(net, x, labels, values):
     return found
 
 
-def accuracies(net, x, labels, values, readouts):
-    """Share of images x whose class each of Moments.readouts tells, in its form."""
-    right = {name: {"all": 0, "layers": [0] * len(kind["layers"])}
-             for name, kind in readouts.items()}
+def accuracies(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, values: str,
+               fitted: list[Readout]) -> dict:
+    """Share of images x (N, P) whose class each readout tells: {how: {"all": share,
+    "layers": [share, ...]}}."""
+    right = np.zeros(len(fitted), int)
     for rows, _, cache in passes(net, x):
-        batch = VALUES[values](cache)
-        flat = batch.reshape(-1, batch.shape[2])
-
-        def hits(fit, features):
-            W, b = fit
-            told = (W.T @ features + b[:, None]).argmax(axis=0)
-            return int(np.count_nonzero(told == labels[rows]))
-        for name, kind in readouts.items():
-            right[name]["all"] += hits(kind["all"], flat)
-            for l, fit in enumerate(kind["layers"]):
-                right[name]["layers"][l] += hits(fit, batch[l])
-    return {name: {"all": hn.significant(kind["all"] / len(x)),
-                   "layers": [hn.significant(n / len(x)) for n in kind["layers"]]}
-            for name, kind in right.items()}
+        features = VALUES[values](cache).reshape(-1, cache.batch)
+        right += [np.count_nonzero(
+            (each.W.T @ features[each.part] + each.b[:, None]).argmax(axis=0)
+            == labels[rows]) for each in fitted]
+    told = {(each.how, each.layer): share
+            for each, share in zip(fitted, listed(right / len(x)), strict=True)}
+    return {how: {"all": told[how, None],
+                  "layers": [told[how, each.layer] for each in fitted
+                             if each.how == how and each.layer is not None]}
+            for how in ("means", "ridge")}
 
 
-def hoyer(values, axis=None):
+def hoyer(values: np.ndarray, axis: int | None = None) -> Any:
     """Hoyer's sparsity: (sqrt n - |v|_1 / |v|_2) / (sqrt n - 1), in [0, 1]."""
     n = np.sqrt(values.size if axis is None else values.shape[axis])
     ratio = np.abs(values).sum(axis) / np.sqrt((values ** 2).sum(axis))
     return (n - ratio) / (n - 1)
 
 
-def per_example(net, x, closed):
-    """Means over images x of what each of them shows by itself: the share of closed
-    gates by layer (L,), Hoyer's sparsity of all gates, and |y_l - y_(l-1)| by layer
-    (L,), as it is and divided by |y_(l-1)|."""
-    shut, sparsity, change, relative = 0, 0, 0, 0
+class PerExample(NamedTuple):
+    """What single images show, as means over images."""
+
+    closed: np.ndarray      # (L,) share of closed gates
+    hoyer: float            # sparsity of all gates
+    change: np.ndarray      # (L,) |y_l - y_(l-1)|
+    relative: np.ndarray    # (L,) the same divided by |y_(l-1)|
+
+
+def per_example(net: hn.DeepNet, x: np.ndarray, closed: float) -> PerExample:
+    """What the images x (N, P) show; gates below `closed` count as closed."""
+    shut: Any = 0
+    sparsity, change, relative = shut, shut, shut
     for _, _, cache in passes(net, x):
-        y = VALUES["outputs"](cache)
+        T, y = (VALUES[values](cache) for values in ("T", "outputs"))
         norms = np.linalg.norm(y, axis=1)                       # (L + 1, B)
         step = np.linalg.norm(np.diff(y, axis=0), axis=1)       # (L, B)
-        shut += (cache.T < closed).mean(axis=1).sum(axis=1)
-        sparsity += hoyer(cache.T.reshape(-1, cache.batch), axis=0).sum(dtype=float)
+        shut += np.less(T, closed).mean(axis=1).sum(axis=1)
+        sparsity += hoyer(T.reshape(-1, cache.batch), axis=0).sum(dtype=float)
         change += step.sum(axis=1, dtype=float)
         relative += (step / norms[:-1]).sum(axis=1, dtype=float)
-    return [total / len(x) for total in (shut, sparsity, change, relative)]
+    return PerExample(*(total / len(x) for total in (shut, sparsity, change, relative)))
 
 
-def correlation(a, b):
+def correlation(a: np.ndarray, b: np.ndarray) -> float | None:
     """Pearson's correlation of two arrays of one shape; None where one is constant."""
     a, b = np.ravel(a) - np.mean(a), np.ravel(b) - np.mean(b)
     norm = np.sqrt((a @ a) * (b @ b))
     return hn.significant(a @ b / norm) if norm else None
 
 
-# --------------------------------------------------------------------------------------
-# Clusters
-
-
-def kmeans(points, k, rng, restarts, most=100):
-    """Lloyd's k-means from k-means++ starts (Arthur, Vassilvitskii 2007), the best of
-    so many by the sum of squared distances -> cluster of each of points (N, F)."""
-    best, best_cost = None, np.inf
-    squares = (points ** 2).sum(axis=1)
-
-    def distances(centres):
-        return np.maximum(squares[:, None] - points @ (2 * centres.T)
-                          + (centres ** 2).sum(axis=1), 0)      # (N, k)
-    for _ in range(restarts):
-        centres = points[rng.integers(len(points))][None]
-        while len(centres) < k:
-            near = distances(centres).min(axis=1).astype("float64")
-            drawn = rng.choice(len(points), p=near / near.sum())
-            centres = np.vstack([centres, points[drawn]])
-        labels = None
-        for _ in range(most):
-            apart, before = distances(centres), labels
-            labels = apart.argmin(axis=1)
-            if before is not None and (labels == before).all():
-                break
-            chosen = np.eye(k, dtype=points.dtype)[labels]      # (N, k)
-            count = chosen.sum(axis=0)
-            there = count > 0       # a centre that has lost all its points stays
-            centres[there] = (chosen.T @ points)[there] / count[there, None]
-        cost = apart.min(axis=1).sum(dtype=float)
-        if cost < best_cost:
-            best, best_cost = labels, cost
-    return best
-
-
-def contingency(a, b):
-    """Two labellings (N,) -> the counts of their pairs."""
-    table = np.zeros((a.max() + 1, b.max() + 1), int)
-    np.add.at(table, (a, b), 1)
-    return table
-
-
-def adjusted_rand(a, b):
-    """Agreement of two partitions: 1 if they are equal, 0 on average if one of them is
-    shuffled (Hubert, Arabie 1985). Cluster names do not matter."""
-    table = contingency(a, b)
-
-    def pairs(counts):
-        return (counts * (counts - 1) / 2).sum()
-    both, left, right = pairs(table), pairs(table.sum(axis=1)), pairs(table.sum(axis=0))
-    expected = left * right / pairs(table.sum())
-    most = (left + right) / 2
-    return float((both - expected) / (most - expected)) if most > expected else 1.0
-
-
-def cluster(points, labels, protocol):
+def cluster(points: np.ndarray, labels: np.ndarray, protocol: dict) -> dict:
     """k-means, k the number of classes -> adjusted Rand index and counts of digits by
     cluster, the clusters in the order of the digit they hold most of."""
     rng = np.random.default_rng(protocol["seed"])
@@ -265,48 +146,49 @@ def cluster(points, labels, protocol):
 # The record
 
 
-def rounded(matrix):
+def three_decimals(matrix: np.ndarray) -> list:
     """A matrix as a picture needs it."""
     return [[round(float(v), 3) for v in row] for row in matrix]
 
 
-def collected(net, x, values):
+def collected(net: hn.DeepNet, x: np.ndarray, values: str) -> np.ndarray:
     """One of VALUES for images x (N, P), all layers in a row, (N, F)."""
     return np.concatenate([VALUES[values](cache).reshape(-1, cache.batch).T
                            for _, _, cache in passes(net, x)])
 
 
-def sparsity(net, x, found, closed):
+def sparsity(net: hn.DeepNet, x: np.ndarray, found: Moments, closed: float) -> dict:
     """How sparse T is in one image, on average, and how sparse the mean of T is; and
     how far each layer changes its input."""
     T_mean = found.mean.reshape(found.shape)
-    shut, hoyers, change, relative = per_example(net, x, closed)
-    return {"closed_per_example": listed(shut),
+    single = per_example(net, x, closed)
+    return {"closed_per_example": listed(single.closed),
             "closed_of_mean": listed((T_mean < closed).mean(axis=1)),
-            "hoyer_per_example": hn.significant(hoyers),
+            "hoyer_per_example": hn.significant(single.hoyer),
             "hoyer_of_mean": hn.significant(hoyer(T_mean)),
-            "change": listed(change), "relative_change": listed(relative)}
+            "change": listed(single.change), "relative_change": listed(single.relative)}
 
 
-def figure_2(net, x, found, seed):
+def figure_2(net: hn.DeepNet, x: np.ndarray, found: Moments, seed: int) -> dict:
     """The paper's four panels, and how biases, activity and depth go together."""
     T_mean = found.mean.reshape(found.shape)
     biases = net.views(net.params)["b_T"].astype(float)
     chosen = int(np.random.default_rng(seed).integers(len(x)))
     one = x[chosen:chosen + 1].T
     return {
-        "image": chosen, "biases": rounded(biases), "T_mean": rounded(T_mean),
-        "T_one": rounded(net.gates(one)[..., 0]),
-        "outputs_one": rounded(net.block_outputs(one)[..., 0]),
+        "image": chosen, "biases": three_decimals(biases),
+        "T_mean": three_decimals(T_mean),
+        "T_one": three_decimals(net.gates(one)[..., 0]),
+        "outputs_one": three_decimals(net.block_outputs(one)[..., 0]),
         "bias_activity_correlation": {
-            "layers": [correlation(*pair) for pair in zip(biases, T_mean)],
+            "layers": [correlation(*pair) for pair in zip(biases, T_mean, strict=True)],
             "all": correlation(biases, T_mean),
             "layer_means": correlation(biases.mean(axis=1), T_mean.mean(axis=1))},
         "bias_depth_correlation": correlation(biases.mean(axis=1),
                                               np.arange(len(biases)))}
 
 
-def figure_3(found):
+def figure_3(found: dict[str, Moments]) -> dict:
     """Class mean of T less the overall mean, by class, after training; and the share of
     its square that each layer holds, for the paper's two classes and for all, before
     training too. found: the moments of T by state."""
@@ -316,14 +198,15 @@ def figure_3(found):
     def shares(state, classes):
         energy = (apart[state][..., classes] ** 2).sum(axis=(1, 2))
         return listed(energy / energy.sum())
-    return {"difference": {str(c): rounded(apart["trained"][..., c])
+    return {"difference": {str(c): three_decimals(apart["trained"][..., c])
                            for c in range(apart["trained"].shape[2])},
             **{f"share_of_layer{which}{suffix}": shares(state, classes)
                for state, suffix in (("trained", ""), ("untrained", "_untrained"))
                for which, classes in (("", slice(None)), ("_0_7", [0, 7]))}}
 
 
-def routing(nets, data, T_moments, protocol):
+def routing(nets: dict[str, hn.DeepNet], data: hn.Data, T_moments: dict[str, Moments],
+            protocol: dict) -> dict:
     """Readouts, variances and clusters of T and block outputs, trained and not."""
     few = slice(protocol["clustered"])
     found = {"pixels": {"clusters": cluster(data.x_test[few], data.y_test[few],
@@ -335,14 +218,14 @@ def routing(nets, data, T_moments, protocol):
                 net, data.x_train, data.y_train, values)
             found[state][values] = {
                 "accuracy": accuracies(net, data.x_test, data.y_test, values,
-                                       stats.readouts(protocol["ridge"])),
+                                       readouts(stats, protocol["ridge"])),
                 "between": listed(stats.between()),
                 "clusters": cluster(collected(net, data.x_test[few], values),
                                     data.y_test[few], protocol)}
     return found
 
 
-def early_share(record, early):
+def early_share(record: dict, early: int) -> dict:
     """The share of all change in block outputs that the first layers make."""
     steps = np.linalg.norm(np.diff(record["figure_2"]["outputs_one"], axis=0), axis=1)
     means = {state: np.array(found["change"])
@@ -353,7 +236,7 @@ def early_share(record, early):
                                  ("untrained", means["untrained"]))}
 
 
-def early_differences(record, early):
+def early_differences(record: dict, early: int) -> dict:
     """The share of the squared class differences of mean T in the first layers."""
     return {name: hn.significant(sum(record["figure_3"][key][:early]))
             for name, key in (("0 and 7", "share_of_layer_0_7"),
@@ -362,7 +245,7 @@ def early_differences(record, early):
                               ("untrained, all", "share_of_layer_untrained"))}
 
 
-def class_told(record):
+def class_told(record: dict) -> dict:
     """The share of the test images whose class each readout tells, from T of all layers
     or from the block outputs, before and after training."""
     return {f"{values}, {how}": {
@@ -372,67 +255,79 @@ def class_told(record):
         for how, name in (("nearest mean", "means"), ("ridge", "ridge"))}
 
 
-def one_and_mean(sparse, name):
+def one_and_mean(sparse: dict, name: str) -> dict:
     """A measure of sparsity for single images and for the mean of T, by state."""
     return {state: {of: hn.significant(np.mean(found[f"{name}_{of}"]))
                     for of in ("per_example", "of_mean")}
             for state, found in sparse.items()}
 
 
-def check_claims(record):
-    """The paper's statements, with our numbers and whether they hold."""
-    threshold, early = (record["protocol"][name] for name in ("closed", "early"))
-    two, sparse = record["figure_2"], record["sparsity"]
-    fell = float((np.array(two["biases"]) < record["net"]["gate_bias"]).mean())
+def check_sparsity(record: dict) -> list[dict]:
+    """The statements about how sparse T is, for one image and on average."""
+    threshold, sparse = record["protocol"]["closed"], record["sparsity"]
     closed, hoyers = (one_and_mean(sparse, name) for name in ("closed", "hoyer"))
     gaps = {state: pair["per_example"] - pair["of_mean"]
             for state, pair in hoyers.items()}
-    correlations = {name: two["bias_activity_correlation"][name]
-                    for name in ("all", "layer_means")}
-    early_change = early_share(record, early)
-    differing = early_differences(record, early)
-    told = class_told(record)
     return [
-        claim("P1 4", "most transform biases fall during training", "> 0.5",
-              hn.significant(fell), fell > 0.5),
-        claim("P1 4", "T of a single example is very sparse, on MNIST to a lesser "
-              f"extent: the share of gates below {threshold} (open: theirs is a "
-              "picture, and at 0.12, where these gates start, it would be another)",
-              "Figure 2", closed, None),
-        claim("P1 4.1", "most gates are active on average, said above all of "
-              f"CIFAR-100: fewer than half have a mean T below {threshold}", "< 0.5",
-              closed, telling(*(closed[state]["of_mean"] < 0.5
-                                for state in ("trained", "untrained")))),
-        claim("P1 4.1", "T is sparser for a single example than on average (Hoyer), "
-              "by more than before training", "per_example > of_mean", hoyers,
-              gaps["trained"] > max(gaps["untrained"], 0)),
-        claim("P1 4", "biases are inversely correlated with mean gate activity: said "
-              "of CIFAR-100, ours is MNIST", "< 0", correlations, None),
-        claim("P1 4", "more than half of the change in outputs is in the first "
-              f"{early} layers, for one image and for the mean of all", "> 0.5",
-              early_change, telling(min(early_change["one image"],
-                                        early_change["mean of all"]) > 0.5,
-                                    early_change["untrained"] > 0.5)),
-        claim("P1 4.1", "more than half of the squared class differences of mean T are "
-              f"in the first {early} layers, for the paper's two classes and for all",
-              "> 0.5", differing, telling(
+        claim(section="P1 4", text="T of a single example is very sparse, on MNIST to "
+              f"a lesser extent: the share of gates below {threshold} (open: theirs is "
+              "a picture, and at 0.12, where these gates start, it would be another)",
+              paper="Figure 2", ours=closed, holds=None),
+        claim(section="P1 4.1", text="most gates are active on average, said above all "
+              f"of CIFAR-100: fewer than half have a mean T below {threshold}",
+              paper="< 0.5", ours=closed,
+              holds=telling(*(closed[state]["of_mean"] < 0.5
+                              for state in ("trained", "untrained")))),
+        claim(section="P1 4.1", text="T is sparser for a single example than on "
+              "average (Hoyer), by more than before training",
+              paper="per_example > of_mean", ours=hoyers,
+              holds=gaps["trained"] > max(gaps["untrained"], 0))]
+
+
+def check_depth(record: dict) -> list[dict]:
+    """The statements about the early layers."""
+    early = record["protocol"]["early"]
+    change, differing = early_share(record, early), early_differences(record, early)
+    return [
+        claim(section="P1 4", text="more than half of the change in outputs is in the "
+              f"first {early} layers, for one image and for the mean of all",
+              paper="> 0.5", ours=change,
+              holds=telling(min(change["one image"], change["mean of all"]) > 0.5,
+                            change["untrained"] > 0.5)),
+        claim(section="P1 4.1", text="more than half of the squared class differences "
+              f"of mean T are in the first {early} layers, for the paper's two classes "
+              "and for all", paper="> 0.5", ours=differing, holds=telling(
                   min(differing["0 and 7"], differing["all"]) > 0.5,
                   min(differing["untrained, 0 and 7"],
-                      differing["untrained, all"]) > 0.5)),
-        claim("P1 4.1", "the gates differ by class: each readout of T tells more than "
-              "before training (and no more than the block outputs do)",
-              "trained > untrained", told, all(
+                      differing["untrained, all"]) > 0.5))]
+
+
+def check_claims(record: dict) -> list[dict]:
+    """The paper's statements, with our numbers and whether they hold."""
+    two, told = record["figure_2"], class_told(record)
+    fell = float((np.array(two["biases"]) < record["net"]["gate_bias"]).mean())
+    return [
+        claim(section="P1 4", text="most transform biases fall during training",
+              paper="> 0.5", ours=hn.significant(fell), holds=fell > 0.5),
+        *check_sparsity(record),
+        claim(section="P1 4", text="biases are inversely correlated with mean gate "
+              "activity: said of CIFAR-100, ours is MNIST", paper="< 0",
+              ours={name: two["bias_activity_correlation"][name]
+                    for name in ("all", "layer_means")}, holds=None),
+        *check_depth(record),
+        claim(section="P1 4.1", text="the gates differ by class: each readout of T "
+              "tells more than before training (and no more than the block outputs do)",
+              paper="trained > untrained", ours=told, holds=all(
                   found["trained"] > found["untrained"]
                   for what, found in told.items() if what.startswith("T")))]
 
 
-def run(lab):
+def run(lab: Lab) -> dict:
     """Look into the highway net -> the record."""
     nets, made = load_nets(lab)
-    protocol = lab.protocol
-    data = hn.scale_pixels(lab.load_data(), protocol["dataset"])
+    protocol, data = lab.protocol, hn.scale_pixels(lab.load_data())
     states = {"trained": nets["highway"],
-              "untrained": untrained(made, "highway", data.x_train)}
+              "untrained": untrained(made, "highway", data)}
     (described,) = (fields for fields in made["nets"] if fields["block"] == "highway")
     with threadpool_limits(1, "blas"):
         found = {state: moments(net, data.x_train, data.y_train, "T")
@@ -456,7 +351,7 @@ def run(lab):
 # The figure
 
 
-def heat(axes, matrix, first, **look):
+def heat(axes: Axes, matrix: list, first: int, **look: Any) -> AxesImage:
     """Layers by units, the first layer on top."""
     rows, columns = np.shape(matrix)
     image = axes.imshow(matrix, aspect="auto", interpolation="nearest",
@@ -467,7 +362,7 @@ def heat(axes, matrix, first, **look):
     return image
 
 
-def draw_figure_2(figure, record):
+def draw_figure_2(figure: SubFigure, record: dict) -> None:
     """The paper's four panels."""
     two, start = record["figure_2"], record["net"]["gate_bias"]
     panels = figure.subplots(1, 4, sharey=True)
@@ -480,7 +375,7 @@ def draw_figure_2(figure, record):
               f"mean $T$ of {record['n_train']:,}\ntraining images",
               f"$T$ of one image\n(a {two['label']})",
               "block outputs $y$\nof the same image"]
-    for axes, image, title in zip(panels, images, titles):
+    for axes, image, title in zip(panels, images, titles, strict=True):
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("unit", fontsize=8.5)
         figure.colorbar(image, ax=axes, location="bottom", aspect=18,
@@ -488,13 +383,13 @@ def draw_figure_2(figure, record):
     panels[0].set_ylabel("highway layer", fontsize=8.5)
 
 
-def draw_figure_3(figure, record):
+def draw_figure_3(figure: SubFigure, record: dict) -> None:
     """Class mean of T less the overall mean, all classes on one scale; the colours of
     the largest half percent are all the same."""
     apart = record["figure_3"]["difference"]
     most = np.quantile(np.abs(list(apart.values())), 0.995)
     panels = figure.subplots(2, (len(apart) + 1) // 2, sharex=True, sharey=True)
-    for axes, (digit, matrix) in zip(panels.flat, apart.items()):
+    for axes, (digit, matrix) in zip(panels.flat, apart.items(), strict=False):
         image = heat(axes, matrix, 1, cmap="RdBu_r", vmin=-most, vmax=most)
         axes.set_title(digit, fontsize=9)
     for axes in panels[-1]:
@@ -510,7 +405,7 @@ LINES = (("trained", "outputs", "#CC79A7", "-"), ("trained", "T", LIGHT.highway,
          ("untrained", "T", LIGHT.highway, ":"))
 
 
-def draw_routing(figure, record):
+def draw_routing(figure: SubFigure, record: dict) -> None:
     """Readouts and shares of variance over layers, and the clusters of T."""
     routes = record["routing"]
     panels = figure.subplots(1, 3, width_ratios=(1, 1, 0.8))
@@ -545,22 +440,25 @@ def draw_routing(figure, record):
         axes.tick_params(labelsize=7.5)
 
 
-def draw(record):
+def draw(record: dict) -> Figure:
     """The record -> the paper's two figures and the routing, below each other."""
     figure = Figure(figsize=(9, 13), layout="constrained")
-    parts = figure.subfigures(3, 1, height_ratios=(4.4, 5, 3))
-    for part, paint, title in zip(parts, (draw_figure_2, draw_figure_3, draw_routing), (
-            "Transform gates and block outputs (the paper's Figure 2)",
-            "Mean $T$ of a class less that of all images (Figure 3, all classes)",
-            f"Routing by class ({record['n_train']:,} training, {record['n_test']:,} "
-            "test images)")):
+    parts: Any = figure.subfigures(3, 1, height_ratios=(4.4, 5, 3))
+    painted = {
+        "Transform gates and block outputs (the paper's Figure 2)": draw_figure_2,
+        "Mean $T$ of a class less that of all images (Figure 3, all classes)":
+            draw_figure_3,
+        f"Routing by class ({record['n_train']:,} training, {record['n_test']:,} test "
+        "images)": draw_routing}
+    for part, (title, paint) in zip(parts, painted.items(), strict=True):
         paint(part, record)
         part.suptitle(title, fontsize=11, weight="bold")
     return figure
 
 
-EXPERIMENT = Experiment("experiments.gates", __doc__, PROTOCOL, SMOKE, run, draw,
-                        check_claims)
+EXPERIMENT = Experiment(name="experiments.gates", doc=__doc__, minutes=2,
+                        protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
+                        check=check_claims)
 
 if __name__ == "__main__":
     main(EXPERIMENT)

@@ -1,4 +1,4 @@
-"""Figure 1: plain nets stop training as they get deeper, highway nets do not.
+"""Figure 1: do plain nets stop training as they get deeper, and highway nets not?
 
 The claim (P1, section 3.1). On MNIST, with the best of 100 random settings for each
 net, plain nets of 10 and 20 layers reach a mean training loss below 1e-4 and deeper
@@ -16,11 +16,8 @@ b_T, a whole number from -1 to -10. Epochs are spent in rungs: all settings trai
 each net's best ten train 20, the best four of these 60, and the best of these 200 with
 every seed; every rung starts anew, up to the last with one seed, and is judged by the
 training loss of its last epoch. Training loss is the mean over an epoch's steps, each
-before its update. Test images choose nothing. (The first plan had no third rung. It was
-added when the second showed plain nets of 10 and 20 layers led by learning rates that
-fall by 4 and 5 % an epoch, which suits 20 epochs better than 200. It had three settings
-of each net at first; the fourth was added, for all nets, after seed 0 had trained to
-the end, and gave one of them, plain of 10 layers, another setting.)
+before its update. Test images choose nothing. How the plan came about:
+results/optimization/README.md.
 
 The paper is silent, we assume: pixels in [0, 1], as the MNIST of the authors' framework
 has them; batches of 128, shuffled anew in each epoch; learning rate 1e-5 to 1 and
@@ -38,17 +35,32 @@ was.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.common import (DASHES, LIGHT, Experiment, claim, format_log, listed,
-                                main, or_infinite, pale)
+from experiments.lab import (
+    DASHES,
+    Experiment,
+    Lab,
+    claim,
+    format_log,
+    listed,
+    main,
+    or_infinite,
+    pale,
+)
+from experiments.papers import FIGURE_1_EPOCHS
+from experiments.store import Trial
+from highway_suite.figures import LIGHT
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
 TARGET = 1e-4           # the loss that the paper's claim is about
-PAPER_EPOCHS = 400      # the axis of its figure
 
 PROTOCOL = {"dataset": "mnist", "batch": 128, "depths": [10, 20, 50, 100],
             "rungs": [[100, 5], [10, 20], [4, 60], [1, 200]], "seeds": [0, 1, 2],
@@ -57,7 +69,22 @@ SMOKE = {"dataset": "digits", "depths": [10, 20], "seeds": [0, 1],
          "rungs": [[4, 2], [3, 2], [2, 3], [1, 4]]}
 
 
-def draw_settings(count, seed):
+class Net(NamedTuple):
+    """Depth in layers, the first plain one included."""
+
+    block: str
+    depth: int
+
+
+class Run(NamedTuple):
+    """The key of a trial; setting: its place in the search."""
+
+    net: Net
+    setting: int
+    seed: int
+
+
+def draw_settings(count: int, seed: int) -> list[dict]:
     """The random search's settings, in their order."""
     rng = np.random.default_rng(seed)
 
@@ -70,80 +97,92 @@ def draw_settings(count, seed):
              "gate_bias": -float(rng.integers(1, 11))} for _ in range(count)]
 
 
-def make_config(protocol, net, setting, epochs, seed):
+def make_config(protocol: dict, net: Net, setting: dict, epochs: int, seed: int
+                ) -> dict:
     """The trial of one net, for hn.Config. Plain nets have no b_T."""
-    block, depth = net
-    config = {"block": block, "depth": depth - 1, "hidden": WIDTHS[block],
+    config = {"block": net.block, "depth": net.depth - 1, "hidden": WIDTHS[net.block],
               "init": INITS[setting["activation"]], "optimizer": "sgd", "clip": 0.0,
               "epochs": epochs, "seed": seed, "batch": protocol["batch"],
               "dataset": protocol["dataset"], **setting}
-    if block == "plain":
+    if net.block == "plain":
         del config["gate_bias"]
     return config
 
 
-def train_net(config, x_train, y_train, x_test, y_test):
+def train_net(config: dict, data: hn.Data) -> dict:
     """One trial: its status, and per epoch the training loss and test accuracy."""
-    config = hn.Config(**config, n_train=len(x_train), n_test=len(x_test))
-    data = hn.scale_pixels(hn.Data(x_train, y_train, x_test, y_test), config.dataset)
+    settings = hn.Config(n_train=len(data.x_train), n_test=len(data.x_test), **{
+        name: value for name, value in config.items() if name != "dataset"})
+    data = hn.scale_pixels(data)
     for x in (data.x_train, data.x_test):       # from [-1, 1] to [0, 1]
         x += 1
         x /= 2
-    net = hn.make_net(config, data.x_train.shape[1])
-    history, _, status = hn.train(net, data, config)
+    net = hn.make_net(settings, data)
+    history, _, status = hn.train(net, data, settings)
     return {"status": status, "parameters": net.params.size,
             "train_loss": history["train_loss"], "test_acc": history["test_acc"]}
 
 
-def final_loss(trial):
+def final_loss(trial: Trial) -> float:
     """The training loss of a trial's last epoch, infinite where it diverged."""
     return float(or_infinite(trial.result["train_loss"][-1]))
 
 
-def search(lab, data, settings):
-    """Run the rungs -> for each of them {(block, depth): {setting: its trials}}."""
-    nets = [(block, depth) for depth in lab.protocol["depths"] for block in WIDTHS]
-    chosen, rungs = dict.fromkeys(nets, list(range(len(settings)))), []
-    for i, (_, epochs) in enumerate(lab.protocol["rungs"]):
-        last = i == len(lab.protocol["rungs"]) - 1
-        seeds = lab.protocol["seeds"] if last else lab.protocol["seeds"][:1]
-        # Settings outermost: a run that is stopped has tried as many for every net.
-        keys = [(net, number, seed) for rank in range(lab.protocol["rungs"][i][0])
-                for seed in seeds for net in reversed(nets)
-                for number in chosen[net][rank:rank + 1]]
-        trials = lab.trials(train_net, [
-            make_config(lab.protocol, net, settings[number], epochs, seed)
-            for net, number, seed in keys], data)
-        rung = {net: {} for net in nets}
-        for (net, number, _), trial in zip(keys, trials):
-            rung[net].setdefault(number, []).append(trial)
-        rungs.append(rung)
-        if not last:
-            following = lab.protocol["rungs"][i + 1][0]
-            chosen = {net: sorted(rung[net], key=lambda number: final_loss(
-                rung[net][number][0]))[:following] for net in nets}
+def least(found: dict[int, list[Trial]], count: int) -> list[int]:
+    """The settings of the least final losses, with the first seed; of equal ones those
+    that come first."""
+    return sorted(found, key=lambda number: final_loss(found[number][0]))[:count]
+
+
+def plan_rung(chosen: dict[Net, list[int]], seeds: list[int]) -> list[Run]:
+    """The trials of a rung. Places in the choice outermost: a run that is stopped has
+    tried as many settings for every net."""
+    return [Run(net, settings[place], seed)
+            for place in range(max(map(len, chosen.values())))
+            for seed in seeds for net, settings in reversed(chosen.items())
+            if place < len(settings)]
+
+
+def search(lab: Lab, data: hn.Data, settings: list[dict]
+           ) -> list[dict[Net, dict[int, list[Trial]]]]:
+    """Run the rungs -> for each of them {net: {setting: its trials}}, in the order in
+    which they were chosen."""
+    protocol = lab.protocol
+    rungs: list[dict[Net, dict[int, list[Trial]]]] = []
+    nets = [Net(block, depth) for depth in protocol["depths"] for block in WIDTHS]
+    chosen = dict.fromkeys(nets, list(range(len(settings))))
+    for i, (count, epochs) in enumerate(protocol["rungs"]):
+        last = i == len(protocol["rungs"]) - 1
+        seeds = protocol["seeds"] if last else protocol["seeds"][:1]
+        if rungs:
+            chosen = {net: least(found, count) for net, found in rungs[-1].items()}
+        trials = lab.trials(train_net, {
+            run: make_config(protocol, run.net, settings[run.setting], epochs, run.seed)
+            for run in plan_rung(chosen, seeds)}, data)
+        rungs.append({net: {number: [trials[Run(net, number, seed)] for seed in seeds]
+                            for number in numbers} for net, numbers in chosen.items()})
     return rungs
 
 
-def curve(trials, name):
+def curve(trials: list[Trial], name: str) -> np.ndarray:
     """Per-epoch values of trials, (trials, epochs); NaN where a run diverged."""
     return np.array([trial.result[name] for trial in trials], float)
 
 
-def epochs_to(losses, target):
+def epochs_to(losses: Any, target: float) -> int | None:
     """The first epoch with a loss below target, or None."""
     below = np.flatnonzero(np.array(losses, float) < target)
     return int(below[0]) + 1 if len(below) else None
 
 
-def describe_net(net, rungs):
+def describe_net(net: Net, rungs: list[dict]) -> dict:
     """One net's part of the record: all settings, the best ten, four and one."""
     first, ten, four, best = (rung[net] for rung in rungs)
-    number, runs = next(iter(best.items()))
+    (number, runs), = best.items()
     curves = np.array([curve(trials, "train_loss")[0] for trials in ten.values()])
     loss = curve(runs, "train_loss")
     return {
-        "block": net[0], "depth": net[1], "hidden": WIDTHS[net[0]],
+        "block": net.block, "depth": net.depth, "hidden": WIDTHS[net.block],
         "parameters": runs[0].result["parameters"],
         "search": {"setting": list(first), "train_loss": listed(
             [final_loss(trials[0]) for trials in first.values()])},
@@ -160,77 +199,87 @@ def describe_net(net, rungs):
                                for target in (1e-1, 1e-2, 1e-3, TARGET)}}}
 
 
-def of(nets, block, *depths):
+def of(nets: list[dict], block: str, *depths: int) -> list[dict]:
     """The nets of a kind, of these depths."""
     return [net for net in nets if net["block"] == block and net["depth"] in depths]
 
 
-def reached(nets, epochs):
+def reached(nets: list[dict], epochs: int) -> bool | None:
     """Whether all seeds of these nets got below TARGET; None where one did not, but in
     fewer epochs than the paper's."""
     if all(max(or_infinite(net["best"]["least"])) < TARGET for net in nets):
         return True
-    return None if epochs < PAPER_EPOCHS else False
+    return None if epochs < FIGURE_1_EPOCHS else False
 
 
-def missed(nets):
+def missed(nets: list[dict]) -> bool | None:
     """Whether no seed of these nets got below TARGET; None where some of a net did."""
     counts = [np.count_nonzero(or_infinite(net["best"]["least"]) < TARGET)
               for net in nets]
     if not any(counts):
         return True if nets else None
     return False if any(count == len(net["best"]["least"])
-                        for count, net in zip(counts, nets)) else None
+                        for count, net in zip(counts, nets, strict=True)) else None
 
 
-def median_epochs(net):
+def median_epochs(net: dict) -> float:
     """The seeds' median of the epochs to a loss of 0.01; "never" is infinite."""
     return np.median(or_infinite(net["best"]["epochs_to"]["0.01"]))
 
 
-def check_speed(highway, plain, n):
+def check_speed(highway: list[dict], plain: list[dict], n: int) -> dict:
     """Whether highway nets converge in fewer epochs: nets of both kinds by depth."""
     pairs = {f"{net['depth']} layers": [median_epochs(net), median_epochs(other)]
-             for net, other in zip(highway, plain)}
+             for net, other in zip(highway, plain, strict=True)}
     there = [pair for pair in pairs.values() if not np.isinf(pair).all()]
-    return claim("P1 3.1", "highway nets need fewer epochs than plain ones to a loss "
-                 "of 0.01, at each depth where either gets there: medians of the seeds",
-                 "fewer", {depth: dict(zip(("highway", "plain"), listed(pair)))
-                           for depth, pair in pairs.items()},
-                 all(one < other for one, other in there) if there else None, n)
+    return claim(
+        section="P1 3.1", text="highway nets need fewer epochs than plain ones to a "
+        "loss of 0.01, at each depth where either gets there: medians of the seeds",
+        paper="fewer",
+        ours={depth: dict(zip(("highway", "plain"), listed(pair), strict=True))
+              for depth, pair in pairs.items()},
+        holds=all(one < other for one, other in there) if there else None, n=n)
 
 
-def check_claims(record):
+def check_orders(highway: dict, plain: dict, n: int) -> dict:
+    """By how much one net ends below another."""
+    final = [np.median(or_infinite(net["best"]["final"])) for net in (plain, highway)]
+    with np.errstate(invalid="ignore"):     # infinite / infinite tells nothing
+        orders = np.log10(final[0] / final[1])
+    return claim(
+        section="P1 3.1", text="the deepest highway net ends more than two orders of "
+        "magnitude below the deepest plain one: medians of the seeds", paper="> 2",
+        ours=listed(orders), holds=None if np.isnan(orders) else orders > 2, n=n)
+
+
+def check_claims(record: dict) -> list[dict]:
     """The paper's statements about Figure 1, with our numbers and whether they hold."""
     nets, epochs = record["nets"], record["protocol"]["rungs"][-1][1]
     depths = sorted({net["depth"] for net in nets})
     highway, plain = (of(nets, block, *depths) for block in ("highway", "plain"))
     shallow, deep = of(nets, "plain", 10, 20), of(nets, "plain", 50, 100)
     n = max(len(net["best"]["least"]) for net in nets)
-    final = [np.median(or_infinite(net["best"]["final"]))
-             for net in (plain[-1], highway[-1])]
-    with np.errstate(invalid="ignore"):     # infinite / infinite tells nothing
-        orders = np.log10(final[0] / final[1])
 
     def least(nets):
         return {f"{net['depth']} layers": [
             "diverged" if last is None else value for value, last in
-            zip(net["best"]["least"], net["best"]["final"])] for net in nets}
+            zip(net["best"]["least"], net["best"]["final"], strict=True)]
+            for net in nets}
     within = f"a loss below 1e-4, here within {epochs} epochs"
     return [
-        claim("P1 3.1", f"plain nets of 10 and 20 layers reach {within}, with every "
-              "seed", "< 1e-4", least(shallow), reached(shallow, epochs), n),
-        claim("P1 3.1", f"plain nets of 50 and 100 layers do not reach {within}, with "
-              "any seed", "> 1e-4", least(deep), missed(deep), n),
-        claim("P1 3.1", f"highway nets of all depths reach {within}, with every seed",
-              "< 1e-4", least(highway), reached(highway, epochs), n),
-        claim("P1 3.1", "the deepest highway net ends more than two orders of "
-              "magnitude below the deepest plain one: medians of the seeds", "> 2",
-              *listed([orders]), None if np.isnan(orders) else orders > 2, n),
-        check_speed(highway, plain, n)]
+        claim(section="P1 3.1", text=f"plain nets of 10 and 20 layers reach {within}, "
+              "with every seed", paper="< 1e-4", ours=least(shallow),
+              holds=reached(shallow, epochs), n=n),
+        claim(section="P1 3.1", text="plain nets of 50 and 100 layers do not reach "
+              f"{within}, with any seed", paper="> 1e-4", ours=least(deep),
+              holds=missed(deep), n=n),
+        claim(section="P1 3.1", text=f"highway nets of all depths reach {within}, with "
+              "every seed", paper="< 1e-4", ours=least(highway),
+              holds=reached(highway, epochs), n=n),
+        check_orders(highway[-1], plain[-1], n), check_speed(highway, plain, n)]
 
 
-def run(lab):
+def run(lab: Lab) -> dict:
     """The search -> the record."""
     settings = draw_settings(lab.protocol["rungs"][0][0], lab.protocol["search_seed"])
     rungs = search(lab, lab.load_data(), settings)
@@ -242,13 +291,14 @@ def run(lab):
 # The figure
 
 
-def shade(net, depths):
+def shade(net: dict, depths: list[int]) -> tuple:
     """The colour of a net: its kind's, the deeper the darker."""
     strength = 0.35 + 0.65 * depths.index(net["depth"]) / max(len(depths) - 1, 1)
     return pale(getattr(LIGHT, net["block"]), strength)
 
 
-def draw_curves(axes, nets, depths, lines, title):
+def draw_curves(axes: Axes, nets: list[dict], depths: list[int], lines: Callable,
+                title: str) -> None:
     """Of every net over epochs, on a log scale: the median of its lines(net), and each
     of them thin where it has several; a cross where one diverged."""
     for net in nets:
@@ -267,7 +317,7 @@ def draw_curves(axes, nets, depths, lines, title):
     axes.set(yscale="log", xlabel="epoch", title=title)
 
 
-def draw_spreads(axes, nets, depths):
+def draw_ranges(axes: Axes, nets: list[dict], depths: list[int]) -> None:
     """Beside the curves of the best settings' means, the range of their last losses,
     without those that diverged."""
     epochs = len(nets[0]["ten"]["mean"])
@@ -277,7 +327,7 @@ def draw_spreads(axes, nets, depths):
                   linewidth=2.5, color=shade(net, depths), solid_capstyle="butt")
 
 
-def draw_winners(axes, record, depths):
+def draw_winners(axes: Axes, record: dict, depths: list[int]) -> None:
     """Initial b_T of all settings against depth, the best ten larger, the best one
     ringed."""
     rng = np.random.default_rng(0)      # only spreads the dots
@@ -291,13 +341,13 @@ def draw_winners(axes, record, depths):
                          s=34 if ten else 7, zorder=2 + ten + best, linewidth=1.6,
                          color=LIGHT.highway if ten else LIGHT.grid,
                          edgecolor=LIGHT.ink if best else "none")
-    axes.set_xticks(range(len(depths)), depths)
+    axes.set_xticks(range(len(depths)), list(map(str, depths)))
     axes.set(xlabel="depth", ylabel="initial $b_T$",
              title="Settings of the highway nets\n(blue: in the second rung, ringed: "
                    "the best)")
 
 
-def draw(record):
+def draw(record: dict) -> Figure:
     """The record -> the figure: the paper's two panels, and two it did not show."""
     nets, depths = record["nets"], record["protocol"]["depths"]
     rungs, n = record["protocol"]["rungs"], len(record["protocol"]["seeds"])
@@ -310,7 +360,7 @@ def draw(record):
     draw_curves(panels[0, 1], nets, depths, lambda net: [net["ten"]["mean"]],
                 f"Training loss, mean of the {rungs[1][0]} best of {rungs[0][1]} epochs"
                 f"\n(×: one of them diverged; bars: range)")
-    draw_spreads(panels[0, 1], nets, depths)
+    draw_ranges(panels[0, 1], nets, depths)
     draw_curves(
         panels[1, 0], nets, depths,
         lambda net: 100 - 100 * np.array(net["best"]["test_acc"], float),
@@ -326,9 +376,10 @@ def draw(record):
     return figure
 
 
-EXPERIMENT = Experiment("experiments.optimization", __doc__, PROTOCOL, SMOKE, run, draw,
-                        check_claims,
-                        lambda config: f"{config['block']}_{config['depth'] + 1}")
+EXPERIMENT = Experiment(
+    name="experiments.optimization", doc=__doc__, minutes=250, protocol=PROTOCOL,
+    smoke=SMOKE, run=run, draw=draw, check=check_claims,
+    pack_by=lambda config: f"{config['block']}_{config['depth'] + 1}")
 
 if __name__ == "__main__":
     main(EXPERIMENT)

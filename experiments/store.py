@@ -23,16 +23,16 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import highway_networks as hn
+from highway_suite.files import parse_json, read_file, to_json, write_file, write_json
+from highway_suite.records import environment
 
 SCHEMA_VERSION = 1
 DAY = 86400             # seconds
@@ -50,41 +50,36 @@ class Trial(NamedTuple):
     config: dict
     status: str         # "ok" or "failed"
     error: str | None   # why it failed
-    result: object      # what its function returned; None if it failed
+    result: Any         # what its function returned; None if it failed
     digest: str         # hash of the five fields before it
     seconds: float      # wall-clock, of the process that ended it
-    env: dict           # hn.environment() where it was run
+    env: dict           # records.environment() where it was run
 
 
-def hash_of(value):
+def hash_of(value: Any) -> str:
     """The first 32 hexadecimal digits of the SHA-256 of a value's canonical JSON."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def digest_of(trial):
+def digest_of(trial: Trial) -> str:
     """The hash of what a rerun of a trial must give again."""
     return hash_of([trial.protocol, trial.config, trial.status, trial.error,
                     trial.result])
 
 
-@lru_cache(maxsize=1)
-def environment():
-    """hn.environment(), which asks git, once in each process."""
-    return hn.environment()
-
-
-def make_trial(protocol, config, status, error, result, seconds):
+def make_trial(protocol: str, config: dict, status: str, error: str | None, result: Any,
+               seconds: float) -> Trial:
     """A Trial with its hashes; protocol is the hash of the protocol."""
     trial = Trial(hash_of(config), protocol, config, status, error, result, "",
                   round(seconds, 3), environment())
     return trial._replace(digest=digest_of(trial))
 
 
-def plain(value, name):
+def as_json(value: dict, name: str) -> dict:
     """A dict as JSON keeps it, keys sorted. Raises StoreError."""
     try:
-        value = hn.parse_json(json.dumps(value, sort_keys=True, allow_nan=False))
+        value = parse_json(json.dumps(value, sort_keys=True, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"{name} is not JSON: {error}. Use str, int, float, bool, "
                          "None and lists and dicts of these") from error
@@ -97,16 +92,16 @@ def plain(value, name):
 # Reading
 
 
-def headed(schema, **fields):
+def headed(schema: str, **fields: Any) -> dict:
     """The record of this schema and these fields."""
     return {"schema": f"highway-networks/{schema}", "schema_version": SCHEMA_VERSION,
             **fields}
 
 
-def parse(text, schema, names):
+def parse(text: str, schema: str, names: Iterable[str]) -> dict:
     """JSON text of a record -> its fields: these and no others, or ValueError."""
     try:
-        record = hn.parse_json(text)
+        record = parse_json(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(record, dict):
@@ -119,7 +114,7 @@ def parse(text, schema, names):
     return record
 
 
-def parse_trial(text):
+def parse_trial(text: str) -> Trial:
     """JSON text of a trial's record -> Trial. ValueError names the wrong field."""
     trial = Trial(**parse(text, "trial", Trial._fields))
     if trial.hash != hash_of(trial.config):
@@ -131,17 +126,17 @@ def parse_trial(text):
     return trial
 
 
-def read(path):
+def read(path: Path) -> str:
     """A file's text. ValueError if it cannot be ours, OSError if it is unreadable."""
-    info = path.stat()
-    if not stat.S_ISREG(info.st_mode):      # opening a FIFO would wait for ever
-        raise ValueError("not a regular file")
-    if info.st_size > hn.RECORD_LIMIT:
-        raise ValueError(f"larger than {hn.RECORD_LIMIT} bytes")
-    return path.read_text(encoding="utf-8")
+    try:
+        return read_file(path).decode()
+    except ValueError as error:
+        if isinstance(error.__cause__, OSError):    # it may be good all the same
+            raise error.__cause__ from None
+        raise
 
 
-def read_trial(path):
+def read_trial(path: Path) -> Trial:
     """A trial's file -> Trial. Raises ValueError, OSError."""
     trial = parse_trial(read(path))
     if path.stem != trial.hash:
@@ -149,7 +144,7 @@ def read_trial(path):
     return trial
 
 
-def read_protocol(folder):
+def read_protocol(folder: Path) -> dict:
     """The protocol of a store. StoreError; FileNotFoundError where there is none."""
     path = folder / "protocol.json"
     try:
@@ -159,7 +154,7 @@ def read_protocol(folder):
                          "each trial knows the hash of its protocol") from error
 
 
-def scan(folder, protocol, broken):
+def scan(folder: Path, protocol: dict, broken: Callable) -> dict[str, Trial]:
     """The finished trials of a folder, {hash: Trial}; broken(path, why) gets the other
     files of such names. Raises StoreError for a good trial of another protocol."""
     trials = {}
@@ -177,7 +172,7 @@ def scan(folder, protocol, broken):
     return trials
 
 
-def load_trials(path):
+def load_trials(path: str | Path) -> tuple[dict, list[Trial]]:
     """A store's folder or a packed file -> its protocol and Trials, sorted by hash or
     as packed. Runs and changes nothing. Raises StoreError, whatever is wrong."""
     path = Path(path)
@@ -205,27 +200,28 @@ class Store:
     removed with it. Methods that write raise StoreError.
     """
 
-    def __init__(self, folder, protocol, scratch):
+    def __init__(self, folder: Path, protocol: dict, scratch: str | Path):
         self.folder, self.scratch = folder, Path(scratch)
         self.protocol = hash_of(protocol)
 
-    def write(self, name, record):
+    def write(self, name: str, record: dict) -> None:
         """Write a file whole or not at all."""
         try:
             self.scratch.mkdir(exist_ok=True)
-            hn.write_record(self.scratch / name, record)
+            write_json(self.scratch / name, record)
             os.replace(self.scratch / name, self.folder / name)
         except OSError as error:
             raise StoreError(f"{self.folder / name}: {error.strerror}. Mend that and "
                              "run again: all trials before it are kept") from error
 
-    def find(self, name):
+    def find(self, name: str) -> Trial | None:
         """The finished trial of this hash and our protocol, or None."""
         with suppress(FileNotFoundError, ValueError):
             trial = read_trial(self.folder / f"{name}.json")
             return trial if trial.protocol == self.protocol else None
+        return None
 
-    def save(self, trial):
+    def save(self, trial: Trial) -> Trial:
         """Write a trial and return it, or the better one that is there."""
         there = self.find(trial.hash) if trial.status == "failed" else None
         if there and there.status == "ok":      # another process had more luck
@@ -235,7 +231,7 @@ class Store:
 
 
 @contextmanager
-def open_store(folder, protocol):
+def open_store(folder: Path, protocol: dict) -> Iterator[tuple[Store, dict]]:
     """Make or check a folder -> its Store and finished trials. Raises StoreError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -259,20 +255,20 @@ def open_store(folder, protocol):
         yield store, trials
 
 
-def check_protocol(folder, protocol):
+def check_protocol(folder: Path, protocol: dict) -> None:
     """Raise StoreError, with the diff, unless this is the protocol of the store."""
     there = read_protocol(folder)
     if there != protocol:
         path = folder / "protocol.json"
         diff = difflib.unified_diff(
-            hn.to_json(there).splitlines(), hn.to_json(protocol).splitlines(),
+            to_json(there).splitlines(), to_json(protocol).splitlines(),
             str(path), "asked for now", lineterm="")
         raise StoreError(f"{path}: the trials here were run under another protocol. Go "
                          "back to that, or name a new folder for the new one.\n"
                          + "\n".join(diff))
 
 
-def set_aside(path, why):
+def set_aside(path: Path, why: object) -> None:
     """Rename a broken trial's file out of the way, and say so."""
     with suppress(FileNotFoundError):       # another process was first
         os.replace(path, f"{path}.bad")
@@ -283,20 +279,20 @@ def set_aside(path, why):
 # Packing
 
 
-def pack_trials(path, protocol, trials):
+def pack_trials(path: str | Path, protocol: dict, trials: list[Trial]) -> None:
     """Write trials of one protocol into one file of JSON lines: the protocol and their
     number, then one line for each. Raises StoreError, OSError."""
-    path, protocol = Path(path), plain(protocol, "protocol")
+    path, protocol = Path(path), as_json(protocol, "protocol")
     if strangers := [t.hash for t in trials if t.protocol != hash_of(protocol)]:
         raise StoreError(f"{path}: not written; trial {strangers[0]} is of another "
                          "protocol. Pack the trials that load_trials gives")
     records = [headed("trials", protocol=protocol, count=len(trials)),
                *(headed("trial", **trial._asdict()) for trial in trials)]
-    hn.write_file(path, "".join(json.dumps(record) + "\n"
+    write_file(path, "".join(json.dumps(record) + "\n"
                                 for record in records).encode())
 
 
-def unpack(path):
+def unpack(path: Path) -> tuple[dict, list[Trial]]:
     """A packed file -> its protocol and Trials, every hash checked. StoreError."""
     line = 1
     try:
@@ -315,10 +311,10 @@ def unpack(path):
     return header["protocol"], trials
 
 
-def restore(store, paths, there):
+def restore(store: Store, paths: Iterable[Path], there: dict) -> dict[str, Trial]:
     """Put the trials of packed files into a store that does not have them -> those,
     {hash: Trial}. Raises StoreError; also for a file of another protocol."""
-    trials = {}
+    trials: dict[str, Trial] = {}
     for path in paths:
         protocol, packed = load_trials(path)
         if hash_of(protocol) != store.protocol:

@@ -1,6 +1,6 @@
 """Run the trials of long experiments: in parallel, resumable, none lost or run twice.
 
-A trial is one call train(config, *data): config is a dict and the result a value that
+A trial is one call train(config, data): config is a dict and the result a value that
 JSON can hold. Its folder (experiments/store.py) is all there is to the progress of an
 experiment:
 
@@ -20,28 +20,41 @@ import sys
 import time
 import traceback
 import warnings
+from argparse import ArgumentParser
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from joblib import Parallel, cpu_count, delayed
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-import highway_networks as hn
-from experiments.store import (StoreError, hash_of, make_trial, open_store, plain,
-                               restore)
+from experiments.store import (
+    Store,
+    StoreError,
+    Trial,
+    as_json,
+    hash_of,
+    make_trial,
+    open_store,
+    restore,
+)
+from highway_suite.cli import in_range
+from highway_suite.files import parse_json
+from highway_suite.workers import sparing_children_ctrl_c
 
 KILLED = "its worker was killed, and again when it ran alone"
 
 
-def compute(protocol, train, config, *data):
+def compute(protocol: str, train: Callable, config: dict, data: Any) -> Trial:
     """Run one trial, on one BLAS thread -> Trial. What it raises is why it failed."""
     start, status, error, result = time.perf_counter(), "ok", None, None
     try:
         with threadpool_limits(1, "blas"):
-            result = train(copy.deepcopy(config), *data)
-        result = hn.parse_json(json.dumps(result))      # as its file will give it back
+            result = train(copy.deepcopy(config), data)
+        result = parse_json(json.dumps(result))      # as its file will give it back
     except Exception as caught:     # not SystemExit: a SIGTERM may be raised as that
         where = traceback.extract_tb(caught.__traceback__)[-1]
         status, result = "failed", None
@@ -51,23 +64,24 @@ def compute(protocol, train, config, *data):
                       time.perf_counter() - start)
 
 
-def compute_and_save(store, again, train, config, *data):
+def compute_and_save(store: Store, again: bool, train: Callable, config: dict,
+                     data: Any) -> Trial:
     """The work of a local process. It writes the trial itself, so that nothing finished
     is lost, whatever becomes of the process that asked for it."""
     there = store.find(hash_of(config))
     if there and not (again and there.status == "failed"):
         return there        # by another process, or just before its worker was killed
-    return store.save(compute(store.protocol, train, config, *data))
+    return store.save(compute(store.protocol, train, config, data))
 
 
-def parallel(tasks, jobs):
+def parallel(tasks: Iterable, jobs: int) -> Generator[Any, None, None]:
     """Hand tasks to local processes, one to each; yield what they return, as it comes.
     """
-    with hn.sparing_children_ctrl_c():
+    with sparing_children_ctrl_c():
         outputs = Parallel(jobs, backend="loky", pre_dispatch=jobs, batch_size=1,
                            return_as="generator_unordered")(tasks)
     try:
-        for output in outputs:      # not "yield from", which would close them by itself
+        for output in outputs:      # noqa: UP028 ("yield from" would close them itself)
             yield output
     finally:
         with warnings.catch_warnings():     # joblib's, that work was left undone
@@ -75,7 +89,8 @@ def parallel(tasks, jobs):
             outputs.close()
 
 
-def on_this_machine(store, configs, again, jobs, train, data):
+def on_this_machine(store: Store, configs: dict, again: bool, jobs: int,
+                    train: Callable, data: Any) -> Callable:
     """-> attempt for `run_all`, in local processes."""
     def attempt(names, done):
         out = []
@@ -84,7 +99,7 @@ def on_this_machine(store, configs, again, jobs, train, data):
             for name in names:
                 out.append(name)
                 yield delayed(compute_and_save)(store, again, train, configs[name],
-                                                *data)
+                                                data)
         try:
             with closing(parallel(tasks(), jobs)) as trials:
                 for trial in trials:
@@ -100,7 +115,7 @@ def on_this_machine(store, configs, again, jobs, train, data):
 
 
 @contextmanager
-def connected(address):
+def connected(address: str) -> Iterator[tuple]:
     """-> Dask's package and a client of the scheduler there. Raises StoreError."""
     try:
         import distributed
@@ -121,7 +136,8 @@ def connected(address):
 
 
 @contextmanager
-def on_cluster(store, configs, address, train, data):
+def on_cluster(store: Store, configs: dict, address: str, train: Callable, data: Any
+               ) -> Iterator[Callable]:
     """-> attempt for `run_all`, on a Dask cluster. Raises StoreError.
 
     Its workers may not see the store: they hand their trials back to be written here.
@@ -131,11 +147,11 @@ def on_cluster(store, configs, address, train, data):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
             # Unlike scattered data, a task's result outlives the worker that has it.
-            sent = [client.submit(copy.copy, item, pure=False) for item in data]
+            sent = client.submit(copy.copy, data, pure=False)
 
         def attempt(names, done):
             killed, futures = [], {client.submit(
-                compute, store.protocol, train, configs[name], *sent, pure=False,
+                compute, store.protocol, train, configs[name], sent, pure=False,
                 priority=-number): name for number, name in enumerate(names)}
             try:
                 for future in distributed.as_completed(futures, loop=client.loop):
@@ -153,7 +169,8 @@ def on_cluster(store, configs, address, train, data):
         yield attempt
 
 
-def run_all(store, configs, attempt):
+def run_all(store: Store, configs: dict, attempt: Callable
+            ) -> Generator[Trial, None, None]:
     """Run trials, {hash: config}; yield the Trials as they finish.
 
     attempt(names, done): yields Trials, adds their hashes to `done` and returns those
@@ -163,7 +180,8 @@ def run_all(store, configs, attempt):
     which that was. So all that were out are suspect and wait until the rest is done, to
     run again one at a time: the next kill has one author, and no innocent trial pays.
     """
-    done, suspects = set(), []
+    done: set[str] = set()
+    suspects: list[str] = []
     while waiting := [name for name in configs if name not in {*done, *suspects}]:
         suspects += yield from attempt(waiting, done)
     for name in suspects:
@@ -174,16 +192,18 @@ def run_all(store, configs, attempt):
                                         None, 0))
 
 
-def run_trials(train, configs, folder, *, protocol, data=(), packed=(), jobs=None,
-               cluster=None, retry_failed=False):
-    """Run train(config, *data) for each config without a finished trial in the folder;
+def run_trials(train: Callable, configs: Iterable[dict], folder: str | Path, *,
+               protocol: dict, data: Any = None, packed: Iterable[Path] = (),
+               jobs: int | None = None, cluster: str | None = None,
+               retry_failed: bool = False) -> list[Trial]:
+    """Run train(config, data) for each config without a finished trial in the folder;
     return the Trials of all, in the order of configs. Call it from the main thread.
 
     train: a function of a module, or any that cloudpickle can send; its result must be
         JSON. A trial that raises is recorded as failed.
     configs, protocol: dicts of JSON. The protocol is what all trials have in common.
-    data: more arguments, which train may not change. Give arrays one by one, not in a
-        tuple: then processes share them.
+    data: what all trials work on, hn.Data for one, which train may not change. Local
+        processes share its arrays.
     packed: packed files; their trials of this protocol are finished and put into the
         folder first.
     jobs: processes, one per core unless given. 1 runs the trials in this process, which
@@ -196,9 +216,9 @@ def run_trials(train, configs, folder, *, protocol, data=(), packed=(), jobs=Non
     Raises StoreError for a folder of another protocol or that cannot be written, and a
     cluster that is not there. After that, and after Ctrl-C, finished trials are kept.
     """
-    configs = [plain(config, f"configs[{i}]") for i, config in enumerate(configs)]
+    configs = [as_json(config, f"configs[{i}]") for i, config in enumerate(configs)]
     wanted = {hash_of(config): config for config in configs}
-    with open_store(Path(folder), plain(protocol, "protocol")) as (store, there):
+    with open_store(Path(folder), as_json(protocol, "protocol")) as (store, there):
         there |= restore(store, packed, there)
         finished = {name: trial for name, trial in there.items() if name in wanted
                     and not (retry_failed and trial.status == "failed")}
@@ -216,7 +236,7 @@ def run_trials(train, configs, folder, *, protocol, data=(), packed=(), jobs=Non
 
 
 @contextmanager
-def progress(total, done):
+def progress(total: int, done: int) -> Iterator[Callable[[Trial], None]]:
     """-> report(trial): a bar if stderr is a terminal, else a line for each trial."""
     count = itertools.count(done + 1)
     with tqdm(total=total, initial=done, unit="trial",
@@ -231,7 +251,7 @@ def progress(total, done):
         yield report
 
 
-def warn_of_mixture(trials):
+def warn_of_mixture(trials: Collection[Trial]) -> None:
     """Say on stderr in what the environments of trials differ, if they do."""
     names = {name for trial in trials for name in trial.env}
     mixed = sorted(name for name in names
@@ -241,9 +261,9 @@ def warn_of_mixture(trials):
               file=sys.stderr)
 
 
-def add_flags(parser):
+def add_flags(parser: ArgumentParser) -> None:
     """The flags of every experiment that runs trials: three arguments of run_trials."""
-    parser.add_argument("--jobs", type=hn.number(int, 1, 1024), metavar="N",
+    parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
                         help="processes (default: one per core)")
     parser.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, "
                         "tcp://HOST:PORT, whose workers run the trials instead")

@@ -4,6 +4,8 @@ import copy
 import json
 import math
 
+import highway_networks as hn
+
 
 def wave(*place):
     """A number in (0, 1) that no two places share."""
@@ -11,14 +13,14 @@ def wave(*place):
 
 
 def make_arm(block, depth, seed, epochs):
-    """One arm of a record: highway learns, plain does not."""
-    learns = block == "highway"
+    """One arm of a record: nets with a T learn, the others do not."""
+    learns = block in ("highway", "t_only", "full", "own_with_gates")
     epoch = list(range(1, epochs + 1))
     noise = [wave(depth, seed, e) for e in epoch]
     acc = [round((0.9 * e / (e + 1) if learns else 0.1) + 0.02 * n, 6)
-           for e, n in zip(epoch, noise)]
+           for e, n in zip(epoch, noise, strict=True)]
     loss = [round((2 / (e + 1) if learns else 2.3) + 0.02 * n, 6)
-            for e, n in zip(epoch, noise)]
+            for e, n in zip(epoch, noise, strict=True)]
     T = [[e, [round(0.12 + 0.08 * math.tanh(e) * (wave(seed, e, layer) - 0.5), 6)
               for layer in range(depth)]] for e in range(epochs + 1)] if learns else []
     return {"label": f"{block} {depth}", "block": block, "depth": depth, "seed": seed,
@@ -30,15 +32,17 @@ def make_arm(block, depth, seed, epochs):
             "final_T_per_layer": T[-1][1] if T else []}
 
 
-def make_record(depths=(6,), seeds=(0,), epochs=4, gate_bias=-2.0, dataset="mnist"):
+def make_record(depths=(6,), seeds=(0,), epochs=4, gate_bias=-2.0, dataset="mnist",
+                blocks=("highway", "plain")):
     """A record of ours."""
     return {"schema": "highway-networks/run", "schema_version": 1,
             "command": "python3 highway_networks.py --seed 0", "dataset": dataset,
             "seed": seeds[0], "seeds": list(seeds), "n_train": 6000, "n_test": 2000,
-            "config": {"gate_bias": gate_bias, "init": "uniform"},
+            "config": {"gate_bias": gate_bias, "init": "uniform",
+                       "blocks": list(blocks)},
             "runs": [{"depth": depth, "seed": seed,
                       **{block: make_arm(block, depth, seed, epochs)
-                         for block in ("highway", "plain")}}
+                         for block in blocks}}
                      for depth in depths for seed in seeds]}
 
 
@@ -88,7 +92,10 @@ def sample_records():
     one_lost = make_record()
     diverge(one_lost["runs"][0]["highway"], 2)
     one_lost["runs"][0]["highway"]["history"]["train_loss"][1] = 3e4
-    return {"one block": make_record(depths=(1,)), "100 blocks": make_record((100,)),
+    forms = (*hn.BLOCKS, "own_with_gates", "a_block_of_long_name")
+    return {"all forms": make_record((3, 6), (0, 1), blocks=forms),
+            "no gates": make_record(blocks=("residual", "plain")),
+            "one block": make_record(depths=(1,)), "100 blocks": make_record((100,)),
             "1000 blocks": make_record((1000,), epochs=2, gate_bias=-8.0),
             "one epoch": make_record(epochs=1), "400 epochs": make_record(epochs=400),
             "digits": make_record(dataset="digits"), "seeds": several, "lost": lost,

@@ -10,14 +10,15 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.trials import add_flags, run_trials
+from highway_suite.records import train_arm
 
-COMMON = {"dataset": "digits", "depth": 4, "hidden": 16, "batch": 64, "n_train": 1437,
-          "n_test": 360, "optimizer": "sgd"}
+COMMON = {"depth": 4, "hidden": 16, "batch": 64, "n_train": 1437, "n_test": 360,
+          "optimizer": "sgd"}
 
 
-def train(config, *arrays):
+def train(config, data):
     """One trial: a highway net on the digits, its final loss and curve."""
-    arm = hn.train_arm(hn.Config(**COMMON, **config), hn.Data(*arrays))
+    arm = train_arm(hn.Config(**COMMON, **config), data)
     return {"status": arm["status"], "train_loss": arm["history"]["train_loss"],
             "test_acc": arm["final_test_acc"]}
 

@@ -8,20 +8,21 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import highway_networks as hn
+from highway_suite import cli, workers
+from highway_suite.records import read_record
 
 DIGITS = ["--dataset", "digits", "--jobs", "1", "--depth", "2", "--epochs", "1"]
 
 
-OWN = ("quick", "data_dir", "jobs", "out", "no_save")     # flags that are no settings
-
-
 def settings_of(command):
     """The settings that a command line makes, before the data are known."""
-    given = vars(hn.build_parser().parse_args(shlex.split(command)[2:]))
-    return hn.resolve({k: v for k, v in given.items() if k not in OWN}, given["quick"])
+    given = vars(cli.build_parser().parse_args(shlex.split(command)[2:]))
+    settings = {k: v for k, v in given.items() if k not in cli.OWN_FLAGS}
+    return cli.resolve(settings, given["quick"])
 
 
 def run_script(*words, cwd, **env):
@@ -35,10 +36,10 @@ def run_script(*words, cwd, **env):
     ("--depth 2.5", "whole number"), ("--lr nan", "--lr: 'nan' is not a number from"),
     ("--lr inf", "from 1e-09 to 1000"), ("--lr 0", "from 1e-09"), ("--lr x", "number"),
     ("--lr-decay 1.1", "from 1e-06 to 1"), ("--momentum 1", "from 0 to 0.9999"),
-    ("--clip -1", "from 0 to"), ("--batch 0", "from 1 to 60000"),
+    ("--clip -1", "from 0 to"), ("--batch 0", "from 1 to 10000000"),
     ("--epochs 0", "from 1 to"), ("--hidden 0", "from 1 to 10000"),
     ("--gate-bias 101", "from -100 to 100"), ("--seed -1", "from 0 to 4294967295"),
-    ("--n-train 60001", "from 1 to 60000"), ("--n-test 0", "from 1 to 10000"),
+    ("--n-train 10000001", "from 1 to 10000000"), ("--n-test 0", "from 1 to"),
     ("--jobs 0", "from 1 to 1024"), ("--plain-hidden 0", "from 1 to 10000"),
     ("--depths=", "--depths: '' is not"), ("--depths 1,,2", "'' is not"),
     ("--depths a", "'a' is not"), ("--depths 5,5", "names a value twice"),
@@ -49,29 +50,21 @@ def run_script(*words, cwd, **env):
     ("--activation gelu", "choose from"), ("--init no", "choose from"),
     ("--optimizer no", "choose from"), ("--dtype int8", "choose from"),
     ("--dataset no", "choose from"), ("--dep 3", "unrecognized"),
-    ("--out /absent/r.json", "not a file in a folder to write to"),
+    ("--out /absent/r.json", "/absent is not a folder"), ("--out=", "'' is not the"),
+    ("--data-dir=", "'' is not the name"), ("--out a\nb", "is not the name of a file"),
+    ("--out \udcff", "is not the name of a file"), ("--out " + "n" * 256, "too long"),
+    ("--out .", "not a regular file"), ("--out /dev/null", "not a regular file"),
     ("--dataset digits --n-train 1438", "from 1 to 1437, the images of digits"),
     ("--dataset digits --n-test 361", "from 1 to 360, the images of digits"),
     ("--dataset digits --depth 9999 --hidden 9999", "GiB; this machine has"),
-    ("--dataset digits --depth 9999 --plain-hidden 9999", "blocks of 9999 units"),
+    ("--dataset digits --depth 9999 --plain-hidden 9999", "need about"),
     ("--dataset digits --n-train 99 --batch 100", "--batch: 100 is not a whole")])
 def test_bad_values_are_refused_with_their_range(words, message, capsys):
     with pytest.raises(SystemExit) as caught:
-        hn.main([*words.split(" "), "--jobs", "1"] if "--jobs" not in words else
-                words.split(" "))
+        cli.main((words if "--jobs" in words else f"{words} --jobs 1").split(" "))
     assert caught.value.code == 2
     error = capsys.readouterr().err
     assert message in error and error.startswith("usage:")
-
-
-def test_every_setting_is_a_flag(capsys):
-    with pytest.raises(SystemExit):
-        hn.main(["--help"])
-    text = capsys.readouterr().out
-    for flag in ("seed seeds depth depths hidden plain-hidden epochs batch lr clip "
-                 "gate-bias activation init optimizer momentum lr-decay n-train n-test "
-                 "dataset data-dir dtype jobs out no-save quick blocks").split():
-        assert f"--{flag} " in text.replace("\n", " ") or f"--{flag}]" in text
 
 
 @pytest.mark.parametrize("given, quick, expected", [
@@ -82,7 +75,7 @@ def test_every_setting_is_a_flag(capsys):
     ({"hidden": 60}, False, {"hidden": 60, "plain_hidden": 60}),
     ({"plain_hidden": 71}, False, {"hidden": 50, "plain_hidden": 71})])
 def test_a_preset_fills_only_what_was_not_given(given, quick, expected):
-    settings = hn.resolve(given, quick)
+    settings = cli.resolve(given, quick)
     assert {name: settings[name] for name in expected} == expected
 
 
@@ -95,24 +88,24 @@ def test_a_preset_fills_only_what_was_not_given(given, quick, expected):
     ({"blocks": ["plain", "full"]}, "runs/seed=0_blocks=plain,full.json"),
     ({"dataset": "digits"}, "runs/seed=0_dataset=digits.json")])
 def test_only_the_headline_goes_to_run_json(given, name):
-    settings = hn.resolve(given, False)
+    settings = cli.resolve(given, False)
     settings["dataset"] = given.get("dataset", "mnist")
-    settings = hn.cap_images(settings)
-    flags = hn.flags_of(settings)
-    assert hn.default_out(flags) == Path(name)
-    command = hn.command_of(flags, None)
+    settings = cli.cap_images(settings)
+    flags = cli.flags_of(settings)
+    assert cli.default_out(flags) == Path(name)
+    command = cli.command_of(flags, None)
     again = settings_of(command)
     again["dataset"] = settings["dataset"]
-    assert hn.cap_images(again) == settings, "the command in a record makes another run"
+    assert cli.cap_images(again) == settings, "the recorded command makes another run"
 
 
 def test_any_blocks_stand_beside_highway_and_plain(tmp_path, monkeypatch):
     """More arms leave those of a pair what they were, and the record can be drawn."""
     monkeypatch.chdir(tmp_path)
-    pair = hn.main([*DIGITS, "--out", "pair.json"])
+    pair = cli.main([*DIGITS, "--out", "pair.json"])
     all_blocks = ",".join(hn.BLOCKS)
-    hn.main([*DIGITS, "--blocks", all_blocks, "--out", "all.json"])
-    record = hn.read_record(tmp_path / "all.json")
+    cli.main([*DIGITS, "--blocks", all_blocks, "--out", "all.json"])
+    record = read_record(tmp_path / "all.json")
     assert record["config"]["blocks"] == list(hn.BLOCKS)
     assert f"--blocks {all_blocks}" in record["command"]
     for block in hn.BLOCKS:
@@ -122,23 +115,19 @@ def test_any_blocks_stand_beside_highway_and_plain(tmp_path, monkeypatch):
         ours, theirs = (r["runs"][0][block] | {"wallclock_sec": 0}
                         for r in (record, pair))
         assert ours == theirs
-    assert {row["block"] for row in record["summary"]} == set(hn.BLOCKS)
-    hn.main([*DIGITS, "--blocks", "residual", "--out", "one.json"])
-    with pytest.raises(hn.RecordError, match="runs.0..highway' is missing"):
-        hn.read_record(tmp_path / "one.json")
 
 
 def test_file_names_stay_short_and_apart():
-    names = {hn.default_out([("seeds", ",".join(map(str, range(n))))]).name
+    names = {cli.default_out([("seeds", ",".join(map(str, range(n))))]).name
              for n in (90, 91)}
     assert len(names) == 2 and all(len(name) < 130 for name in names)
 
 
 def test_main_trains_both_arms_and_writes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    record = hn.main([*DIGITS, "--seeds", "0,1"])
+    record = cli.main([*DIGITS, "--seeds", "0,1"])
     path = tmp_path / "runs" / "seeds=0,1_depth=2_dataset=digits_epochs=1.json"
-    saved = hn.read_record(path)
+    saved = read_record(path)
     assert saved == record and [run["seed"] for run in saved["runs"]] == [0, 1]
     assert saved["config"]["n_train"] == saved["n_train"] == 1437
     out, err = capsys.readouterr()
@@ -151,29 +140,26 @@ def test_main_trains_both_arms_and_writes(tmp_path, monkeypatch, capsys):
 
 def test_no_save_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert hn.main([*DIGITS, "--no-save"])["seed"] == 0
+    assert cli.main([*DIGITS, "--no-save"])["seed"] == 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_out_holds_no_path_of_the_machine(tmp_path):
-    record = hn.main([*DIGITS, "--out", str(tmp_path / "name.json")])
-    assert record["command"].endswith("--out name.json")
-
-
-def test_plain_hidden():
-    record = hn.main([*DIGITS, "--plain-hidden", "71", "--no-save"])
+def test_plain_hidden_and_a_command_without_paths_of_the_machine(tmp_path):
+    record = cli.main([*DIGITS, "--plain-hidden", "71", "--out",
+                       str(tmp_path / "name.json")])
     run = record["runs"][0]
     assert run["plain"]["hidden"] == 71 and run["highway"]["hidden"] == 50
     assert run["plain"]["parameters"] == 64 * 71 + 71 + 2 * (71 * 72) + 720
+    assert record["command"].endswith("--out name.json")
 
 
 def test_a_highway_net_at_chance_gets_advice(capsys):
-    hn.main(["--dataset", "digits", "--jobs", "1", "--depth", "60", "--epochs", "1",
+    cli.main(["--dataset", "digits", "--jobs", "1", "--depth", "60", "--epochs", "1",
              "--gate-bias", "5", "--no-save"])
     advice = [line for line in capsys.readouterr().err.splitlines() if "learn" in line]
     assert advice == ["highway 60, seed 0, did not learn: try a more negative "
                       "--gate-bias than 5, or a smaller --lr"]
-    hn.main(["--dataset", "digits", "--jobs", "1", "--depth", "2", "--no-save"])
+    cli.main(["--dataset", "digits", "--jobs", "1", "--depth", "2", "--no-save"])
     assert "did not learn" not in capsys.readouterr().err
 
 
@@ -181,8 +167,8 @@ def test_divergence_ends_with_a_record_and_exit_code_0(tmp_path):
     path = tmp_path / "r.json"
     words = ["--activation", "relu", "--init", "he", "--optimizer", "sgd",
              "--lr", "1000", "--clip", "0", "--out", str(path)]
-    record = hn.main([*DIGITS, *words])
-    assert hn.read_record(path) == record
+    record = cli.main([*DIGITS, *words])
+    assert read_record(path) == record
     assert {run["plain"]["status"] for run in record["runs"]} == {"diverged"}
 
 
@@ -196,41 +182,45 @@ def test_wrong_data_is_one_line_and_exit_code_1(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["train-images-idx3-ubyte.gz"]
 
 
-def test_a_folder_that_cannot_be_written_to_is_told_first(tmp_path, capsys):
+@pytest.mark.parametrize("name", ["n" * 300, "file/below"])
+def test_a_data_folder_that_cannot_be_looked_into_is_one_line(tmp_path, name):
+    (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as caught:
-        hn.main([*DIGITS, "--out", str(tmp_path)])
-    assert caught.value.code == 2 and "not a file" in capsys.readouterr().err
+        cli.main(["--dataset", "mnist", "--data-dir", str(tmp_path / name)])
+    assert str(caught.value).startswith(f"highway_networks.py: {tmp_path / name}")
+    assert "\n" not in str(caught.value)
 
 
-def test_a_failed_write_is_one_line(tmp_path, monkeypatch):
+def test_a_failed_write_is_one_line_after_the_table(tmp_path, monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device")
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(SystemExit) as caught:
-        hn.main([*DIGITS, "--out", str(tmp_path / "r.json")])
+        cli.main([*DIGITS, "--out", str(tmp_path / "r.json")])
     assert "No space left on device; nothing written" in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [] and "highway 2" in capsys.readouterr().out
 
 
 def test_a_place_for_the_record_is_looked_for_first(tmp_path, monkeypatch, capsys):
-    (tmp_path / "file").write_text("")
+    """Whatever keeps a record from being written is told before the training."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(hn, "train_all", lambda *_: pytest.fail("it trained first"))
-    with pytest.raises(SystemExit) as caught:
-        hn.main([*DIGITS, "--out", "file/r.json"])
-    assert caught.value.code == 2
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(SystemExit) as caught:
-        hn.main(DIGITS)
-    assert caught.value.code == 2
-    assert capsys.readouterr().err.count("not a file in a folder to write to") == 2
+    monkeypatch.setattr(cli, "train_all", lambda *_: pytest.fail("it trained first"))
+    for name, make in (("file", Path.touch), ("runs", Path.touch),
+                       ("link", lambda path: path.symlink_to("file"))):
+        make(tmp_path / name)
+    for words in (["--out", "file/r.json"], ["--out", "link"], []):
+        with pytest.raises(SystemExit) as caught:
+            cli.main([*DIGITS, *words])
+        assert caught.value.code == 2
+        assert "argument --out: " in capsys.readouterr().err
+    assert (tmp_path / "link").is_symlink()
 
 
 @pytest.mark.parametrize("words", [["--gate-bias=-1e-05"], ["--out", "my record.json"]])
 def test_the_recorded_command_parses_again(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
-    record = hn.main([*DIGITS, *words])
-    again = hn.main([*shlex.split(record["command"])[2:], "--jobs", "1"])
+    record = cli.main([*DIGITS, *words])
+    again = cli.main([*shlex.split(record["command"])[2:], "--jobs", "1"])
     assert again["config"] == record["config"] and again["command"] == record["command"]
 
 
@@ -241,7 +231,107 @@ def test_runs_from_any_folder(tmp_path):
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
-@pytest.mark.parametrize("library", ["numpy", "tqdm", "threadpoolctl"])
+STREAMS = ["2>&1 | head -1", ">/dev/full", "2>/dev/full", ">&-", "2>&-", ">&- 2>&- <&-"]
+
+
+@pytest.mark.parametrize("jobs, streams", [
+    *((1, streams) for streams in STREAMS), (2, ">&- 2>&- <&-"), (2, "2>&1 | head -1")])
+def test_a_finished_training_outlives_its_streams(tmp_path, jobs, streams):
+    words = shlex.join([sys.executable, "-u", hn.__file__, *DIGITS, "--jobs", str(jobs),
+                        "--out", "r.json"])
+    ended = subprocess.run(["bash", "-c", f"set -o pipefail; {words} {streams}"],
+                           cwd=tmp_path, text=True, capture_output=True)
+    assert ended.returncode == 0 and "Traceback" not in ended.stdout + ended.stderr
+    assert len(read_record(tmp_path / "r.json")["runs"]) == 1
+
+
+def test_without_a_record_a_lost_table_is_an_error(tmp_path):
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([sys.executable, hn.__file__, *DIGITS, "--no-save"],
+                               cwd=tmp_path, stdout=full, stderr=subprocess.DEVNULL)
+    assert ended.returncode == 1
+
+
+def test_processes_are_started_only_where_they_save_time(monkeypatch):
+    monkeypatch.setattr("joblib.cpu_count", lambda: 4)
+    quick, headline = (cli.resolve({}, quick) for quick in (True, False))
+    assert workers.processes_for(cli.make_configs(quick)) == 1
+    assert workers.processes_for(cli.make_configs(headline)) == 2
+    sweep = cli.resolve({"depths": [30, 50], "seeds": [0, 1]}, False)
+    assert workers.processes_for(cli.make_configs(sweep)) == 4
+
+
+OWN = """
+import numpy as np
+import highway_networks as hn
+from highway_suite.cli import main
+
+def forward(x, rows, y, scratch):
+    np.add(rows[0], x, out=y)
+
+def backward(d, x, rows, dH, scratch):
+    np.copyto(dH, d)
+
+hn.BLOCKS["own"] = hn.Block("", forward, backward)
+if __name__ == "__main__":
+    main("--dataset digits --jobs 2 --depth 2 --epochs 2 --blocks own,residual "
+         "--out r.json".split())
+"""
+
+
+def test_a_block_of_a_script_trains_in_worker_processes(tmp_path):
+    """The same mathematics as residual, and so the same numbers."""
+    (tmp_path / "own.py").write_text(OWN)
+    subprocess.run([sys.executable, "own.py"], cwd=tmp_path, check=True,
+                   env={**os.environ, "PYTHONPATH": str(hn.HERE)}, capture_output=True)
+    run = read_record(tmp_path / "r.json")["runs"][0]
+    assert run["own"]["history"] == run["residual"]["history"]
+    assert run["own"]["label"] == "own 2"
+
+
+def test_a_block_whose_name_no_record_can_hold_is_refused(monkeypatch, capsys):
+    monkeypatch.setitem(hn.BLOCKS, "half $way$", hn.BLOCKS["plain"])
+    with pytest.raises(SystemExit):
+        cli.main([*DIGITS, "--blocks", "half $way$"])
+    assert "is not 1 to 24 of the characters" in capsys.readouterr().err
+
+
+ELSEWHERE = ("fork", "sysconf", "uname", "mkfifo", "killpg", "getuid", "fchmod",
+             "geteuid", "sched_getaffinity", "setsid", "statvfs", "mknod", "getpgid")
+
+
+def test_nothing_is_called_that_other_systems_lack(tmp_path, monkeypatch):
+    """Windows has none of these; a training with its record and pictures needs none."""
+    import make_highway_networks_gif as gif
+    import visualize_highway_networks as viz
+    from highway_suite import figures
+    monkeypatch.setattr(figures, "DPI", 30)
+    monkeypatch.setattr(gif, "DPI", 30)
+    for name in ELSEWHERE:
+        monkeypatch.delattr(os, name, raising=False)
+    monkeypatch.delattr(signal, "SIGHUP")
+    monkeypatch.delattr(signal, "SIGKILL")
+    for name in ("resource", "fcntl", "pwd", "grp", "termios"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["hn.py", *DIGITS, "--out", "r.json"])
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        cli.run_as_program()
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert len(viz.main(["--run", "r.json"])) == 5 and gif.main(["--run", "r.json"])
+
+
+def test_version_is_that_of_the_project(capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    text = (hn.HERE / "pyproject.toml").read_text()
+    version = capsys.readouterr().out.split()[1]
+    assert caught.value.code == 0 and f'version = "{version}"' in text
+
+
+@pytest.mark.parametrize("library", ["numpy", "tqdm", "threadpoolctl", "psutil"])
 def test_a_missing_library_is_one_line_that_says_what_to_install(tmp_path, library):
     (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError("
                                             f"'no', name='{library}')")
@@ -286,3 +376,21 @@ def test_ctrl_c_leaves_no_record_and_no_process(tmp_path):
     while alive(process.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not alive(process.pid), "a process is left over"
+
+
+def test_a_killed_worker_is_one_line(tmp_path):
+    words = [sys.executable, hn.__file__, "--dataset", "digits", "--epochs", "5000",
+             "--jobs", "2", "--out", "r.json"]
+    with subprocess.Popen(words, cwd=tmp_path, text=True,
+                          stderr=subprocess.PIPE) as process:
+        process.stderr.readline()               # the first epoch is over
+        worker = next(child for child in psutil.Process(process.pid).children()
+                      if "loky" in " ".join(child.cmdline())
+                      and "tracker" not in " ".join(child.cmdline()))
+        worker.kill()
+        try:
+            error = process.communicate(timeout=30)[1]
+        finally:
+            process.kill()
+    assert process.returncode == 1 and "Traceback" not in error
+    assert "a process was killed" in error and list(tmp_path.iterdir()) == []

@@ -2,31 +2,27 @@
 
 A few hundred examples in every run; 200,000 and more with
 
-    python3 -m pytest -m fuzz -s
-
-which runs them in a process of its own under a memory limit and prints their number.
+    python3 -m pytest -m fuzz
 """
 
 import gzip
+import hashlib
 import json
-import os
-import resource
-import subprocess
-import sys
-import time
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import encode_idx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from records_for_figures import make_record
 
 import highway_networks as hn
+from highway_suite.schema import RecordError
+from highway_suite.studies import load
 
-EXAMPLES = int(os.environ.get("HIGHWAY_FUZZ_EXAMPLES", "150"))
-MEMORY = 600 * 2**20            # bytes of address space above what the imports take
-COUNTS = {}
+FILE = Path("fuzz.bin")
 
 arrays = st.lists(st.integers(0, 6), min_size=1, max_size=3).flatmap(
     lambda shape: st.binary(min_size=(size := int(np.prod(shape))), max_size=size).map(
@@ -39,12 +35,9 @@ headers = st.builds(lambda start, sizes, body: start + sizes + body,
                         lambda n: n.to_bytes(4, "big") * 3) | st.binary(max_size=16),
                     st.binary(max_size=40))
 LABELS = np.array([3, 1, 4, 1, 5, 9], np.uint8)
-EXPECTED = hn.IdxFile("f.gz", LABELS.shape,
-                      hn.hashlib.sha256(hn.encode_idx(LABELS)).hexdigest())
-RECORD = json.dumps({"schema": hn.SCHEMA, "schema_version": 1, "runs": [
-    {"depth": 3, **{block: {"history": {
-        name: [1, 2] for name in ("epoch", "train_loss", "train_acc", "test_acc")}}
-        for block in ("highway", "plain")}}]}).encode()
+EXPECTED = hn.DataFile("f.gz", LABELS.shape,
+                      hashlib.sha256(encode_idx(LABELS)).hexdigest())
+RECORD = json.dumps(make_record((2,), epochs=2)).encode()
 
 
 def edits(draw, content):
@@ -64,11 +57,11 @@ def edits(draw, content):
     return bytes(content)
 
 
-mutated_idx = st.composite(lambda draw: edits(draw, hn.encode_idx(draw(arrays))))()
+mutated_idx = st.composite(lambda draw: edits(draw, encode_idx(draw(arrays))))()
 packs = st.sampled_from([bytes, gzip.compress, lambda b: gzip.compress(b) + bytes(9),
                          lambda b: zlib.compress(b), lambda b: gzip.compress(b) * 2])
 mutated_file = st.composite(lambda draw: edits(
-    draw, draw(packs)(draw(mutated_idx | st.just(hn.encode_idx(LABELS))))))()
+    draw, draw(packs)(draw(mutated_idx | st.just(encode_idx(LABELS))))))()
 json_text = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
     | st.sampled_from(["runs", "highway", "plain", "history", "epoch", "depth"]),
@@ -79,27 +72,16 @@ json_text = st.recursive(
 mutated_record = st.composite(lambda draw: edits(draw, RECORD))()
 
 
-def counted(check):
-    """Run as a property, and count the examples."""
-    def count(*args, **more):
-        COUNTS[check.__name__] = COUNTS.get(check.__name__, 0) + 1
-        return check(*args, **more)
-    count.__name__ = check.__name__
-    return count
-
-
 def property_of(**strategies):
+    """A check of one example -> of so many."""
     def wrap(check):
-        return settings(max_examples=EXAMPLES, deadline=None, database=None,
-                        suppress_health_check=list(HealthCheck))(
-            given(**strategies)(counted(check)))
+        def run(examples):
+            settings(max_examples=examples, deadline=None, database=None,
+                     suppress_health_check=list(HealthCheck))(
+                given(**strategies)(check))()
+        run.__name__ = check.__name__
+        return run
     return wrap
-
-
-@property_of(array=arrays)
-def check_round_trip(array):
-    again = hn.decode_idx(hn.encode_idx(array))
-    assert again.shape == array.shape and np.array_equal(again, array)
 
 
 @property_of(payload=st.binary(max_size=60) | headers | mutated_idx)
@@ -109,10 +91,7 @@ def check_decode(payload):
     except hn.DataError as error:
         assert "\n" not in str(error)
         return
-    assert hn.encode_idx(array) == payload, "accepted, and not what the bytes say"
-
-
-FILE = Path(f"fuzz-{os.getpid()}.bin")
+    assert encode_idx(array) == payload, "accepted, and not what the bytes say"
 
 
 @property_of(content=mutated_file)
@@ -128,43 +107,24 @@ def check_file(content):
 
 @property_of(content=st.binary(max_size=60) | json_text | mutated_record)
 def check_record_reader(content):
+    """What is let in can be drawn: it makes a Study."""
     FILE.write_bytes(content)
     try:
-        record = hn.read_record(FILE)
-    except hn.RecordError as error:
+        study = load(FILE)
+    except RecordError as error:
         assert str(error).startswith(str(FILE)) and "\n" not in str(error)
         return
-    json.dumps(record, allow_nan=False)
-    for run in record["runs"]:
-        for block in ("highway", "plain"):
-            history = run[block]["history"]
-            assert len(history["test_acc"]) == len(history["epoch"])
+    for arm in study.deepest:
+        assert arm.test_acc.shape[1:] == arm.epoch.shape
+        assert arm.T.shape[1:] == (len(arm.T_epoch), arm.depth)
 
 
-CHECKS = [check_round_trip, check_decode, check_file, check_record_reader]
+CHECKS = [check_decode, check_file, check_record_reader]
 
 
+@pytest.mark.parametrize("examples", [
+    120, pytest.param(70_000, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_property(check, tmp_path, monkeypatch):
+def test_property(check, examples, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    check()
-
-
-@pytest.mark.fuzz
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_very_many_examples(check, tmp_path):
-    ended = subprocess.run(
-        [sys.executable, __file__, check.__name__], cwd=tmp_path, text=True,
-        env={**os.environ, "HIGHWAY_FUZZ_EXAMPLES": "50000",
-             "PYTHONPATH": str(hn.HERE)}, capture_output=True)
-    print(ended.stdout, end="")
-    assert ended.returncode == 0, ended.stderr
-
-
-if __name__ == "__main__":
-    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf(
-        "SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (in_use + MEMORY, in_use + MEMORY))
-    begin = time.perf_counter()
-    globals()[sys.argv[1]]()
-    print(f"{sys.argv[1]}: {COUNTS} in {time.perf_counter() - begin:.0f} s")
+    check(examples)

@@ -2,6 +2,7 @@
 
 import math
 import os
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -27,16 +28,8 @@ def test_layer_copies_its_input_bit_for_bit_where_T_is_0(rng):
     assert np.array_equal(grad["W_in"], expected["W_in"]) and grad["W_in"].any()
 
 
-def test_layer_is_plain_where_T_is_1(rng):
-    """Eq. 4, the other end: with T = 1 a highway net is the plain net of its W_H."""
-    nets = [hn.DeepNet(block, 5, 20, inputs=16, gate_bias=200.0, dtype="float64")
-            for block in ("highway", "plain")]
-    x = rng.normal(size=(16, 9))
-    logits = [net.forward(x)[0] for net in nets]
-    np.testing.assert_allclose(*logits, rtol=1e-12, atol=1e-14)
-
-
 @pytest.mark.parametrize("block, held, twin, same", [
+    ("highway", {"T": 200}, "plain", True),
     ("full", {"T": 200, "C": 200}, "residual", True),
     ("full", {"T": 200, "C": -200}, "plain", True),
     ("t_only", {"T": 200}, "residual", True),
@@ -44,8 +37,8 @@ def test_layer_is_plain_where_T_is_1(rng):
     ("c_only", {"C": -200}, "plain", True),
     ("full", {"T": 2, "C": 2}, "residual", False)])
 def test_block_with_its_gates_held_is_a_simpler_block(block, held, twin, same, seed):
-    """T = C = 1 is residual, T = 1 and C = 0 plain, both ways; to rounding, for the
-    products have other sizes, which some kernels add up in another order."""
+    """T = C = 1 is residual, T = 1 and C = 0 plain (Eq. 4), both ways; to rounding, for
+    the products have other sizes, which some kernels add up in another order."""
     def equal(one, two):
         return np.allclose(one, two, rtol=1e-11, atol=1e-14)
     net, other = (small_net(kind, 4, seed=seed) for kind in (block, twin))
@@ -66,13 +59,6 @@ def test_block_with_its_gates_held_is_a_simpler_block(block, held, twin, same, s
     assert any(np.count_nonzero(grad) for grad in gates) != same
 
 
-def test_gate_bias_of_a_learned_carry_gate_has_the_other_sign():
-    """T near 0 and C near 1: every gated block starts by carrying."""
-    net = hn.DeepNet("full", 2, 5, gate_bias=-3.0)
-    weights = net.views(net.params)
-    assert np.all(weights["b_T"] == -3) and np.all(weights["b_C"] == 3)
-
-
 def test_nets_of_one_seed_share_what_they_can():
     highway = hn.DeepNet("highway", 12, 20, inputs=16, seed=3)
     plain = hn.DeepNet("plain", 12, 20, inputs=16, seed=3)
@@ -86,6 +72,9 @@ def test_nets_of_one_seed_share_what_they_can():
         assert np.array_equal(one[name], three[name][:12])
     assert not np.array_equal(one["W_H"], one["W_T"])
     assert np.all(one["b_T"] == -2) and not np.any(one["b_H"])
+    full = hn.DeepNet("full", 2, 5, gate_bias=-3.0)     # T near 0, C near 1: it carries
+    start = full.views(full.params)
+    assert np.all(start["b_T"] == -3) and np.all(start["b_C"] == 3)
 
 
 @pytest.mark.parametrize("init, variance", [
@@ -108,35 +97,6 @@ def test_parameter_counts_are_the_papers():
                                    (49, 289_660, 306_943), (99, 544_660, 562_543)):
         assert hn.DeepNet("highway", layers, 50).params.size == highway
         assert hn.DeepNet("plain", layers, 71).params.size == plain
-
-
-@pytest.mark.parametrize("block", list(hn.BLOCKS))
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_block_contract(block, dtype, seed):
-    """Every registered block: dtype, aliasing, purity, finite at depth 100."""
-    net = small_net(block, 4, seed=seed, dtype=dtype)
-    x, labels = small_batch(seed, dtype=dtype)
-    x_before, params_before = x.copy(), net.params.copy()
-    logits, cache = net.forward(x)
-    assert logits.shape == (5, 6) and logits.dtype == cache.grad.dtype == dtype
-    for view in net.views(net.params).values():
-        assert np.shares_memory(view, net.params)
-    assert sum(v.size for v in net.views(net.params).values()) == net.params.size
-    first = gradient(net, x, labels)
-    assert first.dtype == dtype and np.isfinite(first).all()
-    assert np.array_equal(x, x_before) and np.array_equal(net.params, params_before)
-    for buffer in (cache.z, cache.d, cache.dH, cache.scratch, cache.x[:, :-1],
-                   cache.grad):
-        buffer.fill(np.nan)                     # nothing of an old pass may matter
-    logits_again, cache = net.forward(x, cache)
-    again = net.backward(hn.cross_entropy(logits_again, labels)[1], cache)
-    assert np.array_equal(again, first)
-    order = np.random.default_rng(seed).permutation(6)
-    permuted = net.forward(x[:, order])[0]
-    np.testing.assert_allclose(permuted, net.forward(x)[0][:, order], rtol=1e-4)
-    assert net.forward(x[:, :1])[0].shape == (5, 1)
-    deep = small_net(block, 100, seed=seed, dtype=dtype)
-    assert np.isfinite(gradient(deep, x, labels)).all()
 
 
 def test_cache_serves_one_backward_pass_of_its_own_net(seed):
@@ -182,8 +142,8 @@ def test_probes(block, activation, seed):
     for layer in range(3):
         before = outputs[layer]
 
-        def affine(name):
-            return w["W_" + name][layer] @ before + w["b_" + name][layer][:, None]
+        def affine(name, x=before, layer=layer):
+            return w["W_" + name][layer] @ x + w["b_" + name][layer][:, None]
         gates = {name: 1 / (1 + np.exp(-affine(name))) for name in net.block.gates}
         y = FORMS[block](before, act(affine("H")), gates.get("T"), gates.get("C"))
         np.testing.assert_allclose(outputs[layer + 1], y, rtol=1e-10, atol=1e-14)
@@ -191,6 +151,8 @@ def test_probes(block, activation, seed):
             np.testing.assert_allclose(net.gates(x)[layer], gates["T"], rtol=1e-12)
     logits = w["W_out"] @ outputs[-1] + w["b_out"][:, None]
     assert np.array_equal(net.predict(x), logits.argmax(axis=0))
+    p = np.exp(logits) / np.exp(logits).sum(axis=0)
+    np.testing.assert_allclose(net.predict_proba(x), p, rtol=1e-10)
 
 
 @pytest.mark.parametrize("block", list(hn.BLOCKS))
@@ -200,7 +162,10 @@ def test_closed_layers_copy_their_input(block, seed):
     for layer in range(5):
         same = np.array_equal(outputs[layer], outputs[layer + 1])
         assert same == (layer in (1, 3))
-    if block == "highway":
+    np.testing.assert_allclose(
+        net.predict_proba(x, closed=[1, 3]).argmax(axis=0),
+        net.predict(x, closed=[1, 3]))
+    if "T" in net.block.gates:
         T = net.gates(x, closed=[1, 3])
         assert [not T[layer].any() for layer in range(5)] == [0, 1, 0, 1, 0]
     for layers in ((k for k in (1, 3)), np.array([1, 3])):
@@ -214,14 +179,16 @@ def test_the_door():
     for bad in (x[:5], x[0], x.astype("float32")):
         with pytest.raises(ValueError, match="the net takes float64"):
             net.forward(bad)
+    for layer in (-1, 2):
+        with pytest.raises(ValueError, match="layers are 0 to 1"):
+            net.predict(x, closed=[layer])
     for value in (np.nan, np.inf):
         x[3, 2] = value
-        with pytest.raises(ValueError, match="NaN or an infinity"):
-            net.predict(x)
-    with pytest.raises(ValueError, match="layers are 0 to 1"):
-        net.predict(small_batch()[0], closed=[2])
+        for probe in (net.predict, net.predict_proba, net.gates, net.block_outputs):
+            with pytest.raises(ValueError, match="NaN or an infinity"):
+                probe(x)
     with pytest.raises(ValueError, match="no transform gate"):
-        small_net("plain", 2).gates(small_batch()[0])
+        small_net("c_only", 2).gates(small_batch()[0])
     for name in ("block", "activation", "init"):
         with pytest.raises(ValueError, match=f"{name} 'no': choose from"):
             hn.DeepNet(**{name: "no"})
@@ -230,24 +197,34 @@ def test_the_door():
             hn.DeepNet(**{name: 0})
 
 
+def test_parameters_are_views_that_fill_one_vector():
+    layout = hn.Parameters({"W": (2, 3), "b": (4,), "scale": ()})
+    flat = np.arange(11.0)
+    views = layout.views(flat)
+    assert layout.size == 11 and list(views) == ["W", "b", "scale"]
+    assert views["W"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert views["b"].tolist() == [6, 7, 8, 9] and views["scale"] == 10
+    views["scale"][...] = -1
+    assert flat[10] == -1
+
+
+@pytest.mark.parametrize("block", list(hn.BLOCKS))
+def test_every_weight_has_one_name(block):
+    net = small_net(block, 3)
+    places = np.concatenate([
+        view.ravel() for view in net.views(np.arange(net.params.size)).values()])
+    assert sorted(places) == list(range(net.params.size))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_save_and_load(tmp_path, dtype, seed):
-    net = small_net("highway", 3, "relu", seed, dtype)
-    net.save(tmp_path / "net")
-    (tmp_path / "net").rename(tmp_path / "net.npz")
-    twin, (x, _) = hn.DeepNet.load(tmp_path / "net.npz"), small_batch(dtype=dtype)
+@pytest.mark.parametrize("block", list(hn.BLOCKS))
+def test_a_saved_net_is_the_same_net(tmp_path, block, dtype, seed):
+    net, (x, _) = small_net(block, 3, "relu", seed, dtype), small_batch(dtype=dtype)
+    with open(tmp_path / "net", "wb") as file:
+        net.save(file)
+    twin = hn.DeepNet.load(tmp_path / "net")
     assert np.array_equal(net.params, twin.params) and twin.settings == net.settings
-    assert np.array_equal(net.forward(x)[0], twin.forward(x)[0])
-    np.savez(tmp_path / "other.npz", a=np.zeros(3))
-    np.savez(tmp_path / "short.npz", settings='{"depth": 3}', params=np.zeros(3))
-    np.save(tmp_path / "array.npy", np.zeros(3))
-    (tmp_path / "empty.npz").write_bytes(b"")
-    (tmp_path / "cut.npz").write_bytes((tmp_path / "net.npz").read_bytes()[:200])
-    for name in ("other.npz", "short.npz", "array.npy", "empty.npz", "cut.npz"):
-        with pytest.raises(ValueError, match="not a saved DeepNet"):
-            hn.DeepNet.load(tmp_path / name)
-    with pytest.raises(OSError):
-        hn.DeepNet.load(tmp_path / "absent.npz")
+    assert twin.dtype == dtype and np.array_equal(net.forward(x)[0], twin.forward(x)[0])
 
 
 class Pickled:
@@ -260,12 +237,55 @@ class Pickled:
         return os.mkdir, (str(self.path),)
 
 
-def test_loading_runs_no_pickle(tmp_path):
-    np.savez(tmp_path / "net.npz", settings="{}",
+NET = small_net("highway", 3)
+HUGE = {"depth": 10_000, "hidden": 10_000}
+
+
+@pytest.mark.parametrize("change", [
+    {"params": np.float64(1)}, {"params": np.ones(1)}, {"params": NET.params[:-1]},
+    {"params": np.append(NET.params, 1.0)}, {"params": NET.params[None]},
+    {"params": NET.params.astype(int)}, {"params": NET.params > 0},
+    {"params": NET.params.astype(str)}, {"params": NET.params.astype("float16")},
+    {"params": NET.params.astype(complex)}, {"params": np.zeros(10**7)},
+    {"params": np.append(NET.params[1:], np.inf)},
+    {"params": np.append(NET.params[1:], np.nan)},
+    {"params": None}, {"depth": 2}, {"depth": "3"}, {"depth": 3.0}, {"depth": -3},
+    {"depth": [3, 3]}, {"block": "no"}, {"activation": "no"}, {"hidden": None},
+    HUGE, HUGE | {"params": np.ones(1)}], ids=lambda change: "-".join(change))
+def test_what_is_no_saved_net_is_refused(change, tmp_path):
+    """Nothing is broadcast or converted, and nothing large allocated on the way."""
+    whole = {"params": NET.params, **NET.settings} | change
+    np.savez_compressed(tmp_path / "net.npz", **{
+        name: value for name, value in whole.items() if value is not None})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="is not a saved DeepNet"):
+            hn.DeepNet.load(tmp_path / "net.npz")
+        assert tracemalloc.get_traced_memory()[1] < 2 * 10**6
+    finally:
+        tracemalloc.stop()
+
+
+def test_other_files_are_no_saved_nets(tmp_path):
+    NET.save(tmp_path / "net.npz")
+    content = (tmp_path / "net.npz").read_bytes()
+    np.save(tmp_path / "array.npy", NET.params)
+    np.savez(tmp_path / "pickle.npz", **NET.settings,
              params=np.array([Pickled(tmp_path / "made")], object))
-    with pytest.raises(ValueError, match="not a saved DeepNet"):
-        hn.DeepNet.load(tmp_path / "net.npz")
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "cut").write_bytes(content[:200])
+    (tmp_path / "flipped").write_bytes(content[:90] + b"flipped" + content[97:])
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / "fifo")
+    else:
+        (tmp_path / "fifo").mkdir()
+    for name in ("array.npy", "pickle.npz", "empty", "cut", "flipped", "fifo"):
+        with pytest.raises(ValueError, match="not a saved DeepNet"):
+            hn.DeepNet.load(tmp_path / name)
     assert not (tmp_path / "made").exists()
+    for name in ("absent.npz", "net.npz/net.npz"):
+        with pytest.raises(OSError):
+            hn.DeepNet.load(tmp_path / name)
 
 
 def test_one_update_worked_by_hand():

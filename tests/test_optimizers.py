@@ -20,15 +20,29 @@ def scalar_adam(w, grads, lr, beta1=0.9, beta2=0.999, eps=1e-8):
     return w
 
 
-def test_adam_is_the_scalar_algorithm(rng):
-    """Gradients from 1e-9 to 1: where eps rules and where it does not."""
+def scalar_sgd(w, grads, lr, momentum):
+    v = 0.0
+    for g in grads:
+        v = momentum * v - lr * g
+        w += v
+    return w
+
+
+@pytest.mark.parametrize("optimizer, scalar, settings", [
+    (hn.Adam, scalar_adam, {}),
+    (hn.Adam, scalar_adam, {"beta1": 0.5, "beta2": 0.9, "eps": 1e-3}),
+    (hn.SGD, scalar_sgd, {"momentum": 0.8}), (hn.SGD, scalar_sgd, {"momentum": 0.0})])
+def test_optimiser_is_the_scalar_algorithm(optimizer, scalar, settings, rng):
+    """Gradients from 1e-9 to 1: where Adam's eps rules and where it does not."""
     start, scale = rng.normal(size=50), np.logspace(-9, 0, 50)
-    grads = rng.normal(size=(30, 50)) * scale
-    params = start.copy()
-    adam = hn.Adam(params)
+    grads, params = rng.normal(size=(30, 50)) * scale, start.copy()
+    made = optimizer(params, **settings)
     for grad in grads:
-        adam.step(params, grad.copy(), 0.01)
-    expected = [scalar_adam(w, g, 0.01) for w, g in zip(start, grads.T)]
+        before = grad.copy()
+        made.step(params, grad, 0.01)
+        assert np.array_equal(grad, before)
+    expected = [scalar(w, g, 0.01, **settings)
+                for w, g in zip(start, grads.T, strict=True)]
     np.testing.assert_allclose(params, expected, rtol=1e-12, atol=1e-14)
 
 
@@ -38,25 +52,18 @@ def test_first_adam_step_is_the_learning_rate(rng):
     np.testing.assert_allclose(params, -0.005 * np.sign(grad), rtol=1e-5)
 
 
-def test_sgd_is_the_scalar_algorithm(rng):
-    params, v, w = np.array([0.7]), 0.0, 0.7
-    sgd = hn.SGD(params, momentum=0.8)
-    for g in rng.normal(size=10):
-        sgd.step(params, np.array([g]), 0.1)
-        v = 0.8 * v - 0.1 * g
-        w += v
-    assert params[0] == pytest.approx(w, rel=1e-12)
-
-
-@pytest.mark.parametrize("make", [hn.Adam, lambda params: hn.SGD(params, 0.9)])
+@pytest.mark.parametrize("name", list(hn.OPTIMIZERS))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_optimisers_work_in_place_and_in_one_dtype(make, dtype, rng):
+def test_optimisers_work_in_place_and_in_one_dtype(name, dtype, rng):
     params = rng.normal(size=5).astype(dtype)
-    optimizer, before = make(params), params.copy()
+    optimizer = hn.OPTIMIZERS[name](params, hn.Config(momentum=0.5))
+    before, whole = params.copy(), params
     optimizer.step(params, np.ones(5, dtype), 0.1)
-    assert (params < before).all() and params.dtype == dtype
-    for buffer in vars(optimizer).values():
-        assert not isinstance(buffer, np.ndarray) or buffer.dtype == dtype
+    assert (params < before).all() and params is whole and params.dtype == dtype
+    state = {key: getattr(optimizer, key) for key in optimizer.kept}
+    for key, array in state.items():
+        assert array.dtype == (int if key == "steps" else dtype)
+    assert getattr(optimizer, "momentum", 0.5) == 0.5
 
 
 def test_clip_keeps_direction_and_bounds_the_norm(rng):
@@ -69,14 +76,21 @@ def test_clip_keeps_direction_and_bounds_the_norm(rng):
         untouched = grad.copy()
         assert hn.clip_norm(untouched, limit) == pytest.approx(norm)
         assert np.array_equal(untouched, grad)
-    assert math.isnan(hn.clip_norm(np.array([np.nan]), 1.0))
-    assert hn.clip_norm(np.array([np.inf]), 1.0) == math.inf
+    for value, other in ((np.nan, 1.0), (np.inf, 1.0), (1e200, 1e200)):
+        bad = np.array([value, other])
+        with np.errstate(over="ignore"):
+            found = hn.clip_norm(bad, 1.0)
+        assert not math.isfinite(found) and math.isnan(found) == math.isnan(value)
+        assert np.array_equal(bad, [value, other], equal_nan=True)
 
 
-def test_cross_entropy_by_its_definition(rng):
+def test_cross_entropy_and_softmax_by_their_definition(rng):
     logits, labels = rng.normal(size=(10, 7)), rng.integers(10, size=7)
+    before = logits.copy()
     p = np.exp(logits) / np.exp(logits).sum(axis=0)
+    np.testing.assert_allclose(hn.softmax(logits), p, rtol=1e-13)
     loss, dlogits = hn.cross_entropy(logits, labels)
+    assert np.array_equal(logits, before)
     assert loss == pytest.approx(-np.log(p[labels, range(7)]).mean(), rel=1e-12)
     np.testing.assert_allclose(dlogits * 7, p - np.eye(10)[labels].T, atol=1e-14)
     np.testing.assert_allclose(dlogits.sum(axis=0), 0, atol=1e-15)
@@ -84,8 +98,22 @@ def test_cross_entropy_by_its_definition(rng):
     assert shifted[0] == pytest.approx(loss, rel=1e-10)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_column_has_a_maximum_of_its_own(rng, dtype):
+    """Columns whose logits lie far apart: none underflows for another's sake."""
+    logits = rng.normal(size=(4, 3)).astype(dtype)
+    together = logits + np.array([-2000, 0, 3000], dtype)
+    apart = together - np.array([-2000, 0, 3000], dtype)
+    labels = np.array([0, 1, 2])
+    np.testing.assert_allclose(hn.softmax(together), hn.softmax(apart), rtol=1e-6)
+    one, two = hn.cross_entropy(together, labels), hn.cross_entropy(apart, labels)
+    assert one[0] == pytest.approx(two[0], rel=1e-6) and np.isfinite(one[0])
+    np.testing.assert_allclose(one[1], two[1], rtol=1e-5)
+
+
 def test_cross_entropy_of_an_impossible_label():
     """The probability underflows; its logarithm, 1000, does not."""
+    assert np.array_equal(hn.softmax(np.array([[1000.0], [0.0]])), [[1], [0]])
     loss, dlogits = hn.cross_entropy(np.array([[1000.0], [0.0]]), np.array([1]))
     assert loss == 1000 and np.array_equal(dlogits, [[1], [-1]])
     uniform = hn.cross_entropy(np.zeros((10, 3)), np.array([1, 2, 3]))[0]

@@ -1,0 +1,145 @@
+"""What all benchmarks share: gradients held to ours, ratios, bars, the command line."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+
+import highway_networks as hn
+from benchmarks.processes import Skipped
+from experiments.lab import load_checked, render
+from highway_suite.datasets import obtain, obtain_auto
+from highway_suite.figures import LIGHT
+from highway_suite.files import write_file, write_json
+from highway_suite.records import RecordError
+
+TOLERANCE = 1e-4                            # of a tensor's largest gradient
+
+# --------------------------------------------------------------------------------------
+# Numbers
+
+
+def gradient_error(ours: dict, theirs: dict) -> float:
+    """Largest difference of two gradients, relative to a tensor's largest entry."""
+    return float(np.max([abs(ours[n] - theirs[n]).max() / abs(ours[n]).max()
+                         for n in ours]))      # Python's max may pass over a NaN
+
+
+def same_gradient(name: str, ours: dict, theirs: dict) -> float:
+    """How far a gradient is from ours, for the record. Exits with 1 and a line for one
+    that is not ours."""
+    error = gradient_error(ours, theirs)
+    if not error <= TOLERANCE:          # a NaN is not
+        sys.exit(f"{name} does other work: its gradient is off by {error:.1e}")
+    return hn.significant(error)
+
+
+def range_of(values: Sequence[float] | np.ndarray) -> dict:
+    """Numbers -> their median, least and largest, as a record keeps them."""
+    return {"median": hn.significant(np.median(values)),
+            "least": hn.significant(min(values)),
+            "largest": hn.significant(max(values))}
+
+
+def times_ours(seconds: Sequence[float], ours: Sequence[float]) -> dict:
+    """How many times ours the seconds are, each within its round."""
+    return range_of(np.array(seconds) / np.array(ours))
+
+
+# --------------------------------------------------------------------------------------
+# Pictures
+
+
+def bar_colour(name: str) -> str:
+    """Ours, the floor, and a colour for each framework."""
+    return {"ours": LIGHT.highway, "floor": "#999999"}.get(
+        name, "#E69F00" if name.startswith("torch") else "#009E73")
+
+
+def draw_bars(axes: Axes, bars: dict, label: str) -> None:
+    """{name: (values, note)} -> horizontal bars of medians, the fastest on top, with
+    the range of the rounds."""
+    names = sorted(bars, key=lambda name: np.median(bars[name][0]))
+    for row, name in enumerate(names):
+        values, note = np.array(bars[name][0]), bars[name][1]
+        axes.barh(row, np.median(values), color=bar_colour(name), height=0.7)
+        axes.plot([values.min(), values.max()], [row, row], color=LIGHT.ink, lw=1)
+        axes.text(values.max(), row, f"  {np.median(values):.2f}  {note}", va="center",
+                  size=8)
+    axes.set_yticks(range(len(names)), names)
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.6 * max(max(values) for values, _ in bars.values()))
+    axes.set_xlabel(label, size=9)
+
+
+# --------------------------------------------------------------------------------------
+# The command line
+
+
+def load(dataset: str, data_dir: str | None) -> tuple[str, hn.Data]:
+    """What --dataset names -> the data set's name, uint8 hn.Data. Raises hn.DataError.
+    """
+    if dataset == "auto":
+        return obtain_auto(data_dir)
+    return dataset, obtain(dataset, data_dir)
+
+
+def build_parser(doc: str, prog: str) -> argparse.ArgumentParser:
+    """The flags of all benchmarks."""
+    parser = argparse.ArgumentParser(prog=f"python3 -m {prog}", allow_abbrev=False,
+                                     description=doc.partition("\n")[0])
+    parser.add_argument("--dataset", choices=("auto", *hn.DATASETS), default="auto",
+                        help="auto: MNIST, or the shipped digits where it is not")
+    parser.add_argument("--data-dir", metavar="FOLDER", type=os.path.abspath,
+                        help="of the data set's files")
+    parser.add_argument("--out", type=Path, help="the record (default: beside this "
+                        "program, or in runs/ for other settings than the committed)")
+    parser.add_argument("--plot", action="store_true",
+                        help="draw the record again, measure nothing")
+    return parser
+
+
+def dataset_flag(args: argparse.Namespace) -> str:
+    """What of --dataset a record's command says."""
+    return "" if args.dataset == "auto" else f" --dataset {args.dataset}"
+
+
+def place_of(record: dict, committed: Path) -> Path:
+    """Where a new record goes: over the committed one if it is of the same command and
+    data set, else into runs/."""
+    try:
+        there, _ = load_checked(committed, "", schema=record["schema"])
+    except RecordError:
+        return committed
+    if all(there[name] == record[name] for name in ("command", "dataset")):
+        return committed
+    return hn.HERE / "runs" / "benchmarks" / committed.name
+
+
+def finish(parser: argparse.ArgumentParser, argv: Sequence[str] | None, *,
+           committed: Path, measure: Callable, tell: Callable, figure_of: Callable,
+           schema: str) -> dict:
+    """Measure unless --plot, write the record, tell and draw it. Exits with 1 and a
+    line where data, record or files are wrong or ours does not run."""
+    args = parser.parse_args(argv)
+    out = args.out or committed
+    try:
+        if not args.plot:
+            record = measure(args)
+            out = args.out or place_of(record, committed)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            write_json(out, record)
+        record, digest = load_checked(out, parser.prog, schema=schema)
+        tell(record)
+        write_file(out.with_suffix(".png"), render(figure_of, record, digest))
+    except (Skipped, ValueError, OSError) as error:
+        sys.exit(f"{parser.prog}: {error}")
+    print(out.relative_to(hn.HERE) if out.is_relative_to(hn.HERE) else out)
+    return record

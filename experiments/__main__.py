@@ -1,0 +1,60 @@
+"""What experiments there are: name, question, minutes on two cores, results.
+
+    python3 -m experiments
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from textwrap import fill
+
+from PIL import Image
+
+import highway_networks as hn
+from experiments import NAMES
+from experiments.lab import Experiment, load_record
+from highway_suite.records import RecordError
+
+
+def state_of(experiment: Experiment, folder: Path) -> str:
+    """What is there of an experiment's results, in a few words."""
+    if not (folder / "record.json").exists():
+        return "none"
+    try:
+        record, digest = load_record(folder / "record.json")
+        if record.get("protocol") != json.loads(json.dumps(experiment.protocol)):
+            return "of another protocol"
+        if experiment.check and record.get("claims") != json.loads(
+                json.dumps(experiment.check(record))):
+            return "with other verdicts"
+        with Image.open(folder / "figure.png") as picture:
+            drawn = picture.info.get("Record-SHA-256") == digest
+    except (RecordError, OSError):
+        return "damaged"
+    return "complete" if drawn else "not drawn"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the list, in one write: whoever reads it may stop after a line."""
+    argparse.ArgumentParser(
+        prog="python3 -m experiments", allow_abbrev=False, description=
+        __doc__.split("\n")[0] if __doc__ else None).parse_args(argv)
+    lines = []
+    for name in NAMES:
+        experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
+        state = state_of(experiment, hn.HERE / "results" / name)
+        lines += [f"{name}: {experiment.minutes} minutes, results {state}",
+                  fill(experiment.question, 84, initial_indent="    ",
+                       subsequent_indent="    ")]
+    lines += ["", "Run one with: python3 -m experiments.NAME (--help for its flags).",
+              "The ledger of their claims, CLAIMS.md: python3 -m experiments.claims\n"]
+    sys.stdout.write("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

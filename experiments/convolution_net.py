@@ -1,0 +1,175 @@
+"""Convolutional highway nets for `hn.fit`, and their optimiser.
+
+A net is a list of layers of experiments/convolution_layers.py, for example
+
+    [("dropout", 0.2), ("plain", 16, 5, 0), ("highway", 16, 3, 1), ("pool", 3, 2),
+     ("dense", 10)]
+
+No layer mixes examples, so a batch goes through in pieces, whose arrays stay closer to
+the processor, and their gradients are added up.
+
+Legend, beside that of the layers: P = S S pixels, N examples of a batch, B of a piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.convolution_layers import LAYERS, Highway
+
+
+class Cache:
+    """A net's layers at work on batches of one size: all arrays, allocated once.
+
+    Backward overwrites what forward left, so each forward pass serves one backward.
+    """
+
+    def __init__(self, net: ConvNet, batch: int):
+        self.net, self.batch, self.dtype = net, batch, net.dtype
+        self.filled = False
+        self.buffers: dict[tuple, np.ndarray] = {}
+        self.grad, self.total = np.zeros_like(net.params), np.zeros_like(net.params)
+        self.layers = [
+            LAYERS[kind](self, shape, tensors, grads, *numbers)
+            for (kind, *numbers), shape, tensors, grads in zip(
+                net.layers, net.shapes[:-1], net.by_layer(net.params),
+                net.by_layer(self.grad), strict=True)]
+        self.logits = np.empty((1, net.shapes[-1][1], batch), self.dtype)
+
+    def shared(self, name: str, shape: tuple) -> np.ndarray:
+        """A buffer of which no layer expects to find what it left."""
+        if (name, shape) not in self.buffers:
+            self.buffers[name, shape] = np.empty(shape, self.dtype)
+        return self.buffers[name, shape]
+
+
+class ConvNet:
+    """Square images of one channel -> layers -> logits.
+
+    layers: a list of (kind, *numbers), kind of LAYERS; the last leaves one pixel.
+    params is one flat vector; views(flat) names the parts of it by layer, counted from
+    0, and W or b. Nets of one seed whose lists differ only in "plain" for "highway"
+    share all weights but W_T. Raises ValueError for a list that does not fit together.
+    """
+
+    def __init__(self, layers: Sequence[tuple], side: int, *, gate_bias: float = -1.0,
+                 seed: int = 0, dtype: Any = "float32"):
+        self.layers, self.side, self.dtype = layers, side, np.dtype(dtype)
+        self.shapes, shapes = [(side, 1)], dict[tuple, tuple]()
+        for i, (kind, *numbers) in enumerate(layers):
+            shape, named = LAYERS[kind].plan(self.shapes[-1], *numbers)
+            self.shapes.append(shape)
+            shapes |= {(i, name): tensor for name, tensor in named.items()}
+        if shape[0] != 1:
+            raise ValueError(f"the last layer leaves {shape[0]} x {shape[0]} pixels")
+        self.layout = hn.Parameters(shapes)
+        self.views = self.layout.views      # flat -> {(layer, name): view}
+        self.lowest = min(i for i, _ in shapes)     # with parameters: dx ends there
+        self.params = np.zeros(self.layout.size, self.dtype)
+        streams = hn.streams(seed)["weights"].spawn(len(layers))
+        for (kind, *_), tensors, stream in zip(layers, self.by_layer(self.params),
+                                               streams, strict=True):
+            if tensors:
+                LAYERS[kind].initialize(tensors, stream, gate_bias)
+
+    def by_layer(self, flat: np.ndarray) -> list[dict[str, np.ndarray]]:
+        """flat -> for each layer {name: view}."""
+        layers: list[dict] = [{} for _ in self.layers]
+        for (i, name), view in self.views(flat).items():
+            layers[i][name] = view
+        return layers
+
+    def cache(self, batch: int) -> Cache:
+        """A Cache for batches of this size."""
+        return Cache(self, batch)
+
+    def forward(self, x: np.ndarray, cache: Cache | None = None,
+                rng: np.random.Generator | None = None) -> tuple[np.ndarray, Cache]:
+        """(P, B), pixel after pixel and row after row, -> logits (classes, B) and the
+        cache, filled. rng: what dropout draws from; without it nothing is dropped.
+        Raises ValueError for an x that does not fit."""
+        if x.ndim != 2 or len(x) != self.side ** 2 or x.dtype != self.dtype:
+            raise ValueError(f"x is {x.dtype} {x.shape}; the net takes {self.dtype} "
+                             f"({self.side ** 2}, B)")
+        if cache is None or cache.net is not self or cache.batch != x.shape[1]:
+            cache = self.cache(x.shape[1])
+        layers, S = cache.layers, self.side
+        np.copyto(layers[0].x.reshape(S, S, -1), x.reshape(S, S, -1))
+        outputs = [layer.x for layer in layers[1:]] + [cache.logits]
+        for layer, y in zip(layers, outputs, strict=True):
+            layer.forward(y, rng)
+        cache.filled = True
+        return cache.logits[0], cache
+
+    def gates(self, x: np.ndarray, cache: Cache | None = None) -> list[np.ndarray]:
+        """(P, B) -> T of every highway layer, each (S, C, S, B)."""
+        _, cache = self.forward(x, cache)
+        return [layer.gates.reshape(*layer.x.shape[:2], len(layer.x), -1)
+                for layer in cache.layers if isinstance(layer, Highway)]
+
+    def backward(self, dlogits: np.ndarray, cache: Cache) -> np.ndarray:
+        """dlogits (classes, B) and a filled cache -> the flat gradient, which belongs
+        to the cache. Raises ValueError if the cache is not fresh from forward."""
+        if cache.net is not self or not cache.filled:
+            raise ValueError("backward needs a cache fresh from this net's forward")
+        cache.filled = False
+        d = dlogits[None]
+        for layer in cache.layers[:self.lowest:-1]:
+            d = layer.backward(d)
+        cache.layers[self.lowest].backward(d, lowest=True)
+        return cache.grad
+
+    def gradient(self, batch: tuple, cache: Cache) -> tuple[dict, np.ndarray]:
+        """x (P, N), labels (N,) and what dropout draws from -> the mean loss with what
+        was dropped, and its flat gradient, in pieces of cache.batch. Raises ValueError
+        if pieces do not make the batch."""
+        x, labels, rng = batch
+        N, B = len(labels), cache.batch
+        if N % B:
+            raise ValueError(f"pieces of {B} do not make a batch of {N}")
+        grad, loss = cache.total, 0.0
+        grad.fill(0)
+        for start in range(0, N, B):
+            piece = slice(start, start + B)
+            logits, _ = self.forward(x[:, piece], cache, rng)
+            part, dlogits = hn.cross_entropy(logits, labels[piece])
+            np.add(grad, self.backward(dlogits, cache), out=grad)
+            loss += float(part)
+        np.multiply(grad, B / N, out=grad)
+        return {"train_loss": loss * B / N}, grad
+
+
+# --------------------------------------------------------------------------------------
+# Optimiser
+
+
+class Nesterov:
+    """Nesterov's momentum as Caffe has it, with a rate and a weight decay of its own
+    for each parameter.
+
+        g = grad + decays params,  v' = momentum v + lr rates g
+        params -= (1 + momentum) v' - momentum v
+    """
+
+    kept = ("v",)
+
+    def __init__(self, params: np.ndarray, rates: np.ndarray, decays: np.ndarray,
+                 momentum: float = 0.9):
+        self.v, self.scratch = np.zeros_like(params), np.empty_like(params)
+        self.rates, self.decays, self.momentum = rates, decays, momentum
+
+    def step(self, params: np.ndarray, grad: np.ndarray, lr: float) -> None:
+        v, g = self.v, self.scratch
+        np.multiply(self.decays, params, out=g)
+        np.add(g, grad, out=g)
+        np.multiply(g, self.rates, out=g)
+        np.multiply(g, lr, out=g)
+        np.multiply(v, self.momentum, out=v)
+        np.add(params, v, out=params)
+        np.add(v, g, out=v)                         # v'
+        np.multiply(v, 1 + self.momentum, out=g)
+        np.subtract(params, g, out=params)

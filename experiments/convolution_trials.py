@@ -1,0 +1,186 @@
+"""One trial of Table 1: a convolutional net, its training by `hn.fit`, its gates.
+
+The net and its training are those of the authors' Caffe fork, flukeskywalker/highway-
+networks on GitHub, examples/highways/mnist-10layers; the experiment is `convolution`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.convolution_net import Cache, ConvNet, Nesterov
+from experiments.lab import listed
+from experiments.store import hash_of
+from highway_suite.checkpoints import Checkpoint
+
+
+class Facts(NamedTuple):
+    """What differs from one data set to the next."""
+
+    scale: int          # the pixels are divided by it
+    first: tuple        # kernel and zeros of the first layer
+    last: list          # the layers before the outputs
+
+
+FACTS = {"mnist": Facts(256, (5, 0), [("pool", 2, 2)]),     # Caffe's 1/256
+         "digits": Facts(16, (3, 1), [])}
+
+
+def layers(config: dict) -> list[tuple]:
+    """The list of layers of a trial's net, for ConvNet."""
+    width, facts = config["width"], FACTS[config["dataset"]]
+    first, second, third = ([(config["block"], width, 3, 1)] * n
+                            for n in config["stages"])
+    return [("dropout", 0.2), ("plain", width, *facts.first),
+            *first, ("pool", 3, 2), ("dropout", 0.3),
+            *second, ("pool", 3, 2), ("dropout", 0.4),
+            *third, *facts.last, ("dropout", 0.5), ("dense", 10)]
+
+
+def make_net(config: dict, side: int) -> ConvNet:
+    """The untrained net for images of this side."""
+    return ConvNet(layers(config), side, seed=config["seed"],
+                   gate_bias=config.get("gate_bias", 0.0))
+
+
+def make_optimizer(net: ConvNet, config: dict) -> Nesterov:
+    """Caffe's multipliers: weight decay x 10 for the outputs, none for biases; biases
+    learn at twice the rate."""
+    rates, decays = np.ones_like(net.params), np.zeros_like(net.params)
+    rate, decay = net.views(rates), net.views(decays)
+    for i, name in rate:
+        if name == "b":
+            rate[i, name].fill(2)
+        else:
+            tenfold = 10 if net.layers[i][0] == "dense" else 1
+            decay[i, name].fill(config["decay"] * tenfold)
+    return Nesterov(net.params, rates, decays, config["momentum"])
+
+
+def learning_rate(config: dict, epoch: int) -> float:
+    """The rate of an epoch, 1 to the last: x 0.1 after each third of them."""
+    return config["lr"] * 0.1 ** (3 * (epoch - 1) // config["epochs"])
+
+
+def pixels(images: np.ndarray, config: dict) -> np.ndarray:
+    """uint8 (N, P) -> float32 (P, N)."""
+    return np.multiply(images.T, 1 / FACTS[config["dataset"]].scale, dtype="float32")
+
+
+class InOrder:
+    """Batches for `ConvNet.gradient`, in the files' order: x (P, size), labels (size,)
+    and what dropout draws from. The N mod size last images sit out."""
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray, config: dict):
+        self.images, self.labels, self.config = images, labels, config
+        self.size = config["batch"]
+        self.streams = {"dropout": np.random.default_rng(
+            hn.streams(config["seed"])["batches"])}
+
+    def __iter__(self) -> Iterator[tuple]:
+        for start in range(0, len(self.images) - self.size + 1, self.size):
+            rows = slice(start, start + self.size)
+            yield (pixels(self.images[rows], self.config), self.labels[rows],
+                   self.streams["dropout"])
+
+
+def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
+    """Slices of one size that cover so many images, and how many of each are repeated:
+    the last one reaches back."""
+    for start in range(0, count, size):
+        back = max(start + size - count, 0)
+        yield slice(start - back, start - back + size), back
+
+
+def accuracy(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,
+             cache: Cache) -> float:
+    """The part of the images (N, P) that are classified rightly. Raises hn.Diverged."""
+    right = 0
+    for rows, back in pieces(len(images), cache.batch):
+        logits, _ = net.forward(pixels(images[rows], config), cache)
+        if not np.isfinite(logits).all():
+            raise hn.Diverged("a logit is not finite")
+        right += np.count_nonzero((logits.argmax(axis=0) == labels[rows])[back:])
+    return right / len(images)
+
+
+def train_net(config: dict, data: hn.Data, folder: str) -> dict:
+    """One trial, from its checkpoint in the folder if there is one: per epoch the mean
+    training loss and the test accuracy, and of a highway net where its gates are open.
+    """
+    path = Path(folder) / f"{hash_of(config)}.npz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    y_train, y_test = (labels.astype(np.intp) for labels in (data.y_train, data.y_test))
+    net = make_net(config, math.isqrt(data.x_train.shape[1]))
+    cache, gates = net.cache(config["piece"]), {}
+
+    def test(net, cache):
+        return {"test_acc": hn.significant(
+            accuracy(net, data.x_test, y_test, config, cache))}
+    history, status = hn.fit(
+        net, InOrder(data.x_train, y_train, config), make_optimizer(net, config),
+        lambda epoch, history: learning_rate(config, epoch), epochs=config["epochs"],
+        evaluate=test, cache=cache, checkpoint=Checkpoint(path, config))
+    if config["block"] == "highway" and status == "ok":
+        gates = look_at_gates(net, data.x_test, config, cache)
+    missing = [None] * (config["epochs"] - len(history))
+    return {"status": status, "parameters": net.params.size, **gates, **{
+        name: [row[name] for row in history] + missing
+        for name in ("train_loss", "test_acc")}}
+
+
+# --------------------------------------------------------------------------------------
+# Gates
+
+
+def any_pixel(ink: np.ndarray, side: int, size: int, stride: int) -> np.ndarray:
+    """(S, S, B) bool -> (side, side, B): whether one of a pooling window's is set."""
+    room = np.zeros((side * stride + size,) * 2 + ink.shape[2:], bool)
+    room[:len(ink), :len(ink)] = ink
+    ends = [slice(i, i + side * stride, stride) for i in range(size)]
+    return np.any([room[rows, columns] for rows in ends for columns in ends], axis=0)
+
+
+def ink_maps(net: ConvNet, x: np.ndarray) -> list[np.ndarray]:
+    """Pixels (P, B) -> for each highway layer where there is ink, (S, S, B) bool."""
+    ink, maps = x.reshape(net.side, net.side, -1) > 0.5, []
+    for (kind, *numbers), (side, _) in zip(net.layers, net.shapes[1:], strict=True):
+        if kind == "pool":
+            ink = any_pixel(ink, side, *numbers)
+        elif kind == "plain":           # the pixel in the middle of each field
+            edge = (len(ink) - side) // 2
+            ink = ink[edge:edge + side, edge:edge + side]
+        elif kind == "highway":
+            maps.append(ink)
+    return maps
+
+
+def look_at_gates(net: ConvNet, images: np.ndarray, config: dict, cache: Cache) -> dict:
+    """The gates on the test images: the mean T of each highway layer on all cells, on
+    those with ink and on blank ones; and T of the first images, averaged over channels.
+    """
+    sums, counts, maps = [], [], []
+    for rows, back in pieces(len(images), cache.batch):
+        x = pixels(images[rows], config)
+        T = [gates.mean(axis=1) for gates in net.gates(x, cache)]       # (S, S, B)
+        cells = [np.stack([np.ones_like(ink), ink, ~ink])[..., back:]
+                 for ink in ink_maps(net, x)]                           # (3, S, S, B)
+        sums.append([np.sum(kept * mean[..., back:], axis=(1, 2, 3), dtype=float)
+                     for kept, mean in zip(cells, T, strict=True)])
+        counts.append([kept.sum(axis=(1, 2, 3)) for kept in cells])
+        if not rows.start:
+            maps = [{"image": images[i].reshape(net.side, -1).tolist()}
+                    | {f"T{layer}": np.round(mean[..., i].astype(float), 2).tolist()
+                       for layer, mean in enumerate(T, 1)}
+                    for i in range(config["maps"])]
+    with np.errstate(invalid="ignore"):     # where no cell is of a kind
+        means = np.sum(sums, axis=0) / np.sum(counts, axis=0)           # (layers, 3)
+    return {"T": {name: listed(column) for name, column in
+                  zip(("all", "ink", "blank"), means.T, strict=True)},
+            "maps": maps}

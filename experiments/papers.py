@@ -1,0 +1,42 @@
+"""What the papers' rules and tables say, in numbers.
+
+P1 is "Training Very Deep Networks" (NIPS 2015), P2 "Highway and Residual Networks learn
+Unrolled Iterative Estimation" (ICLR 2017).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import highway_networks as hn
+
+GUIDELINE = {10: -1.0, 20: -2.0, 30: -3.0}      # P1, section 2.2: depth, b_T
+
+TABLE_1 = {         # of P1: test accuracy of five runs in %, by width
+    16: {"best": 99.43, "mean": 99.40, "std": 0.03},
+    32: {"best": 99.55, "mean": 99.54, "std": 0.02}}
+TABLE_1_EPOCHS = 300
+FIGURE_1_EPOCHS = 400       # the axis of P1's Figure 1
+
+
+class Form(NamedTuple):
+    """A row of P2's Table 1a: its name there, and its test perplexity."""
+
+    name: str
+    perplexity: float
+
+
+TABLE_1A = {        # in its order
+    "plain": Form("Plain", 92.60), "residual": Form("Residual", 91.32),
+    "t_only": Form("T-only", 82.94), "c_only": Form("C-only", 79.15),
+    "highway": Form("Coupled", 79.13), "full": Form("Full", 79.09)}
+
+
+def forms() -> list[str]:
+    """All of hn.BLOCKS: those of Table 1a in its order, then those that it lacks."""
+    return [*TABLE_1A, *(block for block in hn.BLOCKS if block not in TABLE_1A)]
+
+
+def name_of(block: str) -> str:
+    """P2's name of a block; its own where P2 has none."""
+    return TABLE_1A[block].name if block in TABLE_1A else block

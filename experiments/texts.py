@@ -1,0 +1,99 @@
+"""The numbers in the texts: each is written between markers, from its record.
+
+    python3 -m experiments.texts            README.md and the pages of results/ anew
+    python3 -m experiments.texts --check    only say whether they are up to date
+
+In a text, `<!-- value: lesion.worst -->15.9<!-- end -->` is a number in a sentence and
+`<!-- table: headline -->` ... `<!-- end -->` is a table; `experiments.values` says what
+belongs there. It measures nothing. Exits with 1 if a text was stale, a record is
+missing or a marker is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import highway_networks as hn
+from experiments.values import collect
+from highway_suite.files import write_files
+from highway_suite.schema import RecordError
+
+MARKER = re.compile(r"<!-- (?:(value|table): (.+?)|end) -->")
+
+
+class TextError(ValueError):
+    """The markers of a text are wrong: which one, and where."""
+
+
+def rewrite(text: str, found: Mapping[str, str]) -> str:
+    """A text with markers -> the same with what was found between them. TextError."""
+    pieces: list[str] = []
+    done, open_marker = 0, ""
+    for marker in MARKER.finditer(text):
+        place = f"line {text.count(chr(10), 0, marker.start()) + 1}: {marker[0]}"
+        if (marker[2] is None) == (not open_marker):
+            raise TextError(f"{place}: " + (
+                "no marker before it" if marker[2] is None else
+                f"{open_marker} before it has no end"))
+        if marker[2] is None:
+            open_marker, done = "", marker.start()
+            continue
+        if marker[2] not in found:
+            raise TextError(f"{place}: known are " + ", ".join(sorted(found)))
+        line = "\n" if marker[1] == "table" else ""
+        pieces.append(text[done:marker.end()] + line + found[marker[2]] + line)
+        open_marker = marker[0]
+    if open_marker:
+        raise TextError(f"{open_marker} has no end")
+    return "".join(pieces) + text[done:]
+
+
+def pages(root: Path) -> list[Path]:
+    """The texts of a checkout that have markers."""
+    texts = [root / "README.md", *sorted(root.glob("results/*/README.md"))]
+    return [path for path in texts if path.exists()
+            and MARKER.search(path.read_text(encoding="utf-8"))]
+
+
+def stale_pages(root: Path) -> dict[Path, bytes]:
+    """{text that is not up to date: what it should be}. RecordError, TextError."""
+    found, stale = collect(root), {}
+    for path in pages(root):
+        content = path.read_bytes()
+        try:
+            new = rewrite(content.decode(), found).encode()
+        except (TextError, UnicodeDecodeError) as error:
+            raise TextError(f"{path}: {error}") from error
+        if new != content:
+            stale[path] = new
+    return stale
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python3 -m experiments.texts", allow_abbrev=False,
+        description="Write the numbers of the texts from the records.")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args(argv)
+    try:
+        stale = stale_pages(hn.HERE)
+        if not options.check:
+            write_files(stale)
+    except (RecordError, TextError, OSError) as error:
+        sys.exit(f"experiments.texts: {error}")
+    for path in stale:
+        print(f"{path.relative_to(hn.HERE)} was stale" + (
+            ": write it with python3 -m experiments.texts" if options.check else
+            ", and is written anew"))
+    if stale:
+        sys.exit(1)
+    print(f"{len(pages(hn.HERE))} texts are up to date")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,372 @@
+"""The numbers and tables that stand in the texts, each computed from a record.
+
+A function marked `about` is given one record, or several, and returns {name: text}; in
+a text the name is that of the function, a dot, and this one: `lesion.worst`. A name
+without a dot, as `headline`, is that of a table.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.lab import load_record, or_infinite
+from experiments.papers import TABLE_1, TABLE_1A
+from experiments.very_deep.nets import TRAINS
+from experiments.very_deep.use import best_bias, left_with
+from highway_suite.files import parse_json, read_file
+from highway_suite.schema import INITS, RecordError
+from highway_suite.studies import RUN, SEEDS, SWEEP, Arm, Study, load
+
+ABOUT: dict[str, tuple] = {}    # function's name -> (function, paths of its records)
+
+
+def about(*paths: str) -> Callable:
+    """Mark a function as that of these records, which it is called with."""
+    def mark(function):
+        ABOUT[function.__name__] = function, paths
+        return function
+    return mark
+
+
+def read(path: Path) -> Any:
+    """A record of whatever kind: a Study, an experiment's or benchmark's dict, or the
+    ledger's text. Raises RecordError."""
+    if path.suffix == ".md":
+        try:
+            return read_file(path).decode()
+        except ValueError as error:
+            raise RecordError(f"{path}: {error}. Make it with: python3 -m "
+                              "experiments.claims") from error
+    if path.name == "record.json":
+        return load_record(path)[0]
+    if path.parent.name == "benchmarks":
+        try:
+            return parse_json(read_file(path).decode())
+        except ValueError as error:
+            raise RecordError(f"{path}: {error}. Make it with: python3 -m benchmarks."
+                              f"{path.stem}") from error
+    glorot = " --init glorot" if "glorot" in path.name else ""
+    return load(path, dict((RUN, SWEEP)).get(path.name, SEEDS + glorot))
+
+
+def collect(root: Path) -> dict[str, str]:
+    """The folder of the records -> {name: text} of all values and tables."""
+    found: dict[str, str] = {}
+    for name, (function, paths) in ABOUT.items():
+        values = function(*(read(root / path) for path in paths))
+        found |= ({name: values} if isinstance(values, str) else
+                  {f"{name}.{key}": text for key, text in values.items()})
+    return found
+
+
+def percent(fraction: float, digits: int = 0) -> str:
+    """0.967 -> "97", or with a digit "96.7"."""
+    return f"{100 * fraction:.{digits}f}"
+
+
+def mean_and_std(values: Iterable[float], digits: int) -> str:
+    """Values of the seeds -> "0.9037 ± 0.0059", or the one there is. The ± is the
+    standard deviation with n - 1."""
+    values = list(values)
+    std = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{std}"
+
+
+def table(head: str, rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; in its head, a column that ends in ":" is of numbers."""
+    names = head.split("|")
+    lines = [[name.rstrip(":") for name in names],
+             ["---:" if name.endswith(":") else "---" for name in names], *rows]
+    text = [f"| {' | '.join(line)} |" for line in lines]
+    text[1] = text[1].replace(" ", "")
+    return "\n".join(text)
+
+
+def look_up(record: dict, words: str) -> Any:
+    """Our numbers of the one claim of a record with these words."""
+    ours, = (claim["ours"] for claim in record["claims"] if words in claim["claim"])
+    return ours
+
+
+# --------------------------------------------------------------------------------------
+# The headline and the sweep
+
+
+def last(arm: Arm, series: str, digits: int) -> str:
+    """The last value of an arm's series over the seeds that did not diverge, or –."""
+    good = ~arm.diverged
+    values = getattr(arm, series)[good, -1]
+    return mean_and_std(values, digits) if good.any() else "–"
+
+
+def net_table(study: Study) -> str:
+    """A row for each kind and depth, with n and parameters."""
+    def row(arm):
+        lost, n = int(arm.diverged.sum()), str(len(arm.diverged))
+        return (arm.block, str(arm.depth),
+                f"{arm.parameters:,}" if arm.parameters else "–",
+                f"{n}, of which {lost} diverged" if lost else n,
+                last(arm, "test_acc", 4), last(arm, "train_loss", 3))
+    return table("net|depth:|parameters:|n:|test accuracy:|last training loss:",
+                 (row(arm) for arms in study.arms.values() for arm in arms.values()))
+
+
+@about("run.json")
+def headline(study: Study) -> str:
+    return net_table(study)
+
+
+@about("run_sweep.json")
+def sweep(study: Study) -> str:
+    return net_table(study)
+
+
+@about("results/headline/sweep_five_seeds.json",
+       "results/headline/sweep_glorot_five_seeds.json")
+def depths(*studies: Study) -> str:
+    """Test accuracy, a row for each depth, a column for each kind and study."""
+    heads = [f"{arm.block}, {INITS[study.init]}, n = {len(study.seeds)}:"
+             for study in studies for arm in study.deepest]
+
+    def cell(arm):
+        return last(arm, "test_acc", 3) + (
+            f", {arm.diverged.sum()} diverged" if arm.diverged.any() else "")
+    return table("|".join(["depth:", *heads]), (
+        [str(depth), *(cell(arm) for study in studies
+                       for arm in study.arms[depth].values())]
+        for depth in studies[0].arms))
+
+
+@about("run.json")
+def run(study: Study) -> dict[str, str]:
+    return {"highway": percent(study.arms[study.depth]["highway"].test_acc[0, -1])}
+
+
+@about()
+def sizes() -> dict[str, str]:
+    def block(kind, hidden):
+        one, two = (hn.DeepNet(kind, depth, hidden).params.size for depth in (1, 2))
+        return f"{two - one:,}"
+    plain, highway = (hn.DeepNet(kind, 30, hidden).params.size
+                      for kind, hidden in (("plain", 71), ("highway", 50)))
+    return {"plain_71": block("plain", 71), "highway_50": block("highway", 50),
+            "larger": percent(plain / highway - 1)}
+
+
+@about("CLAIMS.md")
+def ledger(text: str) -> dict[str, str]:
+    counts, = re.findall(r"\d+ claims, of which \d+ hold \(\d+ of them with one "
+                         r"seed\), \d+ do not and \d+ are open", text)
+    return {"counts": counts}
+
+
+# --------------------------------------------------------------------------------------
+# Figure 1 and the six forms
+
+
+@about("results/optimization/record.json")
+def figure_1_table(record: dict) -> str:
+    def cells(net):
+        best = net["best"]
+        accuracy = np.median([row[-1] or 0 for row in best["test_acc"]])
+        epochs = np.median(or_infinite(best["epochs_to"]["0.01"]))
+        return (f"{np.median(or_infinite(best['final'])):.1e}",
+                f"{epochs:.0f}" if math.isfinite(epochs) else "never",
+                f"{accuracy:.4f}")
+    nets = {(net["block"], net["depth"]): net for net in record["nets"]}
+    return table("layers:|highway: loss:|epochs to 0.01:|accuracy:|plain: loss:|"
+                 "epochs to 0.01:|accuracy:",
+                 ([str(depth), *cells(nets["highway", depth]),
+                   *cells(nets["plain", depth])] for depth in (10, 20, 50, 100)))
+
+
+@about("results/optimization/record.json")
+def figure_1(record: dict) -> dict[str, str]:
+    lucky = {net["depth"]: net["best"]["final"][0] for net in record["nets"]
+             if net["block"] == "plain"}
+    return {"plain_50": f"{lucky[50]:.1e}", "plain_100": f"{lucky[100]:.1e}",
+            "orders": f"{look_up(record, 'orders of magnitude'):.1f}"}
+
+
+@about("results/blocks/record.json")
+def forms_table(record: dict) -> str:
+    nets = {(net["block"], net["depth"]): net["test_acc"] for net in record["nets"]}
+    return table("form|10:|20:|50:|100:|perplexity:", (
+        [form.name, *("{mean:.4f} ± {std:.4f}".format(**nets[block, depth])
+                      for depth in (10, 20, 50, 100)), f"{form.perplexity:.2f}"]
+        for block, form in TABLE_1A.items()))
+
+
+@about("results/blocks/record.json")
+def forms(record: dict) -> dict[str, str]:
+    nets = {(net["block"], net["depth"]): net for net in record["nets"]}
+    gated = [net for net in record["nets"] if "gate_bias" in net["chosen"]]
+    plain_50, plain_100 = nets["plain", 50], nets["plain", 100]
+    return {"plain_50": percent(plain_50["test_acc"]["mean"], 1),
+            "plain_50_lr": f"{plain_50['chosen']['lr']:g}",
+            "plain_100": percent(plain_100["test_acc"]["mean"], 1),
+            "plain_100_lr": f"{plain_100['chosen']['lr']:g}", "gated": str(len(gated)),
+            "at_edge": str(sum("gate_bias" in net["chosen"]["at_edge"]
+                               for net in gated))}
+
+
+# --------------------------------------------------------------------------------------
+# Looking inside
+
+
+@about("results/inside/record.json")
+def nets_table(record: dict) -> str:
+    return table("net|parameters:|training loss:|test accuracy:", (
+        (net["block"], f"{net['parameters']:,}", f"{net['train_loss'][-1]:.1e}",
+         f"{net['test_acc'][-1]:.4f}") for net in record["nets"]))
+
+
+@about("results/gates/record.json")
+def gates(record: dict) -> dict[str, str]:
+    closed = look_up(record, "the share of gates below 0.1")["trained"]
+    told = look_up(record, "differ by class")
+    return {"fell": percent(look_up(record, "biases fall")),
+            "closed": percent(closed["per_example"]),
+            "closed_mean": percent(closed["of_mean"]),
+            "correlation": f"{look_up(record, 'inversely correlated')['all']:+.2f}"} | {
+        f"{how}_{state}": percent(told[f"T, {words}"][state], 1)
+        for how, words in (("nearest", "nearest mean"), ("ridge", "ridge"))
+        for state in ("trained", "untrained")}
+
+
+@about("results/lesion/record.json")
+def lesion(record: dict) -> dict[str, str]:
+    nets, early = record["nets"], look_up(record, "here the first 5")
+    sixth = nets["highway"]["one_closed"]["loss"][5] / nets["highway"]["loss"]
+    bias = look_up(record, "highway: the mean of each unit's")["trained"]
+    return {"lowest": f"{early['lowest']:.0f}", "highest": f"{early['highest']:.0f}",
+            "sixth": f"{sixth:.1f}", "bias": percent(bias),
+            "spared": percent(nets["highway"]["spared"]),
+            "spared_residual": percent(nets["residual"]["spared"]),
+            "worst_residual": percent(max(nets["residual"]["one_closed"]["error"]), 1),
+            "best_plain": percent(min(nets["plain"]["one_closed"]["error"]), 1)}
+
+
+# --------------------------------------------------------------------------------------
+# A thousand layers; convolution
+
+
+def sums_of_T(record: dict, trains: bool) -> list[float]:
+    """Sum of T over the layers before training, of the nets of the map that train, or
+    do not, from 50 layers on."""
+    plan, accuracies = record["protocol"]["map"], record["map"]["better"]["test_acc"]
+    return [(depth - 1) / (1 + math.exp(-bias))
+            for bias, row in zip(plan["gate_biases"], accuracies, strict=True)
+            for depth, accuracy in zip(plan["depths"], row, strict=True)
+            if depth >= 50 and ((accuracy or 0) >= TRAINS) is trains]
+
+
+@about("results/very_deep/record.json")
+def very_deep(record: dict) -> dict[str, str]:
+    border = {row["depth"]: row["gate_bias"] for row in record["map"]["border"]}
+    best = {depth: best_bias(record["deep"], depth) for depth in (100, 1000, 2000)}
+    used = [net["used"] for net in best[1000]]
+    times = sorted(left_with(one, 50) or math.nan for one in used)
+    rise = max(max(one["lesions"]["loss"]) / one["loss"] for one in used)
+    shut, = (net for net in record["deep"] if net["gate_bias"] == -20)
+    rescued, = (arm["test_acc"] for arm in record["tutorial"]
+                if (arm["block"], arm["start"], arm["lr"]) == ("plain", "he", 0.001))
+    return {"bias_30": f"{border[30]:+g}", "bias_1000": f"{border[1000]:g}",
+            "trains": f"{max(sums_of_T(record, True)):.0f}",
+            "fails": f"{min(sums_of_T(record, False)):.0f}",
+            "open": str(max(one["open"] for one in used)),
+            "rise": percent(rise - 1), "left_least": f"{times[0]:.1f}",
+            "left_most": f"{times[-1]:.1f}", "shut": percent(shut["test_acc"], 1),
+            "prefix_least": str(min(one["prefix"] for one in used)),
+            "prefix_most": str(max(one["prefix"] for one in used)),
+            "rescued_least": percent(min(rescued), 1),
+            "rescued_most": percent(max(rescued), 1)} | {
+        f"accuracy_{depth}": percent(np.mean([net["test_acc"] for net in nets]), 1)
+        for depth, nets in best.items()} | {
+        f"best_{depth}": f"{nets[0]['gate_bias']:g}" for depth, nets in best.items()}
+
+
+@about("results/convolution/record.json")
+def convolution_table(record: dict) -> str:
+    nets = {(net["block"], net["width"]): net for net in record["nets"]
+            if net["part"] == "table"}
+    rows = []
+    for block, width in (("highway", 16), ("highway", 32), ("plain", 16)):
+        net, paper = nets[block, width], TABLE_1[width]
+        rows.append((f"{block}, width {width}", f"{net['parameters']:,}", str(net["n"]),
+                     f"{net['mean']:.2f}" + (f" ± {net['std']:.2f}" if net["n"] > 1
+                                             else ""),
+                     "{mean:.2f} ± {std:.2f}".format(**paper) if block == "highway"
+                     else "–"))
+    return table("net|parameters:|runs:|20 epochs:|the paper's, 300 epochs:", rows)
+
+
+@about("results/convolution/record.json")
+def convolution_depth_table(record: dict) -> str:
+    nets = {(net["block"], net["depth"]): net for net in record["nets"]
+            if net["part"] == "depth"}
+
+    def cells(net):
+        return (f"{net['lr']:g}",
+                ", ".join(f"{loss:.3f}" for loss in net["final_train_loss"]),
+                ", ".join(f"{value:.1f}" for value in net["final_test_percent"]))
+    return table("layers:|highway: rate:|training loss:|accuracy, %:|plain: rate:|"
+                 "training loss:|accuracy, %:",
+                 ([str(depth), *cells(nets["highway", depth]),
+                   *cells(nets["plain", depth])] for depth in (10, 20, 30)))
+
+
+# --------------------------------------------------------------------------------------
+# Speed
+
+
+@about("benchmarks/peers.json")
+def peers(record: dict) -> dict[str, str]:
+    one, pair = record["one_core"], record["all_cores"]
+    parts = record["profile"]["parts"]
+    rounds = [pair[name]["times_ours"][end] for end in ("least", "largest")
+              for name in ("jax scan", "torch.compile")]
+
+    def times(name, cores=one):
+        return f"{cores[name]['times_ours']['median']:.2f}"
+
+    def share(word):
+        return percent(sum(part["share"] for name, part in parts.items()
+                           if word in name))
+    return {"ms": f"{one['ours']['ms_per_step']:.2f}",
+            "products_times": f"{1 / one['floor']['times_ours']['median']:.2f}",
+            "torch": times("torch"), "compiled": times("torch.compile"),
+            "jax": times("jax scan"), "jax_pair": times("jax scan", pair),
+            "compiled_pair": times("torch.compile", pair),
+            "jax_prepared": f"{pair['jax scan']['times_ours_prepared']:.2f}",
+            "compiled_prepared": f"{pair['torch.compile']['times_ours_prepared']:.2f}",
+            "least": f"{min(rounds):.2f}", "largest": f"{max(rounds):.2f}",
+            "element_wise": share("element-wise"), "products": share("products"),
+            "torch_version": one["torch"]["versions"]["torch"].partition("+")[0],
+            "jax_version": one["jax scan"]["versions"]["jax"]}
+
+
+@about("benchmarks/scaling.json")
+def scaling(record: dict) -> dict[str, str]:
+    law = record["depth_law"]["median"]
+    return {"ms": f"{1e3 * law['line']['seconds']:.2f}",
+            "ms_per_block": f"{1e3 * law['line']['seconds_per_block']:.3f}",
+            "deviation": percent(law["largest_deviation"], 1),
+            "mb": f"{record['whole_run']['peak_mb']:.0f}"}
+
+
+@about("benchmarks/convolution.json")
+def convolution_speed(record: dict) -> dict[str, str]:
+    narrow, wide = (net["contestants"] for net in record["nets"])
+    rounds = [net["torch"]["times_ours"] for net in (narrow, wide)]
+    return {"least": f"{min(found['least'] for found in rounds):.2f}",
+            "largest": f"{max(found['largest'] for found in rounds):.2f}"} | {
+        f"{name}_{width}": f"{net[name]['times_ours']['median']:.2f}"
+        for width, net in ((16, narrow), (32, wide)) for name in ("torch", "floor")}

@@ -1,0 +1,200 @@
+"""With which initial b_T do highway nets of each depth train?
+
+P1's guideline and the tutorial's advice, "the more negative the safer", beside nets of
+10 to 1000 layers at b_T from +1 to -20, each with the better of two learning rates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, Normalize
+from matplotlib.figure import SubFigure
+from matplotlib.patches import Rectangle
+
+import highway_networks as hn
+from experiments.lab import claim, or_infinite
+from experiments.papers import GUIDELINE
+from experiments.very_deep.nets import TRAINS, highway_config, train_highway
+from highway_suite.figures import LIGHT
+
+SEEDS = 0.005           # what one seed's test accuracy may be off by
+
+
+class Cell(NamedTuple):
+    """A trial of the map; depth in layers."""
+
+    lr: float
+    gate_bias: float
+    depth: int
+
+
+def configs(protocol: dict) -> dict[Cell, dict]:
+    """The trials, a learning rate after the other."""
+    own = protocol["map"]
+    return {Cell(lr, bias, depth): highway_config(
+        protocol, "map", depth=depth - 1, gate_bias=bias, lr=lr, epochs=own["epochs"],
+        seed=0) for lr in own["lrs"] for bias in own["gate_biases"]
+        for depth in reversed(own["depths"])}
+
+
+def train(config: dict, data: hn.Data) -> dict:
+    """One cell: status, training losses, test accuracy."""
+    return train_highway(config, data).result
+
+
+# --------------------------------------------------------------------------------------
+# The record
+
+
+def as_rows(values: np.ndarray) -> list[list]:
+    """(b_T, depth) -> rows of a table, None for what is not finite."""
+    return [[value if math.isfinite(value) else None for value in row]
+            for row in values.tolist()]
+
+
+def describe(found: dict[Cell, dict], own: dict) -> dict:
+    """Final training loss and test accuracy, (gate biases, depths), for each learning
+    rate and for the better one; and where nets stop training."""
+    axes = own["lrs"], own["gate_biases"], own["depths"]
+    loss, accuracy = np.full((2, *map(len, axes)), np.nan)
+    for lr, bias, depth in np.ndindex(loss.shape):
+        result = found[Cell(axes[0][lr], axes[1][bias], axes[2][depth])]
+        if result["status"] == "ok":
+            loss[lr, bias, depth] = result["train_loss"][-1]
+            accuracy[lr, bias, depth] = result["test_acc"]
+    best = or_infinite(loss).argmin(axis=0)[None]       # of equal ones the first
+    tables = {f"lr {lr:g}": {"train_loss": as_rows(loss[i]),
+                             "test_acc": as_rows(accuracy[i])}
+              for i, lr in enumerate(own["lrs"])}
+    loss, accuracy = (np.take_along_axis(values, best, axis=0)[0]
+                      for values in (loss, accuracy))
+    better = {"lr": as_rows(np.array(own["lrs"])[best[0]]),
+              "train_loss": as_rows(loss), "test_acc": as_rows(accuracy)}
+    return tables | {"better": better, "border": [
+        border(depth, own["gate_biases"], np.nan_to_num(column))
+        for depth, column in zip(own["depths"], accuracy.T, strict=True)]}
+
+
+def border(depth: int, biases: list[float], accuracy: np.ndarray) -> dict:
+    """The largest b_T with which nets of a depth train, and the sum over layers of
+    sigma(b_T) there; whether all more negative ones train too. accuracy: by b_T, 0 of
+    a net that diverged."""
+    trains = [bias for bias, value in zip(biases, accuracy, strict=True)
+              if value >= TRAINS]
+    top = max(trains, default=None)
+    return {"depth": depth, "gate_bias": top, "sum_of_T": None if top is None else
+            hn.significant((depth - 1) / (1 + math.exp(-top))),
+            "all_below_train": None if top is None else
+            all(bias in trains for bias in biases if bias < top)}
+
+
+# --------------------------------------------------------------------------------------
+# Claims
+
+
+def column_of(record: dict, own: dict, depth: int, name: str) -> dict:
+    """{b_T: a result of the better learning rate, None if it diverged} at a depth."""
+    column = own["depths"].index(depth)
+    return {bias: row[column] for bias, row in
+            zip(own["gate_biases"], record["better"][name], strict=True)}
+
+
+def accuracies(record: dict, own: dict, depth: int) -> dict[float, float]:
+    """{b_T: test accuracy of the better learning rate, 0 if it diverged} at a depth."""
+    return {bias: value or 0 for bias, value in
+            column_of(record, own, depth, "test_acc").items()}
+
+
+def check_guideline(record: dict, own: dict) -> dict:
+    """P1's guideline beside the b_T of the lowest training loss. A difference of one
+    seed's test accuracies tells nothing within SEEDS of the limit."""
+    behind, ours = [], {}
+    for depth, bias in GUIDELINE.items():
+        if depth not in own["depths"] or bias not in own["gate_biases"]:
+            continue
+        losses = column_of(record, own, depth, "train_loss")
+        column = accuracies(record, own, depth)
+        best = min(losses, key=lambda each: or_infinite(losses[each]))
+        ours[f"{depth} layers"] = {f"b_T {each:g}": column[each]
+                                   for each in dict.fromkeys((bias, best))}
+        behind.append(column[best] - column[bias])
+    return claim(
+        section="P1 2.2",
+        text="b_T of -1, -2, -3 suits 10, 20, 30 layers: test accuracy within a point "
+        "of that with the b_T of the lowest training loss (theirs: convolutional nets, "
+        f"ours: fully connected; open within {100 * SEEDS:g} points of that)",
+        paper="a general guideline", ours=ours,
+        holds=None if len(behind) < len(GUIDELINE) else
+        True if max(behind) <= 0.01 - SEEDS else
+        False if max(behind) > 0.01 + SEEDS else None)
+
+
+def check(record: dict, own: dict) -> list[dict]:
+    """P1's guideline, and what the tutorial says of b_T."""
+    deepest = accuracies(record, own, max(own["depths"]))
+    below = [row["all_below_train"] for row in record["border"]]
+    return [
+        check_guideline(record, own),
+        claim(section="tutorial",
+              text="when in doubt, more negative: at each depth where any b_T trains, "
+              "all below the largest that does train too",
+              paper="start with more negative",
+              ours={f"{row['depth']} layers": row["gate_bias"]
+                    for row in record["border"]},
+              holds=False not in below if set(below) != {None} else None),
+        claim(section="tutorial",
+              text=f"the largest b_T fails, here with {max(own['depths'])} layers, "
+              f"test accuracy below {TRAINS:g} (of the other extreme, beyond the -20 "
+              "that it recommends, nothing was tried)",
+              paper="in the case of low biases (more positive) it simply fails to "
+              "converge", ours={f"b_T {max(deepest):g}": deepest[max(deepest)]},
+              holds=deepest[max(deepest)] < TRAINS)]
+
+
+# --------------------------------------------------------------------------------------
+# The figure
+
+
+def draw_cells(axes: Axes, table: list, own: dict, norm: Normalize, title: str,
+               write: Callable[[float], str]) -> None:
+    """One number for each b_T and depth as a heat map, written into its cell; a cross
+    where the net diverged, a frame where P1's guideline lies. norm: whose high end is
+    the better one, or that of a reversed scale."""
+    values = np.array(table, float)
+    image = axes.imshow(values, cmap="viridis_r" if isinstance(norm, LogNorm) else
+                        "viridis", norm=norm, aspect="auto")
+    for (row, column), value in np.ndenumerate(values):
+        dark = np.isfinite(value) and sum(image.cmap(norm(value))[:3]) < 1.3
+        axes.text(column, row, write(value) if np.isfinite(value) else "×", size=6.5,
+                  ha="center", va="center", color="white" if dark else "black")
+    depths, biases = own["depths"], own["gate_biases"]
+    for depth, bias in GUIDELINE.items():
+        if depth in depths and bias in biases:
+            at = depths.index(depth) - 0.5, biases.index(bias) - 0.5
+            axes.add_patch(Rectangle(at, 1, 1, fill=False, edgecolor=LIGHT.plain,
+                                     linewidth=2))
+    axes.set_xticks(range(len(depths)), depths)
+    axes.set_yticks(range(len(biases)), [f"{bias:g}" for bias in biases])
+    axes.set(xlabel="depth (layers)", ylabel="initial $b_T$", title=title)
+    axes.spines[:].set_visible(False)
+
+
+def draw(figure: SubFigure, record: dict) -> None:
+    """Two panels: training loss and test accuracy of the better learning rate."""
+    own, better = record["protocol"]["map"], record["map"]["better"]
+    loss, accuracy = figure.subplots(1, 2, sharey=True)
+    losses = np.array(better["train_loss"], float)
+    draw_cells(loss, better["train_loss"], own,
+               LogNorm(np.nanmin(losses), math.log(10)),
+               f"Training loss, {own['n_train']:,} images, {own['epochs']} epochs\n"
+               f"({hn.DATASETS[record['dataset']].title})",
+               lambda value: f"{value:.2g}")
+    draw_cells(accuracy, better["test_acc"], own, Normalize(0.1, 1),
+               "Test accuracy, %, of the same nets (n = 1)\n(framed: guideline of P1, "
+               "for convolutional nets)", lambda value: f"{100 * value:.0f}")
+    accuracy.set_ylabel("")

@@ -1,0 +1,41 @@
+"""What is said on the terminal, whatever has become of it: closed, full, or gone."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import TextIO
+
+
+def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
+    """Write to a stream, stderr unless another is given -> whether it took it.
+
+    It may be closed, full, or a pipe that nobody reads any more: no reason to lose what
+    was computed. What else is said to such a stream goes nowhere.
+    """
+    stream = stream or sys.stderr
+    try:
+        stream.write(text + end)
+        stream.flush()
+        return True
+    except (AttributeError, OSError, ValueError):   # None, broken, closed or ASCII only
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())       # or Python fails again as it ends
+            os.close(nowhere)
+        return False
+
+
+def prepare_streams() -> None:
+    """Give each standard stream that came closed the null device; or the next file to
+    be opened would get its number, and what other libraries print. Let stdout take
+    letters that it does not have."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode)     # noqa: SIM115 (it stays open)
+            os.set_inheritable(stream.fileno(), True)   # by worker processes
+            setattr(sys, name, stream)

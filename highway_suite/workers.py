@@ -1,0 +1,140 @@
+"""Nets trained side by side in worker processes, with their progress on stderr."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from tqdm import tqdm
+
+import highway_networks as hn
+from highway_suite.records import train_arm
+from highway_suite.terminal import say
+
+START_SECONDS = 0.6     # that starting processes takes
+
+
+class Bar(tqdm):
+    """A progress bar that several processes may draw at once: each keeps to its own row
+    below the cursor and draws it in a single write."""
+
+    def display(self, msg=None, pos=None):
+        row = abs(self.pos)
+        say("\n" * row + f"\r{self}\x1b[K" + "\x1b[A" * row, end="")
+
+    def close(self):
+        self.refresh()
+        self.disable = True
+
+
+def reporter(config: hn.Config, row: int | None) -> Callable:
+    """What `train` calls after each epoch: a bar in this row, or a line without one."""
+    label = f"{config.block:>7} {config.depth} seed {config.seed}"
+    bar = None if row is None else Bar(total=config.epochs, desc=label, position=row,
+                                       unit="epoch", ncols=88)
+
+    def report(done):
+        epoch, loss, accuracy = (done[name] for name in ("epoch", "train_loss",
+                                                         "test_acc"))
+        if bar is None:
+            say(f"{label}  epoch {epoch:{len(str(config.epochs))}}/{config.epochs}  "
+                f"train loss {loss:.4f}  test accuracy {accuracy:.4f}")
+            return
+        bar.set_postfix_str(f"loss {loss:.4f}, test {accuracy:.4f}", refresh=False)
+        bar.update()
+        if epoch == config.epochs:
+            bar.close()
+    return report
+
+
+def train_reported(config: hn.Config, data: hn.Data, row: int | None) -> dict:
+    """`train_arm` with its progress on stderr."""
+    return train_arm(config, data, reporter(config, row))
+
+
+def train_in_worker(config: hn.Config, data: hn.Data, row: int | None,
+                    block: hn.Block) -> dict:
+    """The same in another process: its table may lack a block that the caller added,
+    and it ends when the caller is killed."""
+    hn.BLOCKS.setdefault(config.block, block)
+    report, caller = reporter(config, row), os.getppid()
+
+    def report_or_end(done):
+        if os.getppid() != caller:
+            os._exit(1)
+        report(done)
+    return train_arm(config, data, report_or_end)
+
+
+def start_up() -> None:
+    """The work of a process that only starts: the imports."""
+
+
+@contextmanager
+def sparing_children_ctrl_c() -> Iterator[None]:
+    """Processes started in the body ignore Ctrl-C: the parent gets it and ends them."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def starting_workers(jobs: int) -> Iterator[None]:
+    """Start the processes, with NumPy, while the body reads the data."""
+    if jobs == 1:
+        yield
+        return
+    from joblib import Parallel, delayed
+    with sparing_children_ctrl_c():
+        started = Parallel(n_jobs=jobs, return_as="generator")(
+            delayed(start_up)() for _ in range(jobs))
+    try:
+        yield
+    finally:
+        list(started)
+
+
+def cost(config: hn.Config) -> float:
+    """About the seconds that training takes on one core: 0.15 ns for each product of an
+    image with a weight of a block, there and back."""
+    gates = len(hn.BLOCKS[config.block].gates)
+    images = config.epochs * (config.n_train // config.batch) * config.batch
+    return 1.5e-10 * images * config.depth * config.hidden ** 2 * (1 + gates)
+
+
+def processes_for(configs: list[hn.Config]) -> int:
+    """How many processes finish first: one per core, or one alone where the others
+    would take longer to start than they save."""
+    work = sum(map(cost, configs))
+    if work < START_SECONDS:
+        return 1
+    from joblib import cpu_count
+    jobs = min(cpu_count(), len(configs))
+    return jobs if work - work / jobs > START_SECONDS else 1
+
+
+def train_all(configs: list[hn.Config], data: hn.Data, jobs: int) -> list[dict]:
+    """Train every configuration, the costliest first, on so many processes."""
+    order = sorted(range(len(configs)), key=lambda i: cost(configs[i]), reverse=True)
+    bars = sys.stderr.isatty() and len(configs) < os.get_terminal_size(2).lines
+    subsets = {seed: hn.take_subset(data, replace(configs[0], seed=seed))
+               for seed in {config.seed: 0 for config in configs}}
+    tasks = [(configs[i], subsets[configs[i].seed], i if bars else None) for i in order]
+    if jobs == 1:
+        done = [train_reported(*task) for task in tasks]
+    else:
+        from joblib import Parallel, delayed
+        # Without max_nbytes images would lie in shared memory, which a SIGKILL leaves.
+        done = Parallel(n_jobs=jobs, max_nbytes=None)(
+            delayed(train_in_worker)(*task, hn.BLOCKS[task[0].block])
+            for task in tasks)
+    if bars:
+        say("\n" * len(configs), end="")
+    arms = dict(zip(order, done, strict=True))
+    return [arms[i] for i in range(len(configs))]

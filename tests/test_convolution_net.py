@@ -1,0 +1,341 @@
+"""Convolutional highway nets: layers, net, training step, gradients."""
+
+import math
+
+import numpy as np
+import pytest
+from contracts import STEP, WrongGradient
+from test_gradients import gates_swapped, without_carry, without_gate_on_H
+
+import highway_networks as hn
+from experiments import convolution_layers as cl
+from experiments import convolution_net
+from experiments.convolution_net import ConvNet, Nesterov
+
+SIDE = 7
+NETS = {        # every kind of layer above a convolution, so that its dx is checked too
+    "plain": [("plain", 3, 3, 1), ("plain", 4, 3, 1), ("dense", 5)],
+    "resized": [("plain", 3, 3, 0), ("plain", 2, 5, 1), ("plain", 3, 1, 0),
+                ("dense", 5)],
+    "highway": [("plain", 3, 3, 1), ("highway", 3, 3, 1), ("highway", 3, 5, 2),
+                ("highway", 3, 1, 0), ("dense", 5)],
+    "overlapping pool": [("plain", 3, 3, 1), ("pool", 3, 2), ("dense", 5)],
+    "pool over the edge": [("plain", 3, 3, 1), ("pool", 2, 2), ("pool", 3, 3),
+                           ("dense", 5)],
+    "pool by one": [("plain", 3, 3, 1), ("pool", 2, 1), ("dense", 5)],
+    "dropout": [("plain", 3, 3, 1), ("dropout", 0.4), ("dense", 5)],
+    "average": [("plain", 3, 3, 1), ("plain", 5, 1, 0), ("average",)],
+    "nothing below": [("dropout", 0.2), ("dense", 5)],
+    "whole": [("dropout", 0.2), ("plain", 3, 3, 0), ("highway", 3, 3, 1),
+              ("pool", 3, 2), ("dropout", 0.3), ("highway", 3, 3, 1), ("pool", 2, 2),
+              ("dense", 5)],
+}
+
+
+def small_net(layers, seed=0, dtype="float64"):
+    """A net on 7x7 pixels. Biases are drawn: zero ones would hide an error in their
+    use."""
+    net = ConvNet(layers, SIDE, seed=seed, dtype=dtype)
+    rng = np.random.default_rng([seed, 1])
+    for (_, name), tensor in net.views(net.params).items():
+        if name == "b":
+            tensor += rng.normal(0, 0.3, tensor.shape)
+    return net
+
+
+def small_batch(seed=0, size=4):
+    """x (49, size), labels (size,), and a generator that drops the same in every call.
+    """
+    rng = np.random.default_rng([seed, 2])
+    return (rng.normal(size=(SIDE ** 2, size)), rng.integers(5, size=size),
+            np.random.default_rng(3))
+
+
+def gradient(net, seed=0):
+    return net.gradient(small_batch(seed), net.cache(4))[1].copy()
+
+
+def loss_of(net, seed=0):
+    x, labels, rng = small_batch(seed)
+    return hn.cross_entropy(net.forward(x.astype(net.dtype), rng=rng)[0], labels)[0]
+
+
+def check_gradient(net, entries=9, seed=0):
+    """Hold random entries of every tensor to their complex-step derivatives, to 1e-11
+    of the tensor's largest. Raises WrongGradient."""
+    found = gradient(net, seed)
+    twin = ConvNet(net.layers, net.side, dtype="complex128")
+    rng = np.random.default_rng([seed, 4])
+    for name, places in net.views(np.arange(found.size)).items():
+        places = places.ravel()
+        most = abs(found[places]).max()
+        assert most > 0
+        for entry in rng.choice(places, min(entries, len(places)), replace=False):
+            twin.params[...] = net.params
+            twin.params[entry] += 1j * STEP
+            expected = loss_of(twin, seed).imag / STEP
+            if not abs(found[entry] - expected) <= 1e-11 * most:
+                raise WrongGradient(f"{name}[{entry}]: backward {found[entry]}, "
+                                    f"complex step {expected}")
+
+
+# --------------------------------------------------------------------------------------
+# Gradients
+
+
+@pytest.mark.parametrize("layers", NETS.values(), ids=NETS)
+def test_gradient_by_complex_step(layers, seed):
+    check_gradient(small_net(layers, seed), seed=seed)
+
+
+def unturned(self, d, add_below=cl.Plain.add_below):
+    """The kernel is not turned round on the way back."""
+    W = self.tensors["W"]
+    self.tensors = {"W": W[:, ::-1, ::-1], "b": self.tensors["b"]}
+    add_below(self, d)
+    self.tensors = {"W": W, "b": self.tensors["b"]}
+
+
+def unmoved(self, d, add_below=cl.Plain.add_below):
+    """What every version of the image got is added where it stands."""
+    add_below(self, np.zeros_like(d))
+    d += self.spread.sum(axis=1).reshape(d.shape)
+
+
+def round_the_edge(self, d):
+    """What leaves the image enters on its other side."""
+    S, C, B, k, p, side = self.size
+    np.matmul(self.W_back.reshape(k * C, -1), self.dz_fields, out=self.spread_parts)
+    self.spread[:, :, :, side:] = 0
+    for j in range(k):
+        d += np.roll(self.spread[:, j].reshape(d.shape), (j - p) * B, axis=2)
+
+
+def to_all(d, x, y, taps, dx, part, mask):
+    """Every pixel of a window gets what the window got."""
+    dx.fill(0)
+    for to, of in taps:
+        dx[of] += d[to]
+
+
+def overwritten(d, x, y, taps, dx, part, mask):
+    """A pixel of several windows keeps what the last one gave."""
+    dx.fill(0)
+    for to, of in taps:
+        won = x[of] == y[to]
+        dx[of] = np.where(won, d[to], dx[of])
+
+
+def passed_on(self, d):
+    """The gradient is only handed on."""
+    return np.broadcast_to(d[..., :1] if d.size < self.x.size else d,
+                           self.x.shape).copy()
+
+
+@pytest.mark.parametrize("name, where, what, broken", [
+    *(("highway", cl.Highway, "block", cl.Highway.block._replace(backward=backward))
+      for backward in (gates_swapped, without_carry, without_gate_on_H)),
+    *(("highway", cl.Plain, "add_below", broken)
+      for broken in (unturned, unmoved, round_the_edge)),
+    ("plain", cl, "RELU", cl.RELU._replace(backward=lambda dH, H: np.copyto(H, dH))),
+    *(("overlapping pool", cl, "largest_backward", broken)
+      for broken in (to_all, overwritten)),
+    ("dropout", cl.Dropout, "backward", passed_on),
+    ("average", cl.Average, "backward", passed_on)])
+def test_a_broken_backward_pass_is_caught(name, where, what, broken, monkeypatch, seed):
+    monkeypatch.setattr(where, what, broken)
+    with pytest.raises(WrongGradient):
+        check_gradient(small_net(NETS[name], seed), seed=seed)
+
+
+def test_gradient_agrees_with_torch(digits):
+    """Of the experiment's whole net, by automatic differentiation."""
+    pytest.importorskip("torch")
+    from benchmarks import convolution as benchmark
+    args = benchmark.make_parser().parse_args(["--batch", "20", "--piece", "20"])
+    for width in (3, 8):
+        task = benchmark.Task("digits", digits, width, args)
+        ours, theirs = (contestant(task).gradient()
+                        for contestant in (benchmark.Ours, benchmark.Torch))
+        assert benchmark.same_gradient("torch", ours, theirs) < 1e-5
+
+
+@pytest.mark.parametrize("piece", [12, 4, 1])
+def test_a_batch_in_pieces_is_the_batch(piece, seed):
+    net, (x, labels, _) = small_net(NETS["highway"], seed), small_batch(seed, 12)
+    batch = x, labels, None
+    whole, expected = net.gradient(batch, net.cache(12))
+    measures, grad = net.gradient(batch, net.cache(piece))
+    assert measures["train_loss"] == pytest.approx(whole["train_loss"], rel=1e-12)
+    np.testing.assert_allclose(grad, expected, atol=1e-14)
+    with pytest.raises(ValueError, match="pieces of 5"):
+        net.gradient(batch, net.cache(5))
+
+
+def test_garbage_in_the_buffers_changes_nothing(seed):
+    """Whatever lies in an array between passes that no pass is to read."""
+    net = small_net(NETS["whole"], seed)
+    expected, cache = gradient(net, seed), net.cache(4)
+    for buffer in [*cache.buffers.values(), cache.grad, cache.total]:
+        buffer.fill(np.nan)
+    for layer in cache.layers:
+        layer.x.fill(np.nan)
+        for name in ("dx", "dy", "y", "z", "mask", "draws"):
+            if getattr(layer, name, None) is not None:
+                getattr(layer, name).fill(np.nan)
+    assert np.array_equal(net.gradient(small_batch(seed), cache)[1], expected)
+
+
+# --------------------------------------------------------------------------------------
+# Layers
+
+
+def one_layer(kind, numbers, x, tensors=None):
+    """A single layer at work on x (S, C, S, B), and its y (side, C', side, B)."""
+    S, C, _, B = x.shape
+    cache = object.__new__(convolution_net.Cache)
+    cache.batch, cache.dtype, cache.buffers = B, x.dtype, {}
+    (side, channels), shapes = cl.LAYERS[kind].plan((S, C), *numbers)
+    grads = {name: np.zeros(shape) for name, shape in shapes.items()}
+    layer = cl.LAYERS[kind](cache, (S, C), tensors, grads, *numbers)
+    layer.x[...] = x.reshape(S, C, S * B)
+    y = np.full((side, channels, side * B), np.nan)
+    layer.forward(y, np.random.default_rng(0))
+    return layer, y.reshape(side, channels, side, B)
+
+
+def by_definition(x, W, b, p):
+    """z[i, r, j] = b[r] + sum of W[r, u, v, c] x[i + u - p, c, j + v - p]."""
+    S, _, _, B = x.shape
+    R, k, _, _ = W.shape
+    side = S + 2 * p - k + 1
+    padded = np.pad(x, ((p, p), (0, 0), (p, p), (0, 0)))
+    z = np.empty((side, R, side, B))
+    for i in range(side):
+        for j in range(side):
+            field = padded[i:i + k, :, j:j + k]                 # (k, C, k, B)
+            z[i, :, j] = np.einsum("ruvc,ucvb->rb", W, field) + b
+    return z
+
+
+@pytest.mark.parametrize("small", [10**6, 200, 1])      # whole, in parts, by columns
+@pytest.mark.parametrize("kind, width, k, p", [
+    ("plain", 4, 3, 1), ("plain", 2, 5, 0), ("plain", 5, 5, 2), ("plain", 3, 1, 0),
+    ("highway", 3, 3, 1)])
+def test_layers_by_their_equations(kind, width, k, p, small, monkeypatch, rng):
+    monkeypatch.setattr(cl, "SMALL", small)
+    rows = width * (1 + (kind == "highway"))
+    x = rng.normal(size=(6, 3, 6, 4))
+    W, b = rng.normal(size=(rows, k, k, 3)), rng.normal(size=(rows, 1))
+    _, y = one_layer(kind, (width, k, p), x, {"W": W, "b": b})
+    z = by_definition(x, W, b, p)
+    H, T = np.maximum(z[:, :width], 0), 1 / (1 + np.exp(-z[:, width:]))
+    np.testing.assert_allclose(y, H * T + x * (1 - T) if T.size else H, atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_closed_highway_layers_copy_their_input(dtype, rng):
+    """T = 0 exactly: all ten highway layers hand on the very same bits, and dy."""
+    layers = [("plain", 3, 3, 1), *[("highway", 3, 3, 1)] * 10, ("dense", 5)]
+    net = ConvNet(layers, SIDE, gate_bias=-1000.0, dtype=dtype)
+    logits, cache = net.forward(rng.normal(size=(SIDE ** 2, 4)).astype(dtype))
+    xs = [layer.x for layer in cache.layers[1:]]
+    assert xs[0].any() and all(np.array_equal(x, xs[0]) for x in xs)
+    assert all((T == 0).all() for T in net.gates(np.ones((SIDE ** 2, 4), dtype)))
+    net.forward(rng.normal(size=(SIDE ** 2, 4)).astype(dtype), cache)
+    d = rng.normal(size=xs[0].shape).astype(dtype)
+    assert np.array_equal(cache.layers[5].backward(d.copy()), d)
+
+
+@pytest.mark.parametrize("size, stride, sides", [
+    (3, 2, {24: 12, 12: 6, 6: 3, 8: 4, 4: 2, 2: 1, 1: 1, 7: 3}),
+    (2, 2, {6: 3, 5: 3, 1: 1}), (2, 1, {3: 2}), (3, 3, {7: 3})])
+def test_pooling_sizes_are_caffes(size, stride, sides, rng):
+    for before, after in sides.items():
+        assert cl.MaxPool.plan((before, 4), size, stride) == ((after, 4), {})
+        x = rng.normal(size=(before, 4, before, 3))
+        _, y = one_layer("pool", (size, stride), x)
+        spans = [slice(i * stride, i * stride + size) for i in range(after)]
+        for i, rows in enumerate(spans):
+            for j, columns in enumerate(spans):
+                assert np.array_equal(y[i, :, j], x[rows, :, columns].max(axis=(0, 2)))
+
+
+def test_of_tied_pixels_one_gets_the_gradient():
+    """The uppermost in the leftmost column; windows do not take it from each other."""
+    x = np.zeros((4, 1, 4, 1))
+    x[1, 0, 0], x[0, 0, 1], x[1, 0, 1] = 5, 5, 5
+    layer, _ = one_layer("pool", (2, 2), x)
+    dx = layer.backward(np.array([[1.0, 2], [3, 4]]).reshape(2, 1, 2)).reshape(4, 4)
+    assert np.array_equal(dx, [[0, 0, 2, 0], [1, 0, 0, 0], [3, 0, 4, 0], [0] * 4])
+    layer, _ = one_layer("pool", (3, 2), np.ones((5, 2, 5, 3)))
+    dx = layer.backward(np.ones((2, 2, 6)))
+    assert dx.sum() == 2 * 2 * 6 and set(dx.ravel()) == {0, 1}
+
+
+def test_dropout_drops_at_its_rate_and_keeps_the_mean(rng):
+    x = np.ones((40, 5, 40, 10))
+    layer, y = one_layer("dropout", (0.3,), x)
+    assert set(np.unique(y)) == {0, 1 / (1 - 0.3)}
+    assert (y == 0).mean() == pytest.approx(0.3, abs=5 * math.sqrt(0.21 / y.size))
+    d = rng.normal(size=layer.x.shape)
+    assert np.array_equal(layer.backward(d.copy()), d * y.reshape(d.shape))
+    x = rng.normal(size=layer.x.shape)
+    layer.x[...] = x
+    layer.forward(y := np.empty_like(x), None)
+    assert np.array_equal(y, x), "nothing is dropped without a generator"
+
+
+def test_average_is_the_mean_of_each_channel(rng):
+    x = rng.normal(size=(6, 3, 6, 4))
+    _, y = one_layer("average", (), x)
+    np.testing.assert_allclose(y[0, :, 0], x.mean(axis=(0, 2)), atol=1e-15)
+
+
+# --------------------------------------------------------------------------------------
+# Net and optimiser
+
+
+def test_the_door():
+    net, (x, *_) = small_net(NETS["whole"]), small_batch()
+    for wrong in (x[:-1], x[:, 0], x.astype("float32")):
+        with pytest.raises(ValueError, match="the net takes float64"):
+            net.forward(wrong)
+    logits, cache = net.forward(x)
+    net.backward(np.ones_like(logits), cache)
+    with pytest.raises(ValueError, match="fresh"):
+        net.backward(np.ones_like(logits), cache)
+    net.forward(x, cache)
+    other = small_net(NETS["whole"], seed=1)
+    with pytest.raises(ValueError, match="fresh"):
+        other.backward(np.ones_like(logits), cache)
+    assert np.array_equal(other.forward(x, cache)[0], other.forward(x)[0])
+
+
+@pytest.mark.parametrize("layers, message", [
+    ([("highway", 3, 3, 1), ("dense", 5)], "gated layer"),
+    ([("plain", 3, 3, 1), ("highway", 3, 3, 0), ("dense", 5)], "gated layer"),
+    ([("plain", 3, 8, 0), ("dense", 5)], "kernel 8"),
+    ([("plain", 3, 3, 2), ("dense", 5)], "would grow"),
+    ([("pool", 2, 3), ("dense", 5)], "left out"),
+    ([("dropout", 1.0), ("dense", 5)], "rate 1.0"),
+    ([("plain", 3, 3, 1)], "7 x 7 pixels")])
+def test_lists_that_do_not_fit_are_refused(layers, message):
+    with pytest.raises(ValueError, match=message):
+        ConvNet(layers, SIDE)
+
+
+def test_nesterov_by_scalars():
+    """Two steps of a weight, which decays, and of a bias of twice the rate."""
+    start, grad, rates, decays = [2.0, 1.0], [1.0, 3.0], [1.0, 2.0], [0.2, 0.0]
+    params = np.array(start)
+    optimizer = Nesterov(params, np.array(rates), np.array(decays), momentum=0.5)
+    for _ in range(2):
+        optimizer.step(params, np.array(grad), 0.1)
+    for i, (p, g, rate, decay) in enumerate(zip(start, grad, rates, decays,
+                                                strict=True)):
+        v = 0.0
+        for _ in range(2):
+            new = 0.5 * v + 0.1 * rate * (g + decay * p)
+            p, v = p - 1.5 * new + 0.5 * v, new
+        assert (params[i], optimizer.v[i]) == pytest.approx((p, v), rel=1e-14)

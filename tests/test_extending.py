@@ -1,0 +1,130 @@
+"""A new block is a row and its pair of functions, a new data set a row and its reader:
+each is added here, and taken by contracts, training and the command line."""
+
+import hashlib
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from contracts import (
+    WrongGradient,
+    check_block,
+    check_gradient,
+    small_batch,
+    small_net,
+)
+
+import highway_networks as hn
+from highway_suite.cli import main
+from highway_suite.records import read_record
+
+
+def leaky_forward(x, rows, y, scratch):
+    """y = x + T (H - x / 2): a layer that never shuts its carry."""
+    H, T = rows
+    np.multiply(x, 0.5, out=y)
+    np.subtract(H, y, out=y)
+    np.multiply(y, T, out=y)
+    np.add(y, x, out=y)
+
+
+def leaky_backward(d, x, rows, dH, scratch):
+    """dH = T dy, dT = (H - x / 2) dy, dx = dy - dH / 2"""
+    H, T = rows
+    np.multiply(T, d, out=dH)
+    np.multiply(x, 0.5, out=scratch)
+    np.subtract(H, scratch, out=scratch)
+    hn.gate_backward(T, scratch, dH)
+    np.multiply(dH, 0.5, out=scratch)
+    np.subtract(d, scratch, out=d)
+
+
+def leaky_wrong(d, x, rows, dH, scratch):
+    """dx = dy"""
+    dy = d.copy()
+    leaky_backward(d, x, rows, dH, scratch)
+    d[...] = dy
+
+
+def test_a_block_of_ones_own(monkeypatch, tmp_path, seed):
+    monkeypatch.setitem(hn.BLOCKS, "leaky",
+                        hn.Block("T", leaky_forward, leaky_backward))
+    for activation in hn.ACTIVATIONS:
+        for depth in (1, 10):
+            check_gradient(small_net("leaky", depth, activation, seed),
+                           *small_batch(seed), seed=seed)
+    for dtype in ("float32", "float64"):
+        check_block("leaky", dtype, seed)
+    net = small_net("leaky", 3, seed=seed)
+    net.save(tmp_path / "net.npz")
+    assert np.array_equal(hn.DeepNet.load(tmp_path / "net.npz").params, net.params)
+    record = main(["--dataset", "digits", "--blocks", "leaky,plain", "--depth", "10",
+                   "--epochs", "8", "--jobs", "2", "--out", str(tmp_path / "r.json")])
+    assert read_record(tmp_path / "r.json") == record
+    arm = record["runs"][0]["leaky"]
+    assert arm["status"] == "ok" and arm["final_test_acc"] > 0.8
+    assert len(arm["layer_T_history"]) == 9 and len(arm["final_T_per_layer"]) == 10
+
+
+def test_a_wrong_block_of_ones_own_is_caught(monkeypatch, seed):
+    monkeypatch.setitem(hn.BLOCKS, "leaky", hn.Block("T", leaky_forward, leaky_wrong))
+    with pytest.raises(WrongGradient):
+        check_gradient(small_net("leaky", 2, seed=seed), *small_batch(seed), seed=seed)
+
+
+def read_text(path, file, classes):
+    """A reader of one's own: numbers in text, one row a line."""
+    content = hn.read_content(path, 10**6)
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise hn.DataError(f"{path}: other numbers")
+    return np.loadtxt(content.decode().splitlines(), np.uint8).reshape(file.shape)
+
+
+@pytest.fixture
+def stripes(tmp_path, monkeypatch, rng):
+    """Images of 2 x 6 pixels with a bright column, which is the label: 3 classes."""
+    files = []
+    for part, size in (("train", 300), ("test", 60)):
+        labels = rng.integers(3, size=size)
+        images = rng.integers(20, size=(size, 2, 6))
+        images[np.arange(size), :, labels] += 30
+        for name, array in (("images", images), ("labels", labels)):
+            lines = [" ".join(map(str, row)) for row in array.reshape(size, -1)]
+            content = "\n".join(lines).encode()
+            (tmp_path / f"{part}-{name}.txt").write_bytes(content)
+            files.append(hn.DataFile(f"{part}-{name}.txt", array.shape,
+                                     hashlib.sha256(content).hexdigest()))
+    monkeypatch.setitem(hn.DATASETS, "stripes", hn.Dataset(
+        "Stripes", images=(300, 60), shape=(2, 6), files=tuple(files), scale=50,
+        classes=3, read=read_text, folder=tmp_path))
+    return tmp_path
+
+
+def test_a_data_set_of_ones_own(stripes):
+    data = hn.load_dataset("stripes")
+    assert data.x_train.shape == (300, 12) and data.y_test.shape == (60,)
+    assert (data.classes, data.scale) == (3, 50)
+    config = hn.Config(depth=3, epochs=8, n_train=300, n_test=60, batch=20)
+    scaled = hn.scale_pixels(data)
+    net = hn.make_net(config, scaled)
+    assert (net.inputs, net.classes) == (12, 3) and scaled.x_train.max() < 1
+    history, _, status = hn.train(net, scaled, config)
+    assert status == "ok" and history["test_acc"][-1] > 0.95
+    record = main(["--dataset", "stripes", "--jobs", "1", "--out", str(stripes / "r"),
+                   *(f"--{name}={asdict(config)[name]}" for name in
+                     ("depth", "epochs", "batch"))])
+    assert read_record(stripes / "r") == record and record["dataset"] == "stripes"
+    assert (record["n_train"], record["n_test"]) == (300, 60)
+    assert record["runs"][0]["highway"]["final_test_acc"] > 0.95
+
+
+def test_a_broken_file_of_it_is_refused(stripes, capsys):
+    path = stripes / "test-labels.txt"
+    path.write_bytes(path.read_bytes().replace(b"2", b"1"))
+    for name in ("test-labels.txt", "train-images.txt"):
+        with pytest.raises(hn.DataError, match=f"{name}.*other numbers"):
+            hn.load_dataset("stripes")
+        (stripes / "train-images.txt").write_bytes(b"1 2 3")
+    with pytest.raises(SystemExit) as caught:
+        main(["--dataset", "stripes", "--no-save"])
+    assert "other numbers" in str(caught.value)

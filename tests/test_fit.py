@@ -1,0 +1,254 @@
+"""The training loop of every net: what it asks, keeps, reports and survives."""
+
+import math
+
+import numpy as np
+import pytest
+from contracts import Memory
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import highway_networks as hn
+
+
+class Valley:
+    """A net of one weight: the loss of a batch t is (w - t)^2 / 2. `wrong` replaces
+    what a step finds, by its number: {7: {"train_loss": nan}}."""
+
+    def __init__(self, start=0.0, dtype="float64", wrong=None):
+        self.params = np.full(1, start, dtype)
+        self.wrong, self.seen, self.sizes = wrong or {}, [], []
+
+    def cache(self, size):
+        self.sizes.append(size)
+        return "cache"
+
+    def gradient(self, batch, cache):
+        assert cache == "cache"
+        self.seen.append(batch)
+        found = {"train_loss": 0.5 * (self.params[0] - batch) ** 2, "other": batch,
+                 "grad": self.params[0] - batch} | self.wrong.get(len(self.seen), {})
+        return found, np.array([found.pop("grad")], self.params.dtype)
+
+
+class Targets:
+    """Three batches an epoch, the numbers 0, 1 and 2 in random order."""
+
+    size = 3
+
+    def __init__(self, seed=0):
+        self.streams = {"batches": np.random.default_rng(seed)}
+
+    def __iter__(self):
+        yield from self.streams["batches"].permutation(3).astype(float)
+
+
+def constant(epoch, history):
+    return 0.1
+
+
+def test_a_row_holds_the_means_over_the_steps_of_its_epoch():
+    """Worked by hand: w follows the batches by momentum-free SGD."""
+    net, batches, w = Valley(5.0), Targets(), 5.0
+    history, status = hn.fit(net, batches, hn.SGD(net.params, 0.0), constant, epochs=2)
+    assert status == "ok" and net.sizes == [3] and len(net.seen) == 6
+    for row, targets in zip(history, (net.seen[:3], net.seen[3:]), strict=True):
+        losses, norms = [], []
+        for target in targets:
+            losses.append(0.5 * (w - target) ** 2)
+            norms.append(abs(w - target))
+            w -= 0.1 * (w - target)
+        assert sorted(targets) == [0, 1, 2]
+        assert row == {"epoch": row["epoch"], "other": 1.0,
+                       "train_loss": hn.significant(np.mean(losses)),
+                       "grad_norm": hn.significant(np.mean(norms))}
+    assert net.params[0] == pytest.approx(w) and [r["epoch"] for r in history] == [1, 2]
+
+
+def test_schedule_and_clip_rule_the_step():
+    asked, net = [], Valley(100.0)
+
+    def schedule(epoch, history):
+        asked.append((epoch, [row["epoch"] for row in history]))
+        return 0.5 ** epoch
+    history, _ = hn.fit(net, Targets(), hn.SGD(net.params, 0.0), schedule, epochs=3,
+                        clip=2.0)
+    assert asked == [(1, []), (2, [1]), (3, [1, 2])]
+    assert net.params[0] == pytest.approx(100 - 3 * 2 * (0.5 + 0.25 + 0.125))
+    assert history[0]["grad_norm"] > 90, "the norm is taken before the clip"
+
+
+@pytest.mark.parametrize("untrained, epochs", [(False, [1, 2]), (True, [0, 1, 2])])
+def test_evaluate_is_asked_after_each_epoch_and_before_all_if_wanted(untrained, epochs):
+    reported, net = [], Valley(5.0)
+    history, _ = hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant,
+                        reported.append, epochs=2, untrained=untrained, cache="cache",
+                        evaluate=lambda net, cache: {"w": net.params[0], "by": cache})
+    assert [row["epoch"] for row in history] == epochs and net.sizes == []
+    if untrained:
+        assert history[0] == {"epoch": 0, "w": 5.0, "by": "cache"}
+    assert history[-1]["w"] == net.params[0] and history[-1]["by"] == "cache"
+    assert reported == history[-2:], "a row of training is reported, row 0 is not"
+
+
+@pytest.mark.parametrize("wrong", [
+    {"train_loss": math.nan}, {"train_loss": math.inf}, {"other": math.nan},
+    {"grad": math.nan}, {"grad": math.inf}, {"grad": 1e200}],
+    ids=lambda wrong: "-".join(f"{k}={v}" for k, v in wrong.items()))
+def test_a_step_that_is_not_finite_ends_the_run_and_leaves_the_weights(wrong):
+    """Finite or not, a gradient whose norm overflows is no gradient."""
+    net, reported, before = Valley(5.0, wrong={5: wrong}), [], []
+
+    def schedule(epoch, history):
+        before.append(net.params.copy())
+        return 0.0          # where no step was taken, the weights stay to the bit
+    history, status = hn.fit(net, Targets(), hn.SGD(net.params, 0.9), schedule,
+                             reported.append, epochs=4, clip=1.0)
+    assert status == "diverged" and len(net.seen) == 5
+    assert [row["epoch"] for row in history] == [1] and reported == history
+    assert net.params == before[0] == 5.0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("step, epochs", [(3, []), (6, [1])])
+def test_a_weight_that_is_not_finite_ends_the_run(bad, step, epochs):
+    """Also after the last step of an epoch, which no later loss would tell."""
+    net, asked = Valley(5.0), []
+
+    class Exploding(hn.SGD):
+        def step(self, params, grad, lr):
+            params[...] = bad if len(net.seen) == step else params
+    history, status = hn.fit(
+        net, Targets(), Exploding(net.params, 0.0), constant, epochs=2,
+        evaluate=lambda net, cache: asked.append(1) or {})
+    assert status == "diverged" and [row["epoch"] for row in history] == epochs
+    assert len(asked) == len(epochs), "there is nothing left to measure"
+
+
+@pytest.mark.parametrize("at, epochs", [(0, []), (1, [0]), (2, [0, 1])])
+def test_an_evaluation_that_is_not_finite_ends_the_run(at, epochs):
+    calls, net = iter(range(3)), Valley(5.0)
+
+    def evaluate(net, cache):
+        if next(calls) == at:
+            raise hn.Diverged("a logit")
+        return {"fine": True}
+    history, status = hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant,
+                             epochs=2, evaluate=evaluate, untrained=True)
+    assert status == "diverged" and [row["epoch"] for row in history] == epochs
+    assert len(net.seen) == 3 * at
+
+
+def test_training_takes_one_blas_thread_and_gives_them_back():
+    seen, net = set(), Valley()
+
+    def threads():
+        return {library["num_threads"] for library in threadpool_info()
+                if library["user_api"] == "blas"}
+    with threadpool_limits(2, "blas"):
+        outside = threads()
+        hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant, epochs=1,
+               evaluate=lambda *_: seen.update(threads()) or {})
+        assert threads() == outside
+    assert seen <= {1}
+
+
+# Killed and resumed
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def noted(optimizer):
+    """The optimiser's arrays that a step leaves, but for scratch."""
+    return {name: getattr(optimizer, name).copy() for name in optimizer.kept}
+
+
+def a_run(data, make, checkpoint=None, kill=None, epochs=3, untrained=True):
+    """A small net on 64 images, everything new but the checkpoint; killed in that step,
+    or between the steps of two epochs -> what is left in the end."""
+    net = hn.DeepNet("highway", 2, 5, inputs=64, seed=1)
+    optimizer, steps = make(net.params), []
+    measure = net.gradient
+
+    def gradient(batch, cache):
+        steps.append(1)
+        if len(steps) == kill:
+            raise Killed
+        return measure(batch, cache)
+
+    def report(row):
+        if kill == -row["epoch"]:
+            raise Killed
+
+    def schedule(epoch, history):       # depends on what was measured
+        return 1e-2 * (0.5 + sum(row.get("train_loss", 0) for row in history))
+    net.gradient = gradient
+    batches = hn.Batches(data.x_train[:64], data.y_train[:64], 16,
+                         np.random.default_rng(2))
+    history, status = hn.fit(
+        net, batches, optimizer, schedule, report, epochs=epochs, clip=1.0,
+        untrained=untrained, checkpoint=checkpoint, evaluate=lambda net, cache: {
+            "acc": hn.evaluate(net, data.x_test, data.y_test, cache)[0]})
+    return net.params, noted(optimizer), history, status, len(steps)
+
+
+def same(one, two):
+    return (np.array_equal(one[0], two[0]) and one[2:4] == two[2:4] and all(
+        np.array_equal(one[1][name], two[1][name]) for name in one[1]))
+
+
+OPTIMISERS = {"adam": hn.Adam, "sgd": lambda params: hn.SGD(params, 0.9)}
+
+
+@pytest.fixture(scope="module")
+def scaled():
+    return hn.scale_pixels(hn.load_dataset("digits"))
+
+
+@pytest.mark.parametrize("untrained", [True, False])
+@pytest.mark.parametrize("make", OPTIMISERS.values(), ids=OPTIMISERS)
+def test_killed_anywhere_and_resumed_is_uninterrupted_to_the_bit(scaled, make,
+                                                                 untrained):
+    whole = a_run(scaled, make, untrained=untrained)
+    assert whole[3] == "ok" and whole[4] == 12
+    for kill in (1, 4, 5, 7, 9, 12, -1, -2, -3):    # in a step; after an epoch
+        memory = Memory()
+        with pytest.raises(Killed):
+            a_run(scaled, make, memory, kill, untrained=untrained)
+        resumed = a_run(scaled, make, memory, untrained=untrained)
+        assert same(resumed, whole), kill
+        done = -kill if kill < 0 else (kill - 1) // 4
+        assert resumed[4] == 12 - 4 * done, "a finished epoch is not run again"
+        again = a_run(scaled, make, memory, untrained=untrained)
+        assert same(again, whole) and again[4] == 0
+
+
+@pytest.mark.parametrize("optimizer, forgotten", [
+    (hn.Adam, "m"), (hn.Adam, "v"), (hn.Adam, "steps"), (OPTIMISERS["sgd"], "v")])
+def test_every_array_that_is_kept_is_needed(scaled, optimizer, forgotten):
+    """The test above would notice each of them."""
+    def make(params):
+        made = optimizer(params)
+        made.kept = tuple(name for name in made.kept if name != forgotten)
+        return made
+    memory = Memory()
+    with pytest.raises(Killed):
+        a_run(scaled, make, memory, kill=6)
+    assert not same(a_run(scaled, make, memory), a_run(scaled, make))
+
+
+def test_a_longer_run_goes_on_where_a_shorter_one_ended(scaled):
+    memory = Memory()
+    a_run(scaled, hn.Adam, memory, epochs=2)
+    assert same(a_run(scaled, hn.Adam, memory, epochs=3), a_run(scaled, hn.Adam))
+
+
+def test_a_diverged_run_ends_alike_when_it_is_resumed():
+    memory, ends = Memory(), []
+    for _ in range(2):
+        net = Valley(5.0)
+        ends.append(hn.fit(net, Targets(), hn.SGD(net.params, 0.9),
+                           lambda epoch, history: 0.1 if epoch == 1 else 1e200,
+                           epochs=3, checkpoint=memory))
+    assert ends[0] == ends[1] and ends[0][1] == "diverged" and len(ends[0][0]) == 1

@@ -1,0 +1,131 @@
+"""Probes of trained nets: right for any number of images, exact in what they hold."""
+
+import numpy as np
+import pytest
+
+import highway_networks as hn
+from experiments import probing
+
+BLOCKS = ("highway", "residual", "plain")
+
+
+def small_net(block="highway", depth=4, seed=0):
+    net = hn.DeepNet(block, depth, 5, inputs=6, classes=3, init="glorot",
+                     gate_bias=-1.0, seed=seed, dtype="float64")
+    net.params += np.random.default_rng(seed).normal(0, 0.2, net.params.size)
+    return net
+
+
+@pytest.fixture
+def images(rng):
+    """x (40, 6) and labels (40,)"""
+    return rng.normal(size=(40, 6)), rng.integers(3, size=40)
+
+
+@pytest.mark.parametrize("size", [7, 40, 500])      # 40 is no multiple of 7
+def test_what_is_measured_does_not_depend_on_the_batches(size, images):
+    """Every probe against one pass over all images."""
+    net, (x, labels) = small_net(), images
+    logits, cache = net.forward(x.T, closed=[1])
+    loss, error = probing.loss_and_error(net, x, labels, [1], size)
+    assert loss == pytest.approx(hn.cross_entropy(logits, labels)[0])
+    assert error == np.mean(logits.argmax(axis=0) != labels)
+
+    T, y = net.gates(x.T), net.block_outputs(x.T)
+    np.testing.assert_allclose(probing.mean_gates(net, x, size), T.mean(axis=2))
+    np.testing.assert_allclose(probing.mean_change(net, x, size),
+                               ((y[1:] - y[:-1]) ** 2).mean(axis=(1, 2)))
+
+    off = y - y[-1]
+    mean, std, A_std = off.mean(axis=2), off.std(axis=2), y[-1].std(axis=1).mean()
+    found = probing.estimation_error(net, x, size)
+    assert found.A_std == pytest.approx(A_std)
+    np.testing.assert_allclose(found.mean, mean.mean(axis=1) / A_std, atol=1e-12)
+    np.testing.assert_allclose(found.std, std.mean(axis=1) / A_std, atol=1e-7)
+    share = (mean ** 2).sum(axis=1) / (off ** 2).mean(axis=2).sum(axis=1).clip(1e-9)
+    np.testing.assert_allclose(found.bias_share, share[:-1])
+
+
+@pytest.mark.parametrize("size", [7, 40])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_the_first_layers_alone_are_the_net_with_all_others_closed(block, size, images):
+    net, (x, labels) = small_net(block), images
+    loss, error = probing.prefix(net, x, labels, size)
+    assert len(loss) == len(error) == net.depth + 1
+    for k in range(net.depth + 1):
+        assert (loss[k], error[k]) == pytest.approx(
+            probing.loss_and_error(net, x, labels, range(k, net.depth)), rel=1e-12)
+
+
+def test_reordered_runs_the_layers_in_that_order(images):
+    net, (x, _) = small_net(), images
+    before = net.params.copy()
+    order = np.array([2, 0, 3, 1])
+    twin = probing.reordered(net, order)
+    assert np.array_equal(net.params, before)
+    for name, weights in net.views(net.params).items():
+        expected = weights[order] if name[-1] in "HT" else weights
+        assert np.array_equal(twin.views(twin.params)[name], expected)
+    # One layer open at a time: the twin's layer l does what layer order[l] did.
+    for l in range(4):
+        shut = [i for i in range(4) if i != l], [i for i in range(4) if i != order[l]]
+        assert np.array_equal(twin.forward(x.T, closed=shut[0])[0],
+                              net.forward(x.T, closed=shut[1])[0])
+
+
+def test_nearby_order_moves_no_layer_further_than_allowed(rng):
+    furthest = {}
+    for distance in (0, 1, 3, 8):
+        orders = [probing.nearby_order(20, distance, rng) for _ in range(300)]
+        assert all(sorted(order) == list(range(20)) for order in orders)
+        furthest[distance] = np.abs(np.array(orders) - np.arange(20)).max()
+    assert 3 < furthest.pop(8) <= 8
+    assert furthest == {0: 0, 1: 1, 3: 3}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_frozen_gates_have_their_values_and_no_others(dtype, images, rng):
+    """Held layers show the same T for every image; what follows is computed with it."""
+    net = hn.DeepNet("full", 4, 5, inputs=6, classes=3, init="glorot", dtype=dtype)
+    x, before = images[0].T.astype(dtype), net.params.copy()
+    values = {1: rng.uniform(size=5), 3: 0.25}
+    twin = probing.frozen(net, values)
+    assert np.array_equal(net.params, before)
+    T, free = twin.gates(x), net.gates(x)
+    for layer, value in values.items():
+        expected = np.broadcast_to(np.asarray(value)[..., None], T[layer].shape)
+        np.testing.assert_allclose(T[layer], expected, rtol=0, atol=2e-7)
+    assert np.array_equal(T[0], free[0]) and not np.allclose(T[2], free[2], atol=1e-4)
+    weights, y = net.views(net.params), net.block_outputs(x)[1].astype(float)
+    H, C = (weights["W_" + gate][1] @ y + weights["b_" + gate][1][:, None]
+            for gate in "HC")
+    expected = np.tanh(H) * values[1][:, None] + y / (1 + np.exp(-C))
+    np.testing.assert_allclose(twin.block_outputs(x)[2], expected, atol=1e-5)
+
+
+def test_gates_frozen_at_0_are_closed_and_at_1_a_plain_layer(images):
+    net, (x, _) = small_net(), images
+    shut = probing.frozen(net, dict.fromkeys(range(1, 4), 0))
+    assert np.array_equal(shut.forward(x.T)[0], net.forward(x.T, closed=[1, 2, 3])[0])
+    plain = hn.DeepNet("plain", 4, 5, inputs=6, classes=3, dtype="float64")
+    for name, weights in plain.views(plain.params).items():
+        weights[...] = net.views(net.params)[name]
+    twin = probing.frozen(net, dict.fromkeys(range(4), 1.0))
+    assert (twin.gates(x.T) == 1).all()
+    np.testing.assert_allclose(twin.forward(x.T)[0], plain.forward(x.T)[0], atol=1e-12)
+
+
+def test_gates_that_do_not_look_at_the_image_lose_nothing_by_their_mean(images):
+    net, (x, labels) = small_net(), images
+    net.views(net.params)["W_T"][...] = 0
+    held = probing.frozen(net, dict(enumerate(probing.mean_gates(net, x))))
+    assert probing.loss_and_error(held, x, labels) == pytest.approx(
+        probing.loss_and_error(net, x, labels))
+
+
+@pytest.mark.parametrize("block, values, gate", [
+    ("highway", {4: 0.5}, "T"), ("highway", {-1: 0.5}, "T"), ("highway", {0: 1.5}, "T"),
+    ("highway", {0: np.nan}, "T"), ("highway", {0: 0.5}, "C"), ("plain", {}, "T")])
+def test_what_cannot_be_frozen_is_refused(block, values, gate):
+    with pytest.raises(ValueError, match="held at|no gate"):
+        probing.frozen(small_net(block), values, gate)
