@@ -174,7 +174,7 @@ def test_divergence_ends_with_a_record_and_exit_code_0(tmp_path):
 
 def test_wrong_data_is_one_line_and_exit_code_1(tmp_path):
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"<html>")
-    ended = run_script("--seed", "0", "--data-dir", ".", cwd=tmp_path)
+    ended = run_script("--jobs", "1", "--data-dir", ".", cwd=tmp_path)
     line = ended.stderr.splitlines()[-1]
     assert ended.returncode == 1 and ended.stdout == ""
     assert "Traceback" not in ended.stderr
@@ -186,7 +186,8 @@ def test_wrong_data_is_one_line_and_exit_code_1(tmp_path):
 def test_a_data_folder_that_cannot_be_looked_into_is_one_line(tmp_path, name):
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as caught:
-        cli.main(["--dataset", "mnist", "--data-dir", str(tmp_path / name)])
+        cli.main(["--dataset", "mnist", "--jobs", "1", "--data-dir",
+                  str(tmp_path / name)])
     assert str(caught.value).startswith(f"highway_networks.py: {tmp_path / name}")
     assert "\n" not in str(caught.value)
 
