@@ -222,6 +222,21 @@ def test_what_held_before_training_tells_nothing():
         None, True, False, False]
 
 
+@pytest.mark.parametrize("change, words", [
+    ({"schema_version": 99}, "'schema_version' is 99"),
+    ({"schema_version": True}, "'schema_version' is True"),
+    ({"schema": "other"}, "'schema' is 'other'"), ({"means": None}, "is missing or"),
+    ({"experiment": "other"}, "'experiment' is not 'means'")])
+def test_a_damaged_record_is_not_drawn_but_one_line(committed_run, change, words):
+    experiment, folder = committed_run
+    record = json.loads((folder / "record.json").read_text())
+    (folder / "record.json").write_text(json.dumps(record | change))
+    with pytest.raises(SystemExit, match=words) as caught:
+        lab.main(experiment, ["--plot"])
+    assert "Make it with: python3 -m experiments.means" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 # --------------------------------------------------------------------------------------
 # The list, and the committed records
 
