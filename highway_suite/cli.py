@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import hashlib
 import math
+import os
 import re
 import shlex
 import signal
@@ -315,7 +316,7 @@ def main(argv: list[str] | None = None) -> dict:
         say(f"highway-networks {version()}", sys.stdout)
         sys.exit(0)
     out = own["out"]
-    if out and not out.parent.is_dir():
+    if out and not os.path.isdir(out.parent):
         parser.error(f"argument --out: {out.parent} is not a folder")
     check_out(None if own["no_save"] else out, parser.error)
     try:

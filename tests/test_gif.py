@@ -164,13 +164,15 @@ def test_the_same_record_gives_the_same_bytes(tmp_path, small):
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-@pytest.mark.parametrize("out", ["a.mp4", "a", ".", "no folder/a.gif"])
+@pytest.mark.parametrize("out", ["a.mp4", "a", ".", "no folder/a.gif", "link.gif", "",
+                                 "n" * 300 + ".gif"])
 def test_a_wrong_out_exits_2(out, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "link.gif").symlink_to("nowhere")
     with pytest.raises(SystemExit) as stop:
         gif.main(["--out", out])
     assert stop.value.code == 2 and "argument --out" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["link.gif"]
 
 
 def test_mp4_gets_every_frame_the_last_one_held(tmp_path, monkeypatch, small):
