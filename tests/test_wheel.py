@@ -11,9 +11,9 @@ import pytest
 
 import highway_networks as hn
 
-SOURCE = ("highway_networks.py", "visualize_highway_networks.py", "LICENSE",
-          "README.md", "make_highway_networks_gif.py", "pyproject.toml",
-          "highway_suite")
+PROJECT = (hn.HERE / "pyproject.toml").read_text(encoding="utf-8")
+SCRIPTS = {f"{name}.py" for name in re.findall(
+    r'"(\w+)"', re.search("^py-modules = (.+)$", PROJECT, re.MULTILINE)[1])}
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def wheel(tmp_path_factory):
     """The wheel of this checkout, and the folder it is unpacked in."""
     pytest.importorskip("setuptools", minversion="70.1")
     work = tmp_path_factory.mktemp("wheel")
-    for name in SOURCE:
+    for name in ("README.md", "LICENSE", "pyproject.toml", "highway_suite", *SCRIPTS):
         copy = shutil.copytree if (hn.HERE / name).is_dir() else shutil.copy
         copy(hn.HERE / name, work / name)
     subprocess.run([sys.executable, "-c", "from setuptools import build_meta; "
@@ -40,8 +40,9 @@ def test_a_wheel_has_the_suite_and_nothing_of_a_general_name(wheel):
                for path in (hn.HERE / "highway_suite").glob("*.py")}
     digits = {f"highway_suite/digits/{file.name}"
               for file in hn.DATASETS["digits"].files}
-    assert files - {"highway_suite/digits/README.md"} == modules | digits | {
-        name for name in SOURCE if name.endswith(".py")}
+    assert files - {"highway_suite/digits/README.md"} == modules | digits | SCRIPTS
+    assert {"highway_networks.py", "visualize_highway_networks.py",
+            "make_highway_networks_gif.py"} <= SCRIPTS
 
 
 def test_the_installed_suite_runs_and_writes_into_the_current_folder(wheel, tmp_path):
@@ -60,8 +61,7 @@ def test_the_installed_suite_runs_and_writes_into_the_current_folder(wheel, tmp_
         [sys.executable, "-c", code], cwd=tmp_path, text=True, capture_output=True,
         env={**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"})
     assert done.returncode == 0, done.stderr
-    text = (hn.HERE / "pyproject.toml").read_text()
-    version = re.search(r'^version = "(.+)"$', text, re.MULTILINE)[1]
+    version = re.search(r'^version = "(.+)"$', PROJECT, re.MULTILINE)[1]
     assert done.stdout.splitlines()[0] == f"{site} {version}"
     assert {path.name for path in tmp_path.iterdir()} == {
         "run.json", "viz", "highway_networks.gif"}
