@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -165,7 +166,7 @@ def load_nets(lab: Lab) -> tuple[dict[str, hn.DeepNet], dict]:
                           f"experiments/inside.py has. {again}")
     nets = {}
     for fields in record["nets"]:
-        path = nets_lab.folder / fields["file"]
+        path = nets_lab.folder / Path(fields["file"]).name      # never elsewhere
         try:
             nets[fields["block"]] = net = hn.DeepNet.load(path)
         except ValueError as error:

@@ -50,7 +50,8 @@ from experiments.trials import add_flags, run_trials
 from highway_suite.datasets import obtain
 from highway_suite.figures import COLOURS, LIGHT, style
 from highway_suite.files import parse_json, read_file, write_file, write_json
-from highway_suite.records import RecordError, environment
+from highway_suite.records import environment
+from highway_suite.schema import RecordError, check_version
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
 DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
@@ -248,14 +249,16 @@ def render(draw: Callable[[dict], Figure], record: dict, digest: str,
 # Records and the command line
 
 
-def load_checked(path: Path, command: str, **fields: Any) -> tuple[dict, str]:
-    """A record with these fields and the SHA-256 of its file. Raises RecordError, one
-    line: the file, what is wrong, and the command that makes it."""
+def load_checked(path: Path, command: str, *, schema: str, **fields: Any
+                 ) -> tuple[dict, str]:
+    """A record of this schema with these fields and the SHA-256 of its file. Raises
+    RecordError, one line: the file, what is wrong, and the command that makes it."""
     try:
         content = read_file(path)
         record = parse_json(content.decode())
-        for name, value in fields.items():
-            if not isinstance(record, dict) or record.get(name) != value:
+        check_version(record, schema, SCHEMA_VERSION)
+        for name, value in {"schema": schema, **fields}.items():
+            if record.get(name) != value:
                 raise ValueError(f"field {name!r} is not {value!r}")
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{path}: {error}. Make it with: {command}") from error
@@ -268,6 +271,20 @@ def load_record(path: Path) -> tuple[dict, str]:
     name = path.parent.name
     return load_checked(path, f"python3 -m experiments.{name}", schema=SCHEMA,
                         experiment=name)
+
+
+def draw_figure(experiment: Experiment, record: dict, digest: str) -> bytes:
+    """An experiment's record -> the bytes of its PNG."""
+    return render(experiment.draw, record, digest, experiment.name)
+
+
+def draw_checked(experiment: Experiment, record: dict, digest: str) -> bytes:
+    """The same; if the record lacks what is drawn, that is a RecordError."""
+    try:
+        return draw_figure(experiment, record, digest)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise RecordError(f"a field that is drawn is missing or wrong ({error!r:.80}). "
+                          f"Make it with: python3 -m {experiment.name}") from error
 
 
 def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
@@ -314,7 +331,8 @@ def main(experiment: Experiment, argv: Sequence[str] | None = None) -> dict | No
         if not options.plot:
             make_record(lab)
         record, digest = load_record(lab.record)
-        write_file(lab.figure, render(experiment.draw, record, digest, experiment.name))
+        draw = draw_checked if options.plot else draw_figure
+        write_file(lab.figure, draw(experiment, record, digest))
     except (hn.DataError, RecordError, StoreError, OSError) as error:
         sys.exit(f"{experiment.name}: {error}")
     except KeyboardInterrupt:

@@ -157,10 +157,17 @@ def test_ctrl_c_says_what_is_kept(home, capsys):
     assert "finished trials are kept" in capsys.readouterr().err
 
 
+MEANS = ('{"schema": "highway-networks/experiment", "schema_version": 1, '
+         '"experiment": "means", "command": ""}')
+
+
 @pytest.mark.parametrize("text, message", [
-    (None, "No such file"), ("{", "Expecting"), ("[]", "field 'schema'"),
+    (None, "No such file"), ("{", "Expecting"), ("[]", "a record is an object"),
     ('{"schema": "highway-networks/run"}', "field 'schema'"),
-    ('{"schema": "highway-networks/experiment", "experiment": "x"}', "'experiment'")])
+    ('{"schema": "highway-networks/experiment", "experiment": "x"}', "'experiment'"),
+    (MEANS.replace("1", "99"), "'schema_version' is 99"),
+    (MEANS.replace("1", "true"), "'schema_version' is True"),
+    (MEANS, "a field that is drawn is missing or wrong")])
 def test_a_bad_record_is_one_line_with_the_command(home, text, message):
     path = home / "runs" / "smoke" / "means" / "record.json"
     if text is not None:
