@@ -13,11 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from textwrap import fill
 
-from PIL import Image
-
 import highway_networks as hn
 from experiments import NAMES
-from experiments.lab import Experiment, load_record
+from experiments.lab import Experiment, drawn_of, load_record, sound
 from highway_suite.records import RecordError
 
 
@@ -29,14 +27,13 @@ def state_of(experiment: Experiment, folder: Path) -> str:
         record, digest = load_record(folder / "record.json")
         if record.get("protocol") != json.loads(json.dumps(experiment.protocol)):
             return "of another protocol"
-        if experiment.check and record.get("claims") != json.loads(
-                json.dumps(experiment.check(record))):
+        with sound(folder / "record.json", f"python3 -m {experiment.name}"):
+            verdicts = experiment.check(record) if experiment.check else []
+        if record.get("claims", []) != json.loads(json.dumps(verdicts)):
             return "with other verdicts"
-        with Image.open(folder / "figure.png") as picture:
-            drawn = picture.info.get("Record-SHA-256") == digest
-    except (RecordError, OSError):
+    except RecordError:
         return "damaged"
-    return "complete" if drawn else "not drawn"
+    return "complete" if drawn_of(folder / "figure.png") == digest else "not drawn"
 
 
 def main(argv: Sequence[str] | None = None) -> None:

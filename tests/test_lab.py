@@ -71,7 +71,8 @@ def smoked(home, smoke, calls):
     """The folder that a smoke run leaves, its calls forgotten."""
     record, folder = smoke(EXPERIMENT)
     found = {trial.config["digit"]: trial.result["mean"]
-             for trial in load_trials(folder / "store")[1]}
+             for path in sorted((folder / "trials").iterdir())
+             for trial in load_trials(path)[1]}
     assert calls == [3, 4] and record["means"] == [found[3], found[4]]
     assert record["claims"][0]["holds"] is True
     calls.clear()
@@ -82,13 +83,13 @@ def smoked(home, smoke, calls):
 def committed_run(smoked, home):
     """The same as if it were the experiment itself, in a clone without a store."""
     folder = home / "results" / "means"
-    shutil.copytree(smoked, folder, ignore=shutil.ignore_patterns("store"))
+    shutil.copytree(smoked, folder)
     return replace(EXPERIMENT, protocol=EXPERIMENT.protocol | EXPERIMENT.smoke), folder
 
 
 def test_a_run_makes_record_picture_and_packed_trials(smoked):
     assert sorted(path.name for path in smoked.iterdir()) == [
-        "figure.png", "record.json", "store", "trials"]
+        "figure.png", "record.json", "trials"]
     assert sorted(path.name for path in (smoked / "trials").iterdir()) == [
         "digit_0.jsonl", "digit_1.jsonl"]
     digest = hashlib.sha256((smoked / "record.json").read_bytes()).hexdigest()
