@@ -38,7 +38,15 @@ from matplotlib.image import AxesImage
 
 import highway_networks as hn
 from experiments.inside import load_nets, untrained
-from experiments.lab import Experiment, Lab, claim, listed, main, telling
+from experiments.lab import (
+    Experiment,
+    Lab,
+    claim,
+    listed,
+    main,
+    resting_on,
+    telling,
+)
 from experiments.probing import passes
 from experiments.readouts import (
     Moments,
@@ -337,7 +345,7 @@ def check_claims(record: dict) -> list[dict]:
     """The paper's statements, with our numbers and whether they hold."""
     two, told = record["figure_2"], class_told(record)
     fell = float((np.array(two["biases"]) < record["net"]["gate_bias"]).mean())
-    return [
+    made = [
         claim(section="P1 4", text="most transform biases fall during training",
               paper="> 0.5", ours=hn.significant(fell), holds=fell > 0.5),
         *check_sparsity(record),
@@ -351,6 +359,8 @@ def check_claims(record: dict) -> list[dict]:
               paper="trained > untrained", ours=told, holds=all(
                   found["trained"] > found["untrained"]
                   for what, found in told.items() if what.startswith("T")))]
+    return [*resting_on(made[:-1], {"values": "T"}),
+            *resting_on(made[-1:], {"values": ["T", "outputs"]})]
 
 
 def run(lab: Lab) -> dict:

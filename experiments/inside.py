@@ -124,6 +124,8 @@ def keep_weights(lab: Lab, block: str, digest: str) -> str:
     """See to it that results have the weights of this hash -> their file's name. Raises
     RecordError."""
     path = lab.folder / f"{block}.npz"
+    if lab.options.recheck:
+        return path.name
     committed = hn.HERE / "results" / lab.name / path.name
     for source in (weights_file(lab.working / "weights", digest), committed):
         with suppress(ValueError):

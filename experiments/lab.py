@@ -83,7 +83,7 @@ from highway_suite.terminal import say
 from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
-CLAIM = ("section", "claim", "paper", "ours", "n", "holds")     # its fields
+CLAIM = {"section", "claim", "paper", "ours", "n", "holds"}     # fields of every one
 DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
 
 
@@ -92,7 +92,7 @@ class Experiment:
     """One question: how to answer it and how to draw the answer."""
 
     name: str           # of its module, "experiments.NAME"
-    doc: str            # the module's docstring; its first line is the question
+    doc: str | None     # the module's docstring; its first line is the question
     minutes: int        # that a run takes on two cores, with nothing finished
     protocol: dict      # its plan, as JSON: "dataset" and whatever else it goes by
     smoke: dict         # what changes in it for --smoke
@@ -159,12 +159,12 @@ class Lab:
         no verdict may rest on what did not run.
 
         A config says all that its result depends on, but for the data set: so a plan
-        that is extended keeps the trials that are finished. In a recheck nothing is
-        trained here; the committed trials must be all there.
+        that is extended keeps the trials that are finished. A recheck trains nothing
+        here, where trials are committed: they must be all there.
         """
         options = self.options
-        if options.recheck:
-            there = read_packed(self.packed_files(), self.trials_protocol)
+        if options.recheck and (files := self.packed_files()):
+            there = read_packed(files, self.trials_protocol)
             missing = [config for config in configs.values()
                        if hash_of(config) not in there]
             if missing:
@@ -267,12 +267,19 @@ def compare(one: Iterable[float | None], other: Iterable[float | None]) -> str:
             "behind" if max(one) < min(other) else "level with")
 
 
-class Claim(dict):
-    """A statement of a paper beside our numbers, as a record keeps it.
+def claim(*, section: str, text: str, paper: Any, ours: Any, holds: bool | None,
+          n: Any = 1) -> dict:
+    """A statement of a paper beside our numbers, as a record keeps it; section names
+    the paper too, as in "P1 3.1"; holds is True, False, or None: we cannot tell. n: the
+    seeds behind each of our numbers."""
+    return {"section": section, "claim": text, "paper": paper, "ours": ours, "n": n,
+            "holds": None if holds is None else bool(holds)}
 
-    trials: settings of the trials that decide it, one of these dicts each; a list in
-    them is any of its values. A record does not keep them.
-    """
+
+class Claim(dict):
+    """A claim with settings of the trials that decide it, which a record does not keep:
+    a trial is among them if it has all of one of these dicts; where a list stands in
+    them, any of its values will do."""
 
     trials: Sequence[dict] = ({},)
 
@@ -282,14 +289,11 @@ class Claim(dict):
             value]) for name, value in settings.items()) for settings in self.trials)
 
 
-def claim(*, section: str, text: str, paper: Any, ours: Any, holds: bool | None,
-          n: Any = 1, trials: Sequence[dict] = ({},)) -> Claim:
-    """A Claim; section names the paper too, as in "P1 3.1"; holds is True, False, or
-    None: we cannot tell. n: the seeds behind each of our numbers. trials: which decide
-    it, all unless given."""
-    made = Claim(zip(CLAIM, (section, text, paper, ours, n,
-                             None if holds is None else bool(holds)), strict=True))
-    made.trials = trials
+def resting_on(claims: Iterable[dict], *trials: dict) -> list[Claim]:
+    """Claims, each with the settings of the trials that decide it."""
+    made = [Claim(item) for item in claims]
+    for item in made:
+        item.trials = trials
     return made
 
 
@@ -375,12 +379,13 @@ def check_fields(record: dict) -> None:
             raise RecordError(f"field 'env.{key}' is missing")
     claims = record.get("claims", [])
     if not isinstance(claims, list) or not all(
-            isinstance(item, dict) and set(item) == set(CLAIM) for item in claims):
-        raise RecordError(f"field 'claims' is not a list of {', '.join(CLAIM)}")
+            isinstance(item, dict) and set(item) >= CLAIM for item in claims):
+        raise RecordError("field 'claims' is not a list of claims with all of "
+                          f"{', '.join(sorted(CLAIM))}")
     for i, item in enumerate(claims):
         for key in ("section", "claim"):
             field(item, key, LINE, f"claims[{i}].")
-        if item["holds"] not in (True, False, None):
+        if item["holds"] is not None and type(item["holds"]) is not bool:
             raise RecordError(f"field 'claims[{i}].holds' is {item['holds']!r:.40}")
 
 
@@ -518,27 +523,27 @@ def parse_options(experiment: Experiment, argv: Sequence[str] | None
 
 
 @contextmanager
-def failing_in_a_line(experiment: Experiment) -> Iterator[None]:
+def failing_in_a_line(name: str, kept: str = "") -> Iterator[None]:
     """What is wrong with data, records, trials and files ends the process with 1 and
-    one line on stderr; Ctrl-C, and a signal that ends it, with their number."""
+    one line on stderr; Ctrl-C, and a signal that ends it, with their number, and the
+    words on what is kept."""
     try:
         with ended_by_signals():
             yield
     except (hn.DataError, RecordError, StoreError, OSError) as error:
-        sys.exit(f"{experiment.name}: {error}")
+        sys.exit(f"{name}: {error}")
     except KeyboardInterrupt as error:
-        kept = "; finished trials are kept" if experiment.pack_by else ""
-        say(f"\n{experiment.name}: interrupted{kept}")
+        say(f"\n{name}: interrupted{kept}")
         sys.exit(128 + getattr(error, "number", signal.SIGINT))
 
 
 def main(experiment: Experiment, argv: Sequence[str] | None = None) -> dict | None:
     """Run the command line; return the record, if there is one."""
     options = parse_options(experiment, argv)
-    with failing_in_a_line(experiment), ExitStack() as stack:
-        alone = options.recheck or options.smoke and not options.plot
+    alone = options.recheck or options.smoke and not options.plot
+    kept = "" if alone or not experiment.pack_by else "; finished trials are kept"
+    with failing_in_a_line(experiment.name, kept), ExitStack() as stack:
         lab = Lab(experiment, options, stack.enter_context(
             scratch_in(hn.HERE / "runs" / "smoke")) if alone else None)
         work(lab)
         return None if options.pack else load_record(lab.record)[0]
-    return None

@@ -39,7 +39,16 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.inside import load_nets, untrained
-from experiments.lab import COLOURS, Experiment, Lab, claim, listed, main, telling
+from experiments.lab import (
+    COLOURS,
+    Experiment,
+    Lab,
+    claim,
+    listed,
+    main,
+    resting_on,
+    telling,
+)
 from experiments.probing import (
     estimation_error,
     loss_and_error,
@@ -284,9 +293,16 @@ def check_estimation(name: str, nets: dict) -> list[dict]:
 def check_claims(record: dict) -> list[dict]:
     """All claims of a record."""
     nets, both = record["nets"], ("highway", "residual")
-    return [*check_highway(nets["highway"], record["protocol"]), *check_kinds(nets),
-            *(check_shuffling(name, nets[name]) for name in both),
-            *(item for name in both for item in check_estimation(name, nets))]
+    closed: dict = {"measure": ["whole", "one_closed"]}
+    return [*resting_on(check_highway(nets["highway"], record["protocol"]),
+                        closed | {"net": "highway"}),
+            *resting_on(check_kinds(nets), closed),
+            *(item for name in both for item in resting_on(
+                [check_shuffling(name, nets[name])],
+                {"net": name, "measure": ["sampled", "shuffled"]})),
+            *(item for name in both for item in resting_on(
+                check_estimation(name, nets), {"measure": "estimation",
+                                               "net": [name, "plain"]}))]
 
 
 def needed_layers(net: dict) -> int:

@@ -9,21 +9,24 @@ any difference is one too many.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments.store import Trial
+from experiments.store import Trial, hash_of
 from experiments.trials import describer, run_trials
 from highway_suite.checkpoints import numerics
 
 if TYPE_CHECKING:       # lab imports this module
     from experiments.lab import Lab
 
-MOST = 0.1              # by which results of two processors may differ
-LONG = 120              # seconds: what a claim's recheck may take on two cores
+MOST = 0.5              # by which results of two processors may differ: of training's
+                        # spikes, in epochs, the last bits decide
+LONG = 115              # seconds: what a claim's recheck may take on two cores
 
 
 class Planned(NamedTuple):
@@ -82,28 +85,53 @@ def judge(there: Any, here: Any, env: dict) -> tuple[bool, str]:
     return False, f"DIFFERS {amount}" + f" ({other})" * bool(other)
 
 
+def costs(trials: Sequence[Trial]) -> dict[str, float]:
+    """About the seconds that each trial takes from the start, by its hash. One that
+    went on from a checkpoint has only those since: so it counts at least as its kind
+    does, whose members differ in numbers with a point and in the seed alone."""
+    kinds: dict[str, list[float]] = {}
+
+    def kind_of(trial):
+        return json.dumps({name: value for name, value in trial.config.items()
+                           if name not in ("seed", "epochs", "maps")
+                           and not isinstance(value, float)}, sort_keys=True)
+    for trial in trials:
+        kinds.setdefault(kind_of(trial), []).append(
+            trial.seconds / trial.config.get("epochs", 1))
+
+    def cost(trial):
+        if isinstance(trial.result, dict) and trial.result.get("status") == "diverged":
+            return trial.seconds        # it ended early
+        return max(trial.seconds, trial.config.get("epochs", 1)
+                   * float(np.median(kinds[kind_of(trial)])))
+    return {trial.hash: cost(trial) for trial in trials}
+
+
 def cheapest(planned: Sequence[Planned], count: int, seed: int | None = None) -> Choice:
     """So many trials, the cheapest, or drawn."""
-    order = sorted(planned, key=lambda each: each.trial.seconds)
+    cost = costs([each.trial for each in planned])
+    order = sorted(planned, key=lambda each: cost[each.trial.hash])
     if seed is not None:
         rng = np.random.default_rng(seed)
         order = [order[i] for i in rng.permutation(len(order))]
     return Choice(order[:count])
 
 
-def affordable(trials: Sequence[Trial]) -> tuple[list[Trial], int | None, float]:
-    """Trials that decide a claim -> those to train again, the cheapest first, how many
-    epochs of them (None: all), and about the seconds on two cores."""
-    order = sorted(trials, key=lambda trial: trial.seconds)
-    total = np.cumsum([trial.seconds for trial in order])
-    chosen = [trial for trial, so_far in zip(order, total, strict=True)
-              if trial.seconds <= LONG and so_far <= 2 * LONG]
-    if chosen or not order:
-        seconds = [trial.seconds for trial in chosen]
-        return chosen, None, max([sum(seconds) / 2, *seconds])
+def affordable(trials: Sequence[Trial], every: Sequence[Trial]
+               ) -> tuple[list[Trial], int | None, float]:
+    """Trials that decide a claim, of all that there are -> those to train again, the
+    cheapest first, how many epochs of them (None: all), and about the seconds on two
+    cores."""
+    cost = costs(every)
+    order = sorted(trials, key=lambda trial: cost[trial.hash])
+    seconds = [cost[trial.hash] for trial in order]
+    count = sum(own <= LONG and so_far <= 2 * LONG for own, so_far in
+                zip(seconds, np.cumsum(seconds), strict=True))
+    if count or not order:
+        return order[:count], None, max([sum(seconds[:count]) / 2, *seconds[:count]])
     epochs = order[0].config.get("epochs")
-    return (order[:1], 1, order[0].seconds / epochs) if epochs else (
-        order[:1], None, order[0].seconds)
+    return (order[:1], 1, seconds[0] / epochs) if epochs else (
+        order[:1], None, seconds[0])
 
 
 def words_of(chosen: Sequence, trials: Sequence, epochs: int | None) -> str:
@@ -123,33 +151,44 @@ def shortened(trial: Trial, epochs: int | None, result: Any) -> Any:
             if isinstance(values, list) and len(values) == trial.config["epochs"]}
 
 
-def train_again(lab: Lab, choice: Choice) -> bool:
-    """Train trials again, in a store of their own; say of each how it compares. Return
-    whether all are as good as equal."""
+def asked(each: Planned, epochs: int | None) -> dict:
+    """The settings to train again."""
+    return each.trial.config | ({"epochs": epochs} if epochs else {})
+
+
+def tell(there: Trial, again: Trial, epochs: int | None, settings: str) -> bool:
+    """Say how a trial compares with the committed one -> whether it is as good as
+    equal."""
+    if again.status == "failed":
+        same, how = False, f"FAILED: {again.error}"
+    else:
+        one, other = (shortened(there, epochs, trial.result)
+                      for trial in (there, again))
+        same, how = judge(one, other, there.env)
+    before = "" if epochs else f", then {there.seconds:.1f} s"
+    print(f"{settings or 'the trial'}: {how}; {again.seconds:.1f} s{before}",
+          flush=True)
+    return same
+
+
+def train_again(choice: Choice, working: Path, protocol: dict, jobs: int | None
+                ) -> bool:
+    """Train trials of a protocol again, in stores of their own; say of each how it
+    compares. Return whether all are as good as equal."""
     describe = describer([each.trial.config for each in choice.planned])
-    good, groups = [], {}
+    groups: dict[tuple, dict[str, Planned]] = {}        # of one function and data
     for each in choice.planned:
-        groups.setdefault((id(each.train), id(each.data)), []).append(each)
+        group = groups.setdefault((id(each.train), id(each.data)), {})
+        group[hash_of(asked(each, choice.epochs))] = each
+    good = []
     for number, group in enumerate(groups.values()):
-        configs = {}
-        for each in group:
-            config = dict(each.trial.config)
-            if choice.epochs:
-                config["epochs"] = choice.epochs
-            configs[each.trial.hash] = config
-        for each, again in zip(group, run_trials(
-                group[0].train, configs.values(), lab.store.parent / f"again{number}",
-                protocol=lab.trials_protocol, data=group[0].data,
-                jobs=lab.options.jobs), strict=True):
-            there = each.trial
-            same, how = (False, f"FAILED: {again.error}") if (
-                again.status == "failed") else judge(
-                shortened(there, choice.epochs, there.result),
-                shortened(there, choice.epochs, again.result), there.env)
-            good.append(same)
-            print(f"{describe(there.config) or 'the trial'}: {how}; "
-                  f"{again.seconds:.1f} s" + ("" if choice.epochs else
-                                              f", then {there.seconds:.1f} s"))
+        def report(again, group=group):
+            there = group[again.hash].trial
+            good.append(tell(there, again, choice.epochs, describe(there.config)))
+        first, *_ = group.values()
+        run_trials(first.train, [asked(each, choice.epochs) for each in group.values()],
+                   working / f"again{number}", protocol=protocol, data=first.data,
+                   jobs=jobs, report=report)
     return all(good)
 
 
@@ -157,9 +196,10 @@ def recheck(lab: Lab, record: dict, choose: Callable[[list[Planned]], Choice]) -
     """Make the record again from the committed trials, and train those again that are
     chosen of them; print what comes of it. Return whether nothing differs. An
     experiment without trials is computed again as a whole."""
-    ours = [{name: value for name, value in each.items()
-             if name not in ("env", "command")} for each in (record, lab.answer())]
-    good, how = judge(*ours, record["env"])
+    committed, computed = ({name: value for name, value in each.items()
+                            if name not in ("env", "command")}
+                           for each in (record, lab.answer()))
+    good, how = judge(committed, computed, record["env"])
     print(f"{lab.record.name}: {how}" + ", as the committed trials have it"
           * bool(lab.planned), flush=True)
     if not lab.planned:
@@ -167,4 +207,5 @@ def recheck(lab: Lab, record: dict, choose: Callable[[list[Planned]], Choice]) -
     choice = choose(lab.planned)
     print(f"training {choice.words or f'{len(choice.planned)} trials'} again",
           flush=True)
-    return train_again(lab, choice) and good
+    return train_again(choice, lab.working, lab.trials_protocol, lab.options.jobs
+                       ) and good
