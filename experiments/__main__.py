@@ -7,33 +7,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from textwrap import fill
 
 import highway_networks as hn
 from experiments import NAMES
-from experiments.lab import Experiment, drawn_of, load_record, sound
-from highway_suite.records import RecordError
-
-
-def state_of(experiment: Experiment, folder: Path) -> str:
-    """What is there of an experiment's results, in a few words."""
-    if not (folder / "record.json").exists():
-        return "none"
-    try:
-        record, digest = load_record(folder / "record.json")
-        if record.get("protocol") != json.loads(json.dumps(experiment.protocol)):
-            return "of another protocol"
-        with sound(folder / "record.json", f"python3 -m {experiment.name}"):
-            verdicts = experiment.check(record) if experiment.check else []
-        if record.get("claims", []) != json.loads(json.dumps(verdicts)):
-            return "with other verdicts"
-    except RecordError:
-        return "damaged"
-    return "complete" if drawn_of(folder / "figure.png") == digest else "not drawn"
+from experiments.lab import state_of
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -32,6 +32,7 @@ from experiments.lab import (
     Claim,
     Experiment,
     Lab,
+    as_read,
     claim,
     failing_in_a_line,
     load_record,
@@ -49,7 +50,7 @@ from experiments.recheck import (
 from experiments.store import Trial, hash_of, load_trials, make_trial, scratch_in
 from highway_suite.cli import in_range
 from highway_suite.datasets import obtain
-from highway_suite.files import parse_json, path_of, to_json, write_file
+from highway_suite.files import path_of, write_file
 from highway_suite.records import RecordError, read_record, train_arm
 from highway_suite.schema import nets_of
 
@@ -228,7 +229,7 @@ def load(path: Path) -> Source:
         check = module_of(path).check
         with sound(path, record["command"]):
             made = check(record) if check else []
-        told = [dict(item) for item in parse_json(to_json(list(made)))]
+        told = as_read(list(made))
         # Those of the record; of the same claims of the module their trials.
         claims = [made[told.index(item)] if item in told else item
                   for item in record.get("claims", [])]
@@ -374,7 +375,8 @@ def build_parser() -> argparse.ArgumentParser:
                         help="processes of a recheck (default: one per core)")
     parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
                         help="of the data set's files")
-    parser.set_defaults(smoke=False, fresh=False, only=None)
+    parser.set_defaults(smoke=False, fresh=False, only=None, cluster=None,
+                        retry_failed=False)
     return parser
 
 

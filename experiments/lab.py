@@ -76,6 +76,7 @@ from highway_suite.schema import (
     LINE,
     NAME,
     RecordError,
+    check_version,
     field,
     whole,
 )
@@ -203,6 +204,10 @@ class Lab:
                    if not (self.packed / f"{name}.jsonl").exists()
                    or any(packed.get(trial.hash) != trial for trial in group)]
         self.packed.mkdir(parents=True, exist_ok=True)
+        if self.options.smoke or self.options.fresh:
+            for old in self.packed.glob("*.jsonl"):
+                if old.stem not in groups:
+                    old.unlink(missing_ok=True)
         for name in changed:
             pack_trials(self.packed / f"{name}.jsonl", self.trials_protocol,
                         groups[name])
@@ -227,7 +232,12 @@ class Lab:
         record = self.header() | self.experiment.run(self)
         if self.experiment.check:
             record["claims"] = self.experiment.check(record)
-        return parse_json(to_json(record))
+        return as_read(record)
+
+
+def as_read(value: Any) -> Any:
+    """A value of JSON as its file gives it back."""
+    return parse_json(to_json(value))
 
 
 # --------------------------------------------------------------------------------------
@@ -350,16 +360,17 @@ def render(draw: Callable[[dict], Figure], record: dict, digest: str,
 # Records and the command line
 
 
-def load_checked(path: Path, command: str, check: Callable | None = None,
-                 **fields: Any) -> tuple[dict, str]:
-    """A record with these fields that passes check(record), and the SHA-256 of its
-    file. Raises RecordError, one line: the file, what is wrong, and the command that
-    makes it."""
+def load_checked(path: Path, command: str, check: Callable | None = None, *,
+                 schema: str, **fields: Any) -> tuple[dict, str]:
+    """A record of this schema with these fields that passes check(record), and the
+    SHA-256 of its file. Raises RecordError, one line: the file, what is wrong, and the
+    command that makes it."""
     try:
         content = read_file(path)
         record = parse_json(content.decode())
-        for name, value in fields.items():
-            if not isinstance(record, dict) or record.get(name) != value:
+        check_version(record, schema, SCHEMA_VERSION)
+        for name, value in {"schema": schema, **fields}.items():
+            if record.get(name) != value:
                 raise ValueError(f"field {name!r} is not {value!r}")
         if check:
             check(record)
@@ -407,10 +418,8 @@ def sound(path: Path, command: str) -> Iterator[None]:
             ) as error:
         if isinstance(error, (RecordError, StoreError, hn.DataError)):
             raise
-        what = str(error).splitlines()[0] if str(error) else "no reason"
-        raise RecordError(f"{path}: its fields are not those that it is read for "
-                          f"({type(error).__name__}: {what:.200}). Make it with: "
-                          f"{command}") from error
+        raise RecordError(f"{path}: a field is missing or wrong ({error!r:.80}). Make "
+                          f"it with: {command}") from error
 
 
 def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
@@ -435,7 +444,8 @@ def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
                         help="with --recheck: draw the N trials by it")
     parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
                         help="of the data set's files")
-    parser.set_defaults(pack=False, only=None, jobs=None)
+    parser.set_defaults(pack=False, only=None, jobs=None, cluster=None,
+                        retry_failed=False)
     if experiment.pack_by:
         parser.add_argument("--only", nargs="+", metavar="KEY", help="with --fresh: "
                             "only the trials of these files of results/NAME/trials")
@@ -454,15 +464,11 @@ def is_same(record: dict, path: Path) -> bool:
             and there | {"env": None} == record | {"env": None})
 
 
-def draw_record(lab: Lab, anew: bool = True) -> bool:
-    """Draw the record, unless its picture is there -> whether it was drawn."""
+def draw_record(lab: Lab) -> None:
+    """Draw the record that is there."""
     record, digest = load_record(lab.record)
-    if not anew and drawn_of(lab.figure) == digest:
-        return False
-    with sound(lab.record, lab.command):
-        picture = render(lab.experiment.draw, record, digest, lab.experiment.name)
-    write_file(lab.figure, picture)
-    return True
+    write_file(lab.figure, render(lab.experiment.draw, record, digest,
+                                  lab.experiment.name))
 
 
 def drawn_of(path: Path) -> str | None:
@@ -474,20 +480,43 @@ def drawn_of(path: Path) -> str | None:
         return None
 
 
+def state_of(experiment: Experiment, folder: Path) -> str:
+    """What is there of an experiment's results, in a few words."""
+    if not (folder / "record.json").exists():
+        return "none"
+    try:
+        record, digest = load_record(folder / "record.json")
+        if record["protocol"] != as_read(experiment.protocol):
+            return "of another protocol"
+        with sound(folder / "record.json", f"python3 -m {experiment.name}"):
+            verdicts = experiment.check(record) if experiment.check else []
+        if record.get("claims", []) != as_read(verdicts):
+            return "with other verdicts"
+    except RecordError:
+        return "damaged"
+    return "complete" if drawn_of(folder / "figure.png") == digest else "not drawn"
+
+
 def run_and_write(lab: Lab) -> None:
     """Run the experiment; write and name what changed: record, picture, trials."""
+    anew = lab.options.smoke or lab.options.fresh
+    if not (anew or lab.experiment.pack_by) and state_of(
+            lab.experiment, lab.folder) == "complete":
+        print("nothing left to compute; no file was changed. Anew: --fresh")
+        return
     lab.folder.mkdir(parents=True, exist_ok=True)
     record, changed = lab.answer(), []
-    if lab.options.smoke or lab.options.fresh or not is_same(record, lab.record):
+    if anew or not is_same(record, lab.record):
         write_json(lab.record, record)
         changed.append(lab.record)
-    if draw_record(lab, anew=False):
+    if drawn_of(lab.figure) != load_record(lab.record)[1]:
+        draw_record(lab)
         changed.append(lab.figure)
     if lab.pack()[1]:
         changed.append(lab.packed)
     if lab.options.fresh:       # or the next one would have nothing to train
         shutil.rmtree(lab.store, ignore_errors=True)
-    if not lab.trained and not lab.options.smoke:
+    if not lab.trained and not anew and lab.experiment.pack_by:
         print("nothing left to train" + "; no file was changed" * (not changed))
     if changed:
         print(", ".join(str(path.relative_to(hn.HERE)) for path in changed))
@@ -504,7 +533,8 @@ def work(lab: Lab) -> None:
                 planned, options.recheck, options.seed)):
             sys.exit(1)
     elif options.plot:
-        draw_record(lab)
+        with sound(lab.record, lab.command):
+            draw_record(lab)
         print(lab.figure.relative_to(hn.HERE))
     else:
         run_and_write(lab)

@@ -57,15 +57,15 @@ def train_reported(config: hn.Config, data: hn.Data, row: int | None) -> dict:
 
 
 def train_in_worker(config: hn.Config, data: hn.Data, row: int | None,
-                    block: hn.Block) -> dict:
+                    block: hn.Block, caller: int) -> dict:
     """The same in another process: its table may lack a block that the caller added,
-    and it ends when the caller is killed."""
+    and where the caller, of this id, is killed, it ends with the epoch."""
     hn.BLOCKS.setdefault(config.block, block)
-    report, caller = reporter(config, row), os.getppid()
+    report = reporter(config, row)
 
     def report_or_end(done):
-        if os.getppid() != caller:
-            os._exit(1)
+        if os.name == "posix" and os.getppid() != caller:   # Windows gives no orphan
+            os._exit(1)                                     # another parent
         report(done)
     return train_arm(config, data, report_or_end)
 
@@ -160,7 +160,7 @@ def train_all(configs: list[hn.Config], data: hn.Data, jobs: int) -> list[dict]:
         from joblib import Parallel, delayed
         # Without max_nbytes images would lie in shared memory, which a SIGKILL leaves.
         done = Parallel(n_jobs=jobs, max_nbytes=None)(
-            delayed(train_in_worker)(*task, hn.BLOCKS[task[0].block])
+            delayed(train_in_worker)(*task, hn.BLOCKS[task[0].block], os.getpid())
             for task in tasks)
     if bars:
         say("\n" * len(configs), end="")

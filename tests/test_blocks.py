@@ -85,6 +85,7 @@ def test_trials_of_the_six_forms(digits):
     assert parts == {(True, 1200, 237, 3), (False, 1437, 360, protocol["epochs"])}
     assert [c["seed"] for c in seen[280:]] == [s for s in range(5) for _ in range(24)]
     assert len({(c["block"], c["depth"]) for c in seen[:24]}) == 24
+    assert seen[0]["depth"] == seen[280]["depth"] == 99
 
 
 def test_an_added_block_takes_part(digits, monkeypatch):
@@ -129,6 +130,7 @@ def fake_nets(errors, depth=50):
     ({"t_only": 1}, [True, True, True, False]),
     ({"plain": 9}, [True, False, True, True]),
     ({"plain": 8.4}, [True, None, True, True]),
+    ({"plain": 8.6}, [True, None, True, True]),
     ({"highway": 3}, [True, True, False, True]),
     ({"residual": 1}, [False, False, True, True])])
 def test_the_papers_ranking_is_judged_relation_by_relation(changed, expected):

@@ -154,14 +154,26 @@ def test_ctrl_c_says_what_is_kept(home, capsys):
     def interrupted(lab):
         raise KeyboardInterrupt
     with pytest.raises(SystemExit, match="130"):
-        lab.main(replace(EXPERIMENT, run=interrupted), ["--smoke"])
+        lab.main(replace(EXPERIMENT, run=interrupted), [])
     assert "finished trials are kept" in capsys.readouterr().err
 
 
+MEANS = ('{"schema": "highway-networks/experiment", "schema_version": 1, '
+         '"experiment": "means", "command": "x", "dataset": "digits", "protocol": {}, '
+         '"env": {"git": null, "git_dirty": false, "numpy": "2", "blas_kernel": "x"}}')
+
+
 @pytest.mark.parametrize("text, message", [
-    (None, "No such file"), ("{", "Expecting"), ("[]", "field 'schema'"),
+    (None, "No such file"), ("{", "Expecting"), ("[]", "a record is an object"),
     ('{"schema": "highway-networks/run"}', "field 'schema'"),
-    ('{"schema": "highway-networks/experiment", "experiment": "x"}', "'experiment'")])
+    ('{"schema": "highway-networks/experiment", "experiment": "x"}', "'experiment'"),
+    (MEANS.replace("1", "99"), "'schema_version' is 99"),
+    (MEANS.replace("1", "true"), "'schema_version' is True"),
+    (MEANS.replace("digits", "$x_1$"), "'dataset' is '$x_1$'"),
+    (MEANS.replace("{}", "null"), "'protocol' is None"),
+    (MEANS.replace('"git": null, ', ""), "'env.git' is missing"),
+    (MEANS.replace('"x", "d', '"x", "claims": [{"holds": 1}], "d'), "list of claims"),
+    (MEANS, "a field is missing or wrong (KeyError('means'))")])
 def test_a_bad_record_is_one_line_with_the_command(home, text, message):
     path = home / "runs" / "smoke" / "means" / "record.json"
     if text is not None:

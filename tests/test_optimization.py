@@ -91,6 +91,9 @@ LOST = [fake_net(kind, 10, NEVER, NEVER) for kind in ("highway", "plain")]
      [True, None, True, False, True]),
     ([*SHALLOW, DEEP, fake_net("plain", 50, [2e-4, 3e-4], NEVER)], 400,
      [True, True, True, False, True]),
+    ([*SHALLOW, DEEP, fake_net("plain", 50, GOOD, [4, 4]),
+      fake_net("highway", 100, GOOD, [4, 4]), fake_net("plain", 100, BAD, NEVER)], 400,
+     [True, False, True, False, False]),
     (SHALLOW, 400, [True, None, True, False, True]),
     # A miss is open in fewer epochs than the paper's.
     (MIXED, 400, [False, False, False, True, False]),
