@@ -88,6 +88,34 @@ def sparing_children_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
+class Ended(KeyboardInterrupt):
+    """This process was told to end, by a signal of that number."""
+
+    def __init__(self, number: int):
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a terminal that is closed, end the body as Ctrl-C does, so
+    that worker processes and temporary files go too. Signals that are ignored, as under
+    nohup, stay so."""
+    def end(number, frame):
+        raise Ended(number)
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP")
+               if hasattr(signal, name)]        # Windows has no SIGHUP
+    before = {number: signal.getsignal(number) for number in numbers}
+    mine = [number for number in numbers if before[number] == signal.SIG_DFL]
+    for number in mine:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in mine:
+            signal.signal(number, before[number])
+
+
 @contextmanager
 def starting_workers(jobs: int) -> Iterator[None]:
     """Start the processes, with NumPy, while the body reads the data."""

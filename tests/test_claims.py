@@ -16,6 +16,9 @@ def home(tmp_path, monkeypatch):
     for name in (*claims.RECORDS, claims.LEDGER):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(committed.tree() / name, tmp_path / name)
+        trials = (committed.tree() / name).parent / "trials"
+        if trials.exists():
+            (tmp_path / name).with_name("trials").symlink_to(trials)
     monkeypatch.setattr(hn, "HERE", tmp_path)
     return tmp_path
 
