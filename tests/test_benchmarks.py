@@ -252,7 +252,7 @@ def test_peers_without_frameworks(tmp_path, no_frameworks):
 
 
 def test_scaling_of_small_nets(tmp_path, monkeypatch):
-    for name, value in (("SEARCH_REPEATS", 1), ("STEPS", 2), ("SEARCH", {"epochs": 1}),
+    for name, value in (("SEARCH_REPEATS", 1), ("STEPS", 2),
                         ("available_cores", lambda: ONE_CORE)):
         monkeypatch.setattr(scaling, name, value)
     out = tmp_path / "s.json"

@@ -220,7 +220,7 @@ def test_smoke(smoke):
                 if net["part"] == "depth")
     seeds = sum(len(net["seeds"]) for net in plan)
     assert len(list((folder / "store" / "checkpoints").iterdir())) == tried + seeds
-    assert len(list((folder / "trials").glob("*.jsonl"))) == 5
+    assert len(list((folder / "trials").glob("*.jsonl"))) == 7
     assert [each["width"] for each in record["maps"]] == [16, 16]
     assert len(record["claims"]) == 6
     chosen = {}

@@ -523,8 +523,8 @@ def cluster():
     """The address of a scheduler on the loopback interface with two workers."""
     pytest.importorskip("distributed", reason="needs the extra `cluster`")
     env = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}",
-                        # Dask gives up a task that has outlived two workers, not four.
-                        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+                        # Dask gives up what has outlived a worker, not four.
+                        "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
     with subprocess.Popen([sys.executable, "-c", CLUSTER], env=env, text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as process:
