@@ -117,12 +117,10 @@ def cheapest(planned: Sequence[Planned], count: int, seed: int | None = None) ->
     return Choice(order[:count])
 
 
-def affordable(trials: Sequence[Trial], every: Sequence[Trial]
+def affordable(trials: Sequence[Trial], cost: dict[str, float]
                ) -> tuple[list[Trial], int | None, float]:
-    """Trials that decide a claim, of all that there are -> those to train again, the
-    cheapest first, how many epochs of them (None: all), and about the seconds on two
-    cores."""
-    cost = costs(every)
+    """Trials that decide a claim, and their costs -> those to train again, the cheapest
+    first, how many epochs of them (None: all), and about the seconds on two cores."""
     order = sorted(trials, key=lambda trial: cost[trial.hash])
     seconds = [cost[trial.hash] for trial in order]
     count = sum(own <= LONG and so_far <= 2 * LONG for own, so_far in
