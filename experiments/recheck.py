@@ -62,9 +62,9 @@ def difference(there: Any, here: Any) -> float:
             largest = np.abs([one, other]).max(initial=0)
             return float(np.abs(one - other).max(initial=0) / largest) if largest else 0
         return max(map(difference, there, here), default=0.0)
-    if type(there) in (int, float) and type(here) in (int, float) and there != here:
-        return abs(there - here) / max(abs(there), abs(here))
-    return 0.0 if there == here else math.inf
+    if type(there) in (int, float) and type(here) in (int, float):
+        return abs(there - here) / max(abs(there), abs(here)) if there != here else 0.0
+    return 0.0 if type(there) is type(here) and there == here else math.inf
 
 
 def changed(env: dict) -> str:
