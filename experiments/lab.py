@@ -303,7 +303,7 @@ def resting_on(claims: Iterable[dict], *trials: dict) -> list[Claim]:
     """Claims, each with the settings of the trials that decide it."""
     made = [Claim(item) for item in claims]
     for item in made:
-        item.trials = trials
+        item.trials = trials or ({},)
     return made
 
 
