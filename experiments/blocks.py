@@ -50,6 +50,7 @@ from experiments.lab import (
     mean_and_std,
     or_infinite,
     plain_numbers,
+    resting_on,
 )
 from experiments.papers import TABLE_1A, forms, name_of
 from experiments.store import Trial
@@ -313,9 +314,18 @@ def check_plain(nets: list[dict]) -> list[dict]:
 
 def check_claims(record: dict) -> list[dict]:
     """All claims of a record."""
-    return [item for depth in record["protocol"]["depths"]
-            for item in check_ranking(record["nets"], depth)
-            ] + check_plain(record["nets"])
+    nets = record["nets"]
+    return [*(item for depth in record["protocol"]["depths"]
+              for item in resting_on(check_ranking(nets, depth), *(
+                  settings_chosen(net) for net in nets if net["depth"] == depth))),
+            *resting_on(check_plain(nets), *(
+                settings_chosen(net) for net in nets if net["block"] == "plain"))]
+
+
+def settings_chosen(net: dict) -> dict:
+    """What the trials of a net's chosen setting have in common."""
+    return {"block": net["block"], "depth": net["depth"] - 1} | {
+        name: net["chosen"][name] for name in Setting._fields if name in net["chosen"]}
 
 
 # --------------------------------------------------------------------------------------

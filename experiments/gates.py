@@ -35,11 +35,18 @@ from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
-from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
 from experiments.inside import load_nets, untrained
-from experiments.lab import Experiment, Lab, claim, listed, main, telling
+from experiments.lab import (
+    Experiment,
+    Lab,
+    claim,
+    listed,
+    main,
+    resting_on,
+    telling,
+)
 from experiments.probing import passes
 from experiments.readouts import (
     Moments,
@@ -188,41 +195,73 @@ def figure_2(net: hn.DeepNet, x: np.ndarray, found: Moments, seed: int) -> dict:
                                               np.arange(len(biases)))}
 
 
-def figure_3(found: dict[str, Moments]) -> dict:
-    """Class mean of T less the overall mean, by class, after training; and the share of
-    its square that each layer holds, for the paper's two classes and for all, before
-    training too. found: the moments of T by state."""
-    apart = {state: (own.class_means - own.mean[:, None]).reshape(*own.shape, -1)
-             for state, own in found.items()}
+def class_differences(found: Moments) -> dict:
+    """Class mean of T less the overall mean, by class (L, U); and the share of its
+    square that each layer holds, for the paper's two classes and for all."""
+    apart = (found.class_means - found.mean[:, None]).reshape(*found.shape, -1)
 
-    def shares(state, classes):
-        energy = (apart[state][..., classes] ** 2).sum(axis=(1, 2))
+    def shares(classes):
+        energy = (apart[..., classes] ** 2).sum(axis=(1, 2))
         return listed(energy / energy.sum())
-    return {"difference": {str(c): three_decimals(apart["trained"][..., c])
-                           for c in range(apart["trained"].shape[2])},
-            **{f"share_of_layer{which}{suffix}": shares(state, classes)
-               for state, suffix in (("trained", ""), ("untrained", "_untrained"))
-               for which, classes in (("", slice(None)), ("_0_7", [0, 7]))}}
+    return {"difference": {str(c): three_decimals(apart[..., c])
+                           for c in range(apart.shape[2])},
+            "share_of_layer": shares(slice(None)), "share_of_layer_0_7": shares([0, 7])}
 
 
-def routing(nets: dict[str, hn.DeepNet], data: hn.Data, T_moments: dict[str, Moments],
-            protocol: dict) -> dict:
-    """Readouts, variances and clusters of T and block outputs, trained and not."""
+def figure_3(trained: dict, before: dict) -> dict:
+    """The class differences after training, and their shares before it too."""
+    return trained | {f"{name}_untrained": before[name]
+                      for name in ("share_of_layer", "share_of_layer_0_7")}
+
+
+def route(net: hn.DeepNet, data: hn.Data, values: str, found: Moments, protocol: dict
+          ) -> dict:
+    """Readouts, variances and clusters of T or block outputs of a net."""
     few = slice(protocol["clustered"])
-    found = {"pixels": {"clusters": cluster(data.x_test[few], data.y_test[few],
-                                            protocol)}}
-    for state, net in nets.items():
-        found[state] = {}
-        for values in VALUES:
-            stats = T_moments[state] if values == "T" else moments(
-                net, data.x_train, data.y_train, values)
-            found[state][values] = {
-                "accuracy": accuracies(net, data.x_test, data.y_test, values,
-                                       readouts(stats, protocol["ridge"])),
-                "between": listed(stats.between()),
-                "clusters": cluster(collected(net, data.x_test[few], values),
-                                    data.y_test[few], protocol)}
-    return found
+    return {
+        "accuracy": accuracies(net, data.x_test, data.y_test, values,
+                               readouts(found, protocol["ridge"])),
+        "between": listed(found.between()),
+        "clusters": cluster(collected(net, data.x_test[few], values), data.y_test[few],
+                            protocol)}
+
+
+class Nets(NamedTuple):
+    """What is looked into: the net by state, "trained" and "untrained"."""
+
+    states: dict[str, hn.DeepNet]
+    data: hn.Data
+
+
+def look(config: dict, nets: Nets) -> dict:
+    """One trial: all that is asked of T or of the block outputs of a net; or of the
+    pixels, whose clusters alone."""
+    values, data = config["values"], nets.data
+    if values == "pixels":
+        few = slice(config["clustered"])
+        return {"routing": {"clusters": cluster(data.x_test[few], data.y_test[few],
+                                                config)}}
+    net = nets.states[config["state"]]
+    found = moments(net, data.x_train, data.y_train, values)
+    result = {"routing": route(net, data, values, found, config)}
+    if values == "T":
+        result |= {"sparsity": sparsity(net, data.x_train, found, config["closed"]),
+                   "figure_3": class_differences(found)}
+        if config["state"] == "trained":
+            result["figure_2"] = figure_2(net, data.x_train, found, config["seed"])
+        else:
+            del result["figure_3"]["difference"]        # no figure shows it
+    return result
+
+
+def plan(protocol: dict, digest: str) -> dict[tuple[str, str], dict]:
+    """The trials by state and values; digest: of the trained net's weights."""
+    shared = {name: protocol[name] for name in ("dataset", "seed", "closed", "ridge",
+                                                "clustered", "restarts")}
+    asked = [("pixels", "pixels"), *((state, values) for values in VALUES
+                                     for state in ("trained", "untrained"))]
+    return {(state, values): shared | {"state": state, "values": values,
+                                       "sha256": digest} for state, values in asked}
 
 
 def early_share(record: dict, early: int) -> dict:
@@ -306,7 +345,7 @@ def check_claims(record: dict) -> list[dict]:
     """The paper's statements, with our numbers and whether they hold."""
     two, told = record["figure_2"], class_told(record)
     fell = float((np.array(two["biases"]) < record["net"]["gate_bias"]).mean())
-    return [
+    made = [
         claim(section="P1 4", text="most transform biases fall during training",
               paper="> 0.5", ours=hn.significant(fell), holds=fell > 0.5),
         *check_sparsity(record),
@@ -320,23 +359,21 @@ def check_claims(record: dict) -> list[dict]:
               paper="trained > untrained", ours=told, holds=all(
                   found["trained"] > found["untrained"]
                   for what, found in told.items() if what.startswith("T")))]
+    return [*resting_on(made[:-1], {"values": "T"}),
+            *resting_on(made[-1:], {"values": ["T", "outputs"]})]
 
 
 def run(lab: Lab) -> dict:
     """Look into the highway net -> the record."""
     nets, made = load_nets(lab)
-    protocol, data = lab.protocol, hn.scale_pixels(lab.load_data())
+    data = hn.scale_pixels(lab.load_data())
     states = {"trained": nets["highway"],
               "untrained": untrained(made, "highway", data)}
     (described,) = (fields for fields in made["nets"] if fields["block"] == "highway")
-    with threadpool_limits(1, "blas"):
-        found = {state: moments(net, data.x_train, data.y_train, "T")
-                 for state, net in states.items()}
-        sparse = {state: sparsity(net, data.x_train, found[state], protocol["closed"])
-                  for state, net in states.items()}
-        two = figure_2(states["trained"], data.x_train, found["trained"],
-                       protocol["seed"])
-        routes = routing(states, data, found, protocol)
+    trials = lab.trials(look, plan(lab.protocol, described["sha256"]),
+                        Nets(states, data))
+    found = {key: trial.result for key, trial in trials.items()}
+    two = found["trained", "T"]["figure_2"]
     return {
         "net": {name: described[name] for name in ("file", "sha256", "parameters")}
         | {"gate_bias": made["protocol"]["gate_bias"],
@@ -344,7 +381,11 @@ def run(lab: Lab) -> dict:
            "test_acc": described["test_acc"][-1]},
         "n_train": len(data.x_train), "n_test": len(data.x_test),
         "figure_2": two | {"label": int(data.y_train[two["image"]])},
-        "sparsity": sparse, "figure_3": figure_3(found), "routing": routes}
+        "sparsity": {state: found[state, "T"]["sparsity"] for state in states},
+        "figure_3": figure_3(*(found[state, "T"]["figure_3"] for state in states)),
+        "routing": {"pixels": found["pixels", "pixels"]["routing"]}
+        | {state: {values: found[state, values]["routing"] for values in VALUES}
+           for state in states}}
 
 
 # --------------------------------------------------------------------------------------
@@ -458,7 +499,8 @@ def draw(record: dict) -> Figure:
 
 EXPERIMENT = Experiment(name="experiments.gates", doc=__doc__, minutes=2,
                         protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
-                        check=check_claims)
+                        check=check_claims,
+                        pack_by=lambda config: config["state"])
 
 if __name__ == "__main__":
     main(EXPERIMENT)

@@ -31,6 +31,7 @@ Cost: three minutes on one core, after the nets' training.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -38,7 +39,16 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.inside import load_nets, untrained
-from experiments.lab import COLOURS, Experiment, Lab, claim, listed, main, telling
+from experiments.lab import (
+    COLOURS,
+    Experiment,
+    Lab,
+    claim,
+    listed,
+    main,
+    resting_on,
+    telling,
+)
 from experiments.probing import (
     estimation_error,
     loss_and_error,
@@ -89,22 +99,48 @@ def shuffle(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, protocol: dict) 
     return {name: [draw[name] for draw in draws] for name in ("loss", "error", "moved")}
 
 
-def examine(net: hn.DeepNet, fresh: hn.DeepNet, data: hn.Data, protocol: dict) -> dict:
-    """All measurements of one net; fresh: the same before training."""
-    x, labels, L = data.x_train, data.y_train, net.depth
-    few = x[:protocol["sampled"]], labels[:protocol["sampled"]]
-    loss, error = loss_and_error(net, x, labels)
-    return {
-        "loss": hn.significant(loss), "error": hn.significant(error),
-        "one_closed": columns(loss_and_error(net, x, labels, [l]) for l in range(L)),
-        "first_only": dict(zip(("loss", "error"), map(listed, prefix(net, x, labels)),
-                               strict=True)),
-        "sampled": columns([loss_and_error(net, *few)]),
-        "closed": close_at_random(net, *few, protocol),
-        "shuffled": shuffle(net, *few, protocol),
-        "estimation": {state: {name: listed(values) for name, values in
-                               estimation_error(each, x)._asdict().items()}
-                       for state, each in (("trained", net), ("untrained", fresh))}}
+# What is measured of a net: {name: of(net, untrained, data, protocol)}.
+MEASURES: dict[str, Callable] = {
+    "whole": lambda net, _, data, protocol: dict(zip(
+        ("loss", "error"), map(hn.significant, loss_and_error(
+            net, data.x_train, data.y_train)), strict=True)),
+    "one_closed": lambda net, _, data, protocol: columns(
+        loss_and_error(net, data.x_train, data.y_train, [layer])
+        for layer in range(net.depth)),
+    "first_only": lambda net, _, data, protocol: dict(zip(
+        ("loss", "error"), map(listed, prefix(net, data.x_train, data.y_train)),
+        strict=True)),
+    "sampled": lambda net, _, data, protocol: columns(
+        [loss_and_error(net, *sample(data, protocol))]),
+    "closed": lambda net, _, data, protocol: close_at_random(
+        net, *sample(data, protocol), protocol),
+    "shuffled": lambda net, _, data, protocol: shuffle(
+        net, *sample(data, protocol), protocol),
+    "estimation": lambda net, fresh, data, protocol: {
+        state: {name: listed(values) for name, values in
+                estimation_error(each, data.x_train)._asdict().items()}
+        for state, each in (("trained", net), ("untrained", fresh))}}
+
+
+def sample(data: hn.Data, protocol: dict) -> tuple[np.ndarray, np.ndarray]:
+    """The images of the measures that are drawn, and their labels."""
+    few = slice(protocol["sampled"])
+    return data.x_train[few], data.y_train[few]
+
+
+class Nets(NamedTuple):
+    """What is measured, and on which images."""
+
+    trained: dict[str, hn.DeepNet]
+    untrained: dict[str, hn.DeepNet]
+    data: hn.Data
+
+
+def measure(config: dict, nets: Nets) -> dict:
+    """One trial: one of MEASURES of one net."""
+    name = config["net"]
+    return MEASURES[config["measure"]](nets.trained[name], nets.untrained[name],
+                                       nets.data, config)
 
 
 # --------------------------------------------------------------------------------------
@@ -257,9 +293,16 @@ def check_estimation(name: str, nets: dict) -> list[dict]:
 def check_claims(record: dict) -> list[dict]:
     """All claims of a record."""
     nets, both = record["nets"], ("highway", "residual")
-    return [*check_highway(nets["highway"], record["protocol"]), *check_kinds(nets),
-            *(check_shuffling(name, nets[name]) for name in both),
-            *(item for name in both for item in check_estimation(name, nets))]
+    closed: dict = {"measure": ["whole", "one_closed"]}
+    return [*resting_on(check_highway(nets["highway"], record["protocol"]),
+                        closed | {"net": "highway"}),
+            *resting_on(check_kinds(nets), closed),
+            *(item for name in both for item in resting_on(
+                [check_shuffling(name, nets[name])],
+                {"net": name, "measure": ["sampled", "shuffled"]})),
+            *(item for name in both for item in resting_on(
+                check_estimation(name, nets), {"measure": "estimation",
+                                               "net": [name, "plain"]}))]
 
 
 def needed_layers(net: dict) -> int:
@@ -272,17 +315,24 @@ def needed_layers(net: dict) -> int:
 def run(lab: Lab) -> dict:
     """Lesion the nets -> the record."""
     trained, made = load_nets(lab)
-    data, nets = hn.scale_pixels(lab.load_data()), {}
-    for fields in made["nets"]:
-        name = fields["block"]
-        found = examine(trained[name], untrained(made, name, data), data, lab.protocol)
-        nets[name] = {key: fields[key] for key in ("file", "sha256", "parameters")}
-        nets[name] |= {"test_acc": fields["test_acc"][-1], **found,
-                       "spared": hn.significant(spared(found).mean()),
-                       "needed_layers": needed_layers(found)}
-        print(f"{name}: loss {found['loss']}, {nets[name]['spared']:.0%} of the layers "
-              "spared", flush=True)
-    return {"n_train": len(data.x_train), "nets": nets}
+    data = hn.scale_pixels(lab.load_data())
+    nets = Nets(trained, {name: untrained(made, name, data) for name in trained}, data)
+    described = {fields["block"]: fields for fields in made["nets"]}
+    protocol = {name: value for name, value in lab.protocol.items()
+                if name not in ("early", "idle")}       # which only verdicts go by
+    trials = lab.trials(measure, {
+        (name, part): {"net": name, "measure": part,
+                       "sha256": described[name]["sha256"], **protocol}
+        for name in described for part in MEASURES}, nets)
+    found: dict[str, dict] = {}
+    for name, fields in described.items():
+        parts = {part: trials[name, part].result for part in MEASURES}
+        net = found[name] = {key: fields[key] for key in ("file", "sha256",
+                                                          "parameters")}
+        net |= {"test_acc": fields["test_acc"][-1], **parts.pop("whole"), **parts}
+        net |= {"spared": hn.significant(spared(net).mean()),
+                "needed_layers": needed_layers(net)}
+    return {"n_train": len(data.x_train), "nets": found}
 
 
 # --------------------------------------------------------------------------------------
@@ -387,7 +437,7 @@ def draw(record: dict) -> Figure:
 
 EXPERIMENT = Experiment(name="experiments.lesion", doc=__doc__, minutes=3,
                         protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
-                        check=check_claims)
+                        check=check_claims, pack_by=lambda config: config["net"])
 
 if __name__ == "__main__":
     main(EXPERIMENT)

@@ -33,7 +33,7 @@ from __future__ import annotations
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.lab import Experiment, Lab
+from experiments.lab import Experiment, Lab, resting_on
 from experiments.very_deep import gate_bias_map, norms, tutorial, use
 
 PROTOCOL = {
@@ -95,8 +95,12 @@ def run(lab: Lab) -> dict:
 
 def check_claims(record: dict) -> list[dict]:
     """All claims of a record."""
-    return [*gate_bias_map.check(record["map"], record["protocol"]["map"]),
-            *use.check(record["deep"]), *tutorial.check(record["tutorial"])]
+    of_map = gate_bias_map.check(record["map"], record["protocol"]["map"])
+    return [*resting_on(of_map, {"part": "map"}),
+            *(item for one in use.check(record["deep"]) for item in resting_on(
+                [one], {"part": "deep", "depth":
+                        99 if one["claim"].startswith("100 ") else 999})),
+            *resting_on(tutorial.check(record["tutorial"]), {"part": "tutorial"})]
 
 
 def draw(record: dict) -> Figure:
