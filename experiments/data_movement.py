@@ -35,7 +35,7 @@ registers, writes, arithmetic, several cores. They price loops as the core has t
 pass by pass: Adam alone goes over all weights ten times. Deviations: one trained net,
 one seed; two of three plain nets of 50 layers never reach the loss.
 
-Cost: 20 minutes on one core.
+Cost: 15 minutes on one core.
 """
 
 from __future__ import annotations
@@ -324,7 +324,7 @@ def run(lab: Lab) -> dict:
                 "skipping": skipped, "timed": timed}
 
 
-EXPERIMENT = Experiment(name="experiments.data_movement", doc=__doc__, minutes=20,
+EXPERIMENT = Experiment(name="experiments.data_movement", doc=__doc__, minutes=15,
                         protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
                         check=check_claims)
 
