@@ -91,9 +91,9 @@ PROTOCOL = {
         planned("table", "highway", 10, 16, 20, 3, maps=3),
         planned("table", "plain", 10, 16, 20, 1)]}
 SMOKE = {
-    "batch": 60, "piece": 20, "dataset": "digits",
+    "batch": 200, "piece": 100, "dataset": "digits",
     "lrs": {"highway": [0.01, 0.03], "plain": [0.003, 0.01]}, "nets": [
-        *(planned("depth", block, depth, 16, 1, 1)
+        *(planned("depth", block, depth, 4, 1, 1)
           for depth in (20, 10) for block in ("highway", "plain")),
         planned("table", "highway", 10, 32, 2, 1),
         planned("table", "highway", 10, 16, 2, 2, maps=2),

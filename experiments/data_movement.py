@@ -50,11 +50,11 @@ from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
 from experiments import movement, pricing, skipping
-from experiments.common import (COLOURS, Experiment, Lab, claim, main,
-                                or_infinite)
 from experiments.inside import load_nets
+from experiments.lab import COLOURS, Experiment, Lab, claim, main, or_infinite
 from experiments.pricing import MODELS
-PROTOCOL = {"dataset": "mnist", "seed": 0, "clip": 5.0,
+
+PROTOCOL = {"dataset": "mnist", "seed": 0,
             "widths": [8, 16, 32, 50], "depths": [5, 10, 20, 30, 49], "depth": 30,
             "hidden": 50, "batches": [1, 16, 128], "largest": 30, "few": 16,
             "loss": "0.01", "loss_batch": 128, "layers": [10, 20, 50, 100],
@@ -90,9 +90,9 @@ def ratios(record: dict, model: str, block: str, matched: bool = False
 def judged(text: str, ours: dict, threshold: float, holds: Callable, n: int = 1
            ) -> dict:
     """A claim of ours; holds(threshold) is its verdict, also told at half and twice."""
-    return claim("ours", text, None, ours | {
+    return claim(section="ours", text=text, paper=None, ours=ours | {
         "at half the threshold": holds(threshold / 2),
-        "at twice": holds(2 * threshold)}, holds(threshold), n)
+        "at twice": holds(2 * threshold)}, holds=holds(threshold), n=n)
 
 
 def check_passes(record: dict) -> list[dict]:
@@ -116,8 +116,9 @@ def check_passes(record: dict) -> list[dict]:
             if law["batch"] == 1}
     wrong = sum(row["ours"] != row["published"] for row in record["reference"])
     return [
-        claim("ours", "the cost models give the numbers that their authors published, "
-              f"all {len(record['reference'])}", None, {"wrong": wrong}, wrong == 0),
+        claim(section="ours", text="the cost models give the numbers that their "
+              f"authors published, all {len(record['reference'])}", paper=None,
+              ours={"wrong": wrong}, holds=wrong == 0),
         judged("no form with a carry moves a tenth less than the plain net of the same "
                "width, in any pass, at any size and batch: least ratio", least, saving,
                lambda part: min(least.values()) > 1 - part),
@@ -186,10 +187,10 @@ def check_skipping(record: dict) -> list[dict]:
                {"movement": parts["layers"], "accuracy lost": lost["layers"]},
                protocol["spared"], lambda part: parts["layers"] <= 1 - part
                and lost["layers"] <= protocol["lost"]),
-        claim("ours", "skipping units in NumPy is slower than the whole pass at "
-              f"{protocol['timed'][0]} units and faster at {protocol['timed'][-1]}: "
-              "ratio of seconds", None, times,
-              min(values[:few]) > 1 > max(values[few:]))]
+        claim(section="ours", text="skipping units in NumPy is slower than the whole "
+              f"pass at {protocol['timed'][0]} units and faster at "
+              f"{protocol['timed'][-1]}: ratio of seconds", paper=None, ours=times,
+              holds=min(values[:few]) > 1 > max(values[few:]))]
 
 
 def check_claims(record: dict) -> list[dict]:
@@ -298,7 +299,8 @@ def draw(record: dict) -> Figure:
     """The record -> three panels: one pass, training, skipping."""
     figure = Figure(figsize=(11, 4), layout="constrained")
     panels = figure.subplots(1, 3)
-    for axes, paint in zip(panels, (draw_sizes, draw_loss, draw_skipping)):
+    for axes, paint in zip(panels, (draw_sizes, draw_loss, draw_skipping),
+                           strict=True):
         paint(axes, record)
         axes.title.set_fontsize(9.5)
         axes.xaxis.label.set_fontsize(8.5)
@@ -322,8 +324,9 @@ def run(lab: Lab) -> dict:
                 "skipping": skipped, "timed": timed}
 
 
-EXPERIMENT = Experiment("experiments.data_movement", __doc__, PROTOCOL, SMOKE, run,
-                        draw, check_claims)
+EXPERIMENT = Experiment(name="experiments.data_movement", doc=__doc__, minutes=20,
+                        protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
+                        check=check_claims)
 
 if __name__ == "__main__":
     main(EXPERIMENT)

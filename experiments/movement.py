@@ -43,21 +43,30 @@ def price(depth: Any, size: int = 4) -> np.ndarray:
 
 
 def overtakers(order: np.ndarray) -> np.ndarray:
-    """A permutation -> for each of its values, how many larger ones stand before it."""
-    places = np.arange(len(order), dtype=np.int32)
-    words = order.astype(np.int64) << 32        # the value, and below it the count
+    """A permutation of 0, 1, 2, ... -> for each of its values, how many larger ones
+    stand before it."""
+    values, counts = order.astype(np.int32), np.zeros(len(order), np.int32)
+    ranks = np.arange(len(order), dtype=np.int32)
     for bit in reversed(range(max(len(order) - 1, 0).bit_length())):
-        # Sorted by the higher bits: what shares them fills a run of 2^(bit + 1) places.
-        large = (words >> (32 + bit) & 1).astype(bool)
-        run = places >> (bit + 1)
-        before = np.cumsum(large, dtype=np.int32) - large - (run << bit)
-        words += np.where(large, 0, before)
-        target = np.where(large, (run << (bit + 1)) + (1 << bit) + before,
-                          places - before)
-        moved = np.empty_like(words)
-        moved[target] = words
-        words = moved
-    return words & 0xFFFFFFFF
+        # The values are sorted by the higher bits. Those that share them are a run, of
+        # `half` with a 0 here and as many with a 1; the last may have less.
+        half = 1 << bit
+        low = np.flatnonzero(values & half == 0)
+        high = np.flatnonzero(values & half)
+        passed = counts[low] + (low & 2 * half - 1) - (ranks[:len(low)] & half - 1)
+        counts = merged(passed, counts[high], half)
+        values = merged(values[low], values[high], half)
+    return counts
+
+
+def merged(low: np.ndarray, high: np.ndarray, half: int) -> np.ndarray:
+    """By turns so many of each, and what is left in the end."""
+    full = len(high) // half * half
+    out = np.empty(len(low) + len(high), np.int32)
+    runs = out[:2 * full].reshape(-1, 2, half)
+    runs[:, 0], runs[:, 1] = (part[:full].reshape(-1, half) for part in (low, high))
+    out[2 * full:] = np.concatenate([low[full:], high[full:]])
+    return out
 
 
 class Trace(NamedTuple):
@@ -118,12 +127,12 @@ def each_trace(step: Each) -> Trace:
     if len(reads) == 2 and not twice and (reads[0] == reads[1]).any():
         raise ValueError("some elements meet themselves, and some do not")
     cell = np.stack([*reads[:1 if twice else None], step.out], axis=1)
-    marks = np.zeros((5, *cell.shape), np.int8)
+    marks = np.zeros((4, *cell.shape), np.int8)
     marks[0, :, -1] = 1                         # write
     marks[1, :, 0] = 1                          # first
     marks[2, :, :-1] = 2 if twice else 1        # weight
-    return Trace(cell.ravel(), *(mark.ravel().astype(kind) for mark, kind in
-                                 zip(marks, (bool, bool, np.int8, np.int8))))
+    write, first, weight, above = (mark.ravel() for mark in marks)
+    return Trace(cell.ravel(), write.astype(bool), first.astype(bool), weight, above)
 
 
 def product_order(I: int, J: int, K: int, square: bool, whole: bool) -> Trace:
@@ -197,16 +206,17 @@ def add(*counts: np.ndarray) -> np.ndarray:
 
 
 def join(traces: Iterable[Trace]) -> Trace:
-    return Trace(*(np.concatenate(field) for field in zip(*traces)))
+    return Trace(*(np.concatenate(field) for field in zip(*traces, strict=True)))
 
 
 def loads(tape: Tape, trace: Trace) -> tuple[Trace, np.ndarray]:
     """Cells as they lie on the stack at first: those that are read before anything is
     written there are constants of the code, which lie lowest and are kept."""
-    _, earliest = np.unique(trace.cell, return_index=True)
-    given = trace.cell[earliest[~trace.write[earliest]]]
+    is_read = np.zeros(tape.cells, bool)        # first: the last assignment stays
+    is_read[trace.cell[::-1]] = ~trace.write[::-1]
     known = np.concatenate([np.zeros(0, np.int32), *tape.begin])
-    constants = np.setdiff1d(given, known)
+    is_read[known] = False
+    constants = np.flatnonzero(is_read)
     cell = np.concatenate([constants, known]).astype(np.int32)
     kept = np.zeros(tape.cells, bool)
     kept[np.concatenate([constants, *tape.kept])] = True
@@ -229,7 +239,7 @@ def depth_counts(tape: Tape) -> dict[str, np.ndarray]:
     depth += trace.above[reads]
     found: dict[str, np.ndarray] = {}
     limits = np.searchsorted(reads, [0, *ends])
-    for n, (step, piece) in enumerate(zip(tape.steps, pieces)):
+    for n, (step, piece) in enumerate(zip(tape.steps, pieces, strict=True)):
         own = slice(limits[n], limits[n + 1])
         counts = [np.bincount(depth[own], weights=trace.weight[reads[own]])]
         if isinstance(step, Product):

@@ -6,24 +6,26 @@ For the experiment data_movement, whose protocol it goes by.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import highway_networks as hn
 from experiments import movement, tracing
-from experiments.common import Lab, load_record
+from experiments.lab import Lab, load_record
 
 MODELS = ("bytedmd", "address")
+COMMITTED = Path(__file__).resolve().parents[1] / "results"
 
 
-def inputs_of(protocol: dict) -> dict[str, int]:
+def inputs_of(protocol: dict) -> dict[str, Any]:
     """Pixels and classes of the protocol's data set."""
     dataset = hn.DATASETS[protocol["dataset"]]
-    return {"inputs": int(np.prod(dataset.files[0].shape[1:])),
+    return {"inputs": int(np.prod(dataset.shape)),
             "classes": dataset.classes}
 
 
-def matched(block: str, depth: int, hidden: int, ends: dict[str, int]) -> int:
+def matched(block: str, depth: int, hidden: int, ends: dict[str, Any]) -> int:
     """The width whose parameters are nearest to the highway net's of this width."""
     def parameters(block, hidden):
         matrices = 1 + len(hn.BLOCKS[block].gates)
@@ -43,20 +45,20 @@ def sizes(protocol: dict) -> dict[tuple[int, int], list[int]]:
                    or pair == large] for pair in dict.fromkeys(pairs)}
 
 
-def trace(net: hn.DeepNet, name: str, batch: int, clip: float) -> tracing.Tape:
+def trace(net: hn.DeepNet, name: str, batch: int) -> tracing.Tape:
     """The tape of a "forward" pass or a training "step" with Adam."""
     if name == "forward":
         return tracing.trace_forward(net, batch)
-    return tracing.trace_steps(net, batch, hn.Adam(net.params), clip)
+    return tracing.trace_steps(net, batch, hn.Adam(net.params))
 
 
-def priced(block: str, depth: int, hidden: int, batch: int, ends: dict[str, int],
-           clip: float) -> list[dict]:
+def priced(block: str, depth: int, hidden: int, batch: int, ends: dict[str, Any]
+           ) -> list[dict]:
     """The passes of one net -> two rows of the record's `passes`."""
     rows = []
     for name in ("forward", "step"):
         net = hn.DeepNet(block, depth, hidden, **ends)
-        tape = trace(net, name, batch, clip)
+        tape = trace(net, name, batch)
         rows.append({"block": block, "depth": depth, "hidden": hidden, "batch": batch,
                      "pass": name, "parameters": net.params.size}
                     | movement.movement(tape))
@@ -74,7 +76,7 @@ def price_passes(protocol: dict) -> list[dict]:
         for batch in batches:
             for block, units, is_matched in nets:
                 rows += [row | {"size": hidden, "matched": is_matched} for row in
-                         priced(block, depth, units, batch, ends, protocol["clip"])]
+                         priced(block, depth, units, batch, ends)]
             print(f"{depth} blocks of {hidden}, batch {batch}: priced", flush=True)
     return rows
 
@@ -83,7 +85,7 @@ def second_step(protocol: dict) -> float:
     """The second of two steps in units of the first: is one step like the others?"""
     net = hn.DeepNet("highway", min(protocol["depths"]), protocol["hidden"],
                      **inputs_of(protocol))
-    tape = tracing.trace_steps(net, 1, hn.Adam(net.params), protocol["clip"], steps=2)
+    tape = tracing.trace_steps(net, 1, hn.Adam(net.params), steps=2)
     parts = movement.movement(tape)["parts"]
     costs = [sum(cost for part, cost in parts.items() if part.endswith(step))
              for step in ("step 1", "step 2")]
@@ -101,7 +103,7 @@ def other_rules(protocol: dict) -> list[dict]:
         tapes = {}
         for block in ("plain", "residual", "highway"):
             net = hn.DeepNet(block, depth, hidden, **inputs_of(protocol))
-            tapes[block] = trace(net, name, batch, protocol["clip"])
+            tapes[block] = trace(net, name, batch)
         for rule, change in rules.items():
             costs = {block: movement.movement(change(tape))
                      for block, tape in tapes.items()}
@@ -136,9 +138,9 @@ def until_loss(lab: Lab) -> dict:
     """Figure 1's nets -> the price of a step and of all steps to the loss, by seed,
     None where it is not reached."""
     protocol = lab.protocol
-    record, sha256 = load_record(Path(__file__).with_name("optimization.json"))
+    record, sha256 = load_record(COMMITTED / "optimization" / "record.json")
     found, batch = [], protocol["loss_batch"]
-    steps = hn.DATASETS[record["dataset"]].files[0].shape[0] // batch
+    steps = hn.DATASETS[record["dataset"]].images[0] // batch
     for fields in record["nets"]:
         if fields["depth"] not in protocol["layers"]:
             continue
@@ -146,7 +148,7 @@ def until_loss(lab: Lab) -> dict:
         net = hn.DeepNet(fields["block"], fields["depth"] - 1, fields["hidden"],
                          activation=setting["activation"])
         optimizer = hn.SGD(net.params, setting["momentum"])
-        costs = movement.movement(tracing.trace_steps(net, batch, optimizer, 0.0))
+        costs = movement.movement(tracing.trace_steps(net, batch, optimizer))
         epochs = fields["best"]["epochs_to"][protocol["loss"]]
         found.append({
             "block": fields["block"], "layers": fields["depth"],

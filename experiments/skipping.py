@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import highway_networks as hn
 from experiments import movement, tracing
-from experiments.common import Lab, load_record
-from experiments.inside import digest
-from experiments.lesion import evaluate
+from experiments.inside import weights_hash
+from experiments.lab import Lab, load_record
+from experiments.pricing import COMMITTED
+from experiments.probing import loss_and_error
+from highway_suite.records import RecordError
 
 COSTS = ("bytedmd", "address", "bytes")
 
@@ -34,7 +35,7 @@ def skip(net: hn.DeepNet, x: np.ndarray, threshold: float,
         T = 0.5 + 0.5 * np.tanh(
             0.5 * (w["W_T"][layer] @ x + w["b_T"][layer][:, None]))
         H = np.tanh(w["W_H"][layer] @ x + w["b_H"][layer][:, None])
-        used[layer] = T > threshold if opened is None else opened[layer]
+        used[layer] = threshold < T if opened is None else opened[layer]
         x = x + np.where(used[layer], T * (H - x), 0)
     return w["W_out"] @ x + w["b_out"][:, None], used
 
@@ -57,7 +58,8 @@ def skip_accuracy(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, threshold:
 
 def subnet(net: hn.DeepNet, layers: list[int]) -> hn.DeepNet:
     """The net of these layers alone."""
-    small = hn.DeepNet(**net.settings | {"depth": len(layers)}, dtype=net.dtype)
+    settings: dict[str, Any] = {**net.settings, "depth": len(layers)}
+    small = hn.DeepNet(**settings, dtype=net.dtype)
     old = net.views(net.params)
     for name, values in small.views(small.params).items():
         in_layers = name.endswith(("_H", "_T", "_C"))
@@ -67,7 +69,8 @@ def subnet(net: hn.DeepNet, layers: list[int]) -> hn.DeepNet:
 
 def forward_costs(net: hn.DeepNet) -> dict:
     """Movement of the core's own forward pass, one image."""
-    costs = movement.movement(tracing.trace_forward(hn.DeepNet(**net.settings), 1))
+    settings: dict[str, Any] = net.settings
+    costs = movement.movement(tracing.trace_forward(hn.DeepNet(**settings), 1))
     return {name: costs[name] for name in COSTS}
 
 
@@ -100,7 +103,8 @@ def leave_out(net: hn.DeepNet, images: dict, protocol: dict, order: list[int]
     drawn = [rng.permutation(net.depth) for _ in range(protocol["draws"])]
 
     def right(name, without):
-        return hn.significant(1 - evaluate(net, *images[name], without)[1])
+        x, labels = images[name]
+        return hn.significant(1 - loss_and_error(net, x, labels, without)[1])
     return [{"left_out": count} | {name: right(name, order[:count]) for name in images}
             | {"random": [right("test", layers[:count]) for layers in drawn]}
             | forward_costs(subnet(net, list(range(net.depth - count))))
@@ -115,16 +119,16 @@ def best_within(rows: list[dict], lost: float) -> dict:
 
 def spared_order(lab: Lab, net: hn.DeepNet, data: hn.Data) -> list[int]:
     """Layers, from the one whose closing raises the training loss least: by the record
-    of experiments/lesion.py, and in a smoke run anew. Raises hn.RecordError."""
+    of experiments/lesion.py, and in a smoke run anew. Raises RecordError."""
     if lab.options.smoke:
-        losses = [evaluate(net, data.x_train, data.y_train, [layer])[0]
+        losses = [loss_and_error(net, data.x_train, data.y_train, [layer])[0]
                   for layer in range(net.depth)]
     else:
-        record, _ = load_record(Path(__file__).with_name("lesion.json"))
+        record, _ = load_record(COMMITTED / "lesion" / "record.json")
         fields = record["nets"][net.settings["block"]]
-        if fields["sha256"] != digest(net):
-            raise hn.RecordError("experiments/lesion.json is not of the net that was "
-                                 f"trained last. Make it anew: {record['command']}")
+        if fields["sha256"] != weights_hash(net):
+            raise RecordError("results/lesion/record.json is not of the net that was "
+                              f"trained last. Make it anew: {record['command']}")
         losses = fields["one_closed"]["loss"]
     return [int(layer) for layer in np.argsort(losses, kind="stable")]
 
@@ -133,12 +137,12 @@ def look(lab: Lab, nets: dict[str, hn.DeepNet]) -> dict:
     """All that is skipped, of the trained nets {block: DeepNet} -> a part of the
     record. Both: the gates of what is left when layers were left out."""
     protocol, few = lab.protocol, slice(lab.protocol["images"])
-    data = hn.scale_pixels(lab.load_data(), protocol["dataset"])
+    data = hn.scale_pixels(lab.load_data())
     images = {"train": (data.x_train[few], data.y_train[few]),
               "test": (data.x_test[few], data.y_test[few])}
     found: dict = {"nets": {}, "order": {}, "left_out": {}}
     for block, net in nets.items():
-        accuracy = 1 - evaluate(net, *images["test"])[1]
+        accuracy = 1 - loss_and_error(net, *images["test"])[1]
         found["nets"][block] = {"parameters": net.params.size,
                                 "test": hn.significant(accuracy)} | forward_costs(net)
         if block != "plain":        # which does without no layer
@@ -173,11 +177,11 @@ def skipper(net: hn.DeepNet) -> Callable:
     def forward(pixels, threshold):
         np.matmul(w["W_in"], pixels, out=x[:U])
         np.tanh(np.add(x[:U], w["b_in"], out=x[:U]), out=x[:U])
-        for W_T, W_H in zip(stacked["T"], stacked["H"]):
+        for W_T, W_H in zip(stacked["T"], stacked["H"], strict=True):
             np.matmul(W_T, x, out=T)
             np.tanh(np.multiply(T, half, out=T), out=T)
             np.add(np.multiply(T, half, out=T), half, out=T)
-            units = np.flatnonzero(T > threshold)
+            units = np.flatnonzero(threshold < T)
             rows, h = some[:len(units)], H[:len(units)]
             np.take(W_H, units, axis=0, out=rows, mode="clip")
             np.tanh(np.matmul(rows, x, out=h), out=h)
@@ -214,7 +218,7 @@ def time_trained(net: hn.DeepNet, small: hn.DeepNet, x: np.ndarray, threshold: f
             "left_out": seconds(small.forward, x, small.cache(1), repeats=repeats)}
 
 
-def time_widths(protocol: dict, **ends: int) -> list[dict]:
+def time_widths(protocol: dict, **ends: Any) -> list[dict]:
     """Untrained nets of growing width, with thresholds that leave so many units to use:
     bytes of the weights that one image reads, and seconds, of both ways."""
     rng, rows = np.random.default_rng(protocol["seed"]), []
@@ -226,7 +230,7 @@ def time_widths(protocol: dict, **ends: int) -> list[dict]:
         one, T, H = skipper(net), net.gates(x), net.depth * hidden * (hidden + 1)
         for share in protocol["used"]:
             threshold = float(np.quantile(T, 1 - share))
-            weights = net.params.size - H * (1 - (T > threshold).mean())
+            weights = net.params.size - H * (1 - (threshold < T).mean())
             rows.append({
                 "hidden": hidden, "used": share, "whole_bytes": net.params.nbytes,
                 "gates_bytes": round(float(weights)) * net.dtype.itemsize,

@@ -11,6 +11,7 @@ Constants and numbers that are no array are free; a label counts as any number.
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,7 +56,8 @@ class Tape:
             self.cells += root.size
         first = (array.__array_interface__["data"][0] - start) // array.itemsize
         cells = np.full(array.shape, self.offsets[start] + first, np.int32)
-        for axis, (size, stride) in enumerate(zip(array.shape, array.strides)):
+        for axis, (size, stride) in enumerate(zip(array.shape, array.strides,
+                                                   strict=True)):
             steps = np.arange(size, dtype=np.int32) * (stride // array.itemsize)
             cells += steps.reshape(-1, *(1,) * (array.ndim - axis - 1))
         return cells
@@ -120,7 +122,9 @@ def forgotten(tape: Tape) -> Tape:
 class Traced(np.ndarray):
     """An array that notes what NumPy does with it on its tape."""
 
-    def __array_finalize__(self, parent):
+    tape: Any
+
+    def __array_finalize__(self, parent: Any) -> None:
         self.tape = getattr(parent, "tape", None)
 
     def _noted(self, result):
@@ -131,14 +135,16 @@ class Traced(np.ndarray):
         return [self.tape.cells_of(value) for value in values
                 if isinstance(value, Traced)]
 
-    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None,
+                        **kwargs: Any) -> Any:
         traced = next(array for array in (*inputs, *(out or ()))
                       if isinstance(array, Traced))
         self.tape = traced.tape
         bare = [bared(value) for value in inputs]
         if out:
             kwargs["out"] = bared(out[0])
-        result = getattr(ufunc, method)(*bare, **kwargs)
+        with np.errstate(all="ignore"):     # what is moved counts, not what it is
+            result = getattr(ufunc, method)(*bare, **kwargs)
         result = out[0] if out else self._noted(result)
         target = self.tape.cells_of(result)
         if method == "reduce":
@@ -151,7 +157,8 @@ class Traced(np.ndarray):
             self.tape.each(target, *self._cells(*inputs))
         return result
 
-    def __array_function__(self, function, types, args, kwargs):
+    def __array_function__(self, function: Any, types: Any, args: Any,
+                           kwargs: Any) -> Any:
         if function is np.copyto:
             np.copyto(*map(bared, args))
             return self.tape.each(*self._cells(*args))
@@ -161,11 +168,11 @@ class Traced(np.ndarray):
             return np.dot(*map(bared, args))
         return super().__array_function__(function, types, args, kwargs)
 
-    def fill(self, value):
+    def fill(self, value: Any) -> None:
         np.asarray(self).fill(value)
         self.tape.each(*self._cells(self))
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> Any:
         if not is_gather(key):
             return super().__getitem__(key)
         key = tuple(map(bared, key)), key
@@ -174,27 +181,30 @@ class Traced(np.ndarray):
                        self.tape.cells_of(self)[key[0]])
         return result
 
-    def __setitem__(self, key, value):
+    def __setitem__(self, key: Any, value: Any) -> None:
         places = tuple(map(bared, key)) if is_gather(key) else key
         np.asarray(self)[places] = bared(value)
         self.tape.each(self.tape.cells_of(self)[places], *self._cells(value),
                        *(self._cells(*key) if is_gather(key) else ()))
 
 
-def bared(value):
+def bared(value: Any) -> Any:
+    """The same, not traced."""
     return np.asarray(value) if isinstance(value, Traced) else value
 
 
-def is_gather(key):
+def is_gather(key: Any) -> bool:
+    """Whether an index names single elements, by arrays."""
     return isinstance(key, tuple) and any(isinstance(part, np.ndarray) for part in key)
 
 
 def follow(tape: Tape, thing: Any) -> Any:
     """The same with its arrays traced, inside lists, tuples, dicts and views too."""
     if isinstance(thing, np.ndarray) and thing.ndim:
-        thing = thing.view(Traced)
-        thing.tape = tape
-    elif isinstance(thing, (list, tuple)):
+        traced = thing.view(Traced)
+        traced.tape = tape
+        return traced
+    if isinstance(thing, (list, tuple)):
         make = getattr(thing, "_make", type(thing))         # of a NamedTuple
         thing = make([follow(tape, part) for part in thing])
     elif isinstance(thing, dict):
@@ -227,12 +237,11 @@ def trace_forward(net: hn.DeepNet, batch: int) -> Tape:
     return tape
 
 
-def trace_steps(net: hn.DeepNet, batch: int, optimizer: Any, clip: float,
-                steps: int = 1) -> Tape:
+def trace_steps(net: hn.DeepNet, batch: int, optimizer: Any, steps: int = 1) -> Tape:
     """-> Tape of training steps as `hn.train_step` makes them, on so many images each;
     optimizer: of net.params. Weights and moments are kept; the images of the first step
     lie on top, then the weights, then the moments, as the step before left them. The
-    gradient is not so long that it is clipped."""
+    norm of the gradient is taken, but nothing clipped: that depends on the images."""
     tape = Tape()
     tape.part = "forward"
     tape.load(*(getattr(optimizer, name) for name in ("v", "m")
@@ -254,7 +263,7 @@ def trace_steps(net: hn.DeepNet, batch: int, optimizer: Any, clip: float,
         tape.part = "backward" + name
         grad = net.backward(dlogits, cache)
         tape.part = "update" + name
-        hn.clip_norm(grad, clip)
+        hn.clip_norm(grad, math.inf)
         optimizer.step(net.params, grad, 1e-3)
     return tape
 

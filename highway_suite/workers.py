@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from tqdm import tqdm
 
@@ -16,6 +17,9 @@ from highway_suite.records import train_arm
 from highway_suite.terminal import say
 
 START_SECONDS = 0.6     # that starting processes takes
+# Of joblib's Parallel, always the same, or it starts anew: without max_nbytes images
+# would lie in shared memory, which a SIGKILL leaves.
+OPTIONS: dict[str, Any] = {"max_nbytes": None}
 
 
 class Bar(tqdm):
@@ -120,7 +124,7 @@ def starting_workers(jobs: int) -> Iterator[None]:
         return
     from joblib import Parallel, delayed
     with sparing_children_ctrl_c():
-        started = Parallel(n_jobs=jobs, return_as="generator")(
+        started = Parallel(n_jobs=jobs, return_as="generator", **OPTIONS)(
             delayed(start_up)() for _ in range(jobs))
     try:
         yield
@@ -158,8 +162,7 @@ def train_all(configs: list[hn.Config], data: hn.Data, jobs: int) -> list[dict]:
         done = [train_reported(*task) for task in tasks]
     else:
         from joblib import Parallel, delayed
-        # Without max_nbytes images would lie in shared memory, which a SIGKILL leaves.
-        done = Parallel(n_jobs=jobs, max_nbytes=None)(
+        done = Parallel(n_jobs=jobs, **OPTIONS)(
             delayed(train_in_worker)(*task, hn.BLOCKS[task[0].block], os.getpid())
             for task in tasks)
     if bars:

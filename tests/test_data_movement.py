@@ -9,7 +9,7 @@ import pytest
 
 import highway_networks as hn
 from experiments import data_movement, movement, pricing, skipping, tracing
-from experiments.common import Lab, build_parser
+from experiments.lab import Lab, build_parser
 
 
 def scalar_program(tape):
@@ -18,7 +18,7 @@ def scalar_program(tape):
     fresh = itertools.count(-1, -1)
     for step in tape.steps:
         if isinstance(step, tracing.Each):
-            for reads in zip(step.out, *step.operands):
+            for reads in zip(step.out, *step.operands, strict=True):
                 yield [int(cell) for cell in reads[1:]], int(reads[0])
             continue
         (rows, inner), columns = step.a.shape, step.b.shape[1]
@@ -70,7 +70,7 @@ def traced(net, name, batch, optimizer=hn.Adam):
     """A tape of one pass of the net."""
     if name == "forward":
         return tracing.trace_forward(net, batch)
-    return tracing.trace_steps(net, batch, optimizer(net.params), 5.0)
+    return tracing.trace_steps(net, batch, optimizer(net.params))
 
 
 def test_the_published_numbers():
@@ -161,6 +161,15 @@ def test_an_operation_that_is_not_known_is_refused(rng):
         np.add.accumulate(array)
 
 
+def test_a_step_costs_the_same_whatever_the_weights_are():
+    costs = []
+    for scale in (1, 100):      # the gradient of one is short, of the other long
+        net = small_net()
+        net.params *= scale
+        costs.append(movement.movement(traced(net, "step", 2)))
+    assert costs[0] == costs[1]
+
+
 def test_a_pass_costs_the_same_wherever_its_arrays_lie():
     costs = []
     for _ in range(2):
@@ -214,7 +223,7 @@ def test_smoke(smoke):
     assert all(claim["ours"] is not None for claim in record["claims"])
     lab = Lab(data_movement.EXPERIMENT, build_parser(
         data_movement.EXPERIMENT).parse_args(["--smoke"]))
-    assert lab.picture.stat().st_size > 10_000
+    assert lab.figure.stat().st_size > 10_000
     again = json.loads(json.dumps(pricing.price_passes(lab.protocol)))
     assert again == record["passes"]
 
