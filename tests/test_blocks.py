@@ -97,9 +97,6 @@ def test_best_is_the_first_of_the_highest(accuracies, expected):
     assert blocks.best(dict(zip(settings, accuracies, strict=True))).lr == expected
 
 
-# --------------------------------------------------------------------------------------
-# Verdicts
-
 PAPER = {"plain": 8.1, "residual": 8, "t_only": 5, "c_only": 2, "highway": 2.1,
          "full": 1.95}
 

@@ -42,9 +42,6 @@ def test_trials_in_their_order():
     assert {c["n_test"] for c in configs if c["part"] in ("map", "deep")} == {10_000}
 
 
-# --------------------------------------------------------------------------------------
-# The use of layers
-
 MEASURE = {"batch": 32, "kept": [1, 2, 3, 5, 50], "lesioned": 2}
 
 
@@ -112,10 +109,6 @@ def test_gates_that_start_at_minus_20_carry_to_rounding(digits):
     assert deeper["test_acc"] == trained.result["test_acc"] > 0.8
 
 
-# --------------------------------------------------------------------------------------
-# Norms and the tutorial
-
-
 @pytest.mark.parametrize("block", hn.BLOCKS)
 def test_watching_leaves_the_gradient_alone(block):
     net, (x, labels) = small_net(block, 4), small_batch()
@@ -178,10 +171,6 @@ def test_the_tutorials_steps_are_on_the_summed_loss(digits, monkeypatch):
     assert calls[0][2] == 1
     diverged = tutorial.train(config | {"lr": 1e6}, digits)
     assert diverged == {"status": "diverged", "test_acc": None}
-
-
-# --------------------------------------------------------------------------------------
-# Record and verdicts
 
 
 def map_of(accuracy, depths=(10, 20, 30), biases=(0.0, -1.0, -2.0, -3.0, -20.0)):
