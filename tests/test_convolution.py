@@ -25,8 +25,7 @@ SMALL = config_of(width=3, dataset="digits", batch=200, piece=50, epochs=4, maps
 def test_nets_have_the_papers_parameters(block, width, count):
     net = ct.make_net(config_of(block, width=width), 28)
     assert net.params.size == count
-    sides = [side for side, _ in net.shapes]
-    assert list(dict.fromkeys(sides)) == [28, 24, 12, 6, 3, 1]
+    assert [*dict.fromkeys(side for side, _ in net.shapes)] == [28, 24, 12, 6, 3, 1]
 
 
 @pytest.mark.parametrize("dataset", ct.FACTS)

@@ -27,9 +27,6 @@ def test_smoke_of_very_deep(smoke, monkeypatch):
     assert record["norms"][-1]["block"] == "halved"
     for line in record["norms"]:
         assert (len(line["output"]), len(line["gradient"])) == (8, 7)
-    better = record["map"]["better"]
-    assert better["train_loss"] == np.minimum(*(
-        record["map"][f"lr {lr:g}"]["train_loss"] for lr in (1e-3, 5e-3))).tolist()
     assert len({claim["claim"] for claim in record["claims"]}) == len(record["claims"])
 
 
@@ -267,8 +264,6 @@ def test_verdicts_on_the_tutorial(own, he, expected):
 def test_a_diverged_trial_has_no_value():
     lost = {"status": "diverged", "train_loss": [2.0, None], "test_acc": None}
     net, = use.describe({use.Net(1000, -5.0, 0): lost}, {})
-    assert net == {"depth": 1000, "gate_bias": -5.0, "seed": 0, "used": None, **lost}
-    assert use.best_bias([net], 1000) == []
-    arm = tutorial.Arm("plain", "he", 0.01)
-    assert tutorial.describe({(arm, 0): lost}, {}) == [
-        arm._asdict() | {"test_acc": [None]}]
+    assert net["used"] is None and use.best_bias([net], 1000) == []
+    arm, = tutorial.describe({(tutorial.Arm("plain", "he", 0.01), 0): lost}, {})
+    assert arm["test_acc"] == [None]
