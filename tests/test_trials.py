@@ -101,16 +101,6 @@ def test_a_trial_is_the_same_from_memory_and_from_its_file(tmp_path):
     assert again == first == load_trials(tmp_path)[1][0]
 
 
-def test_files_are_the_same_to_the_byte_whatever_the_number_of_processes(tmp_path):
-    def lines(folder):
-        return {path.name: path.read_text().partition(' "seconds"')[0]
-                for path in sorted(folder.iterdir())}
-    for jobs in (1, 2):
-        run(square, CONFIGS, tmp_path / str(jobs), jobs=jobs)
-    assert lines(tmp_path / "1") == lines(tmp_path / "2")
-    assert len(lines(tmp_path / "1")) == 5
-
-
 @pytest.mark.parametrize("config", [{"x": np.float32(1)}, {"x": np.nan}, {"x": {1}},
                                     {"x": 1, 1: 2}, {1: 2, None: 3}, [1]])
 def test_a_configuration_that_is_not_json_is_refused(tmp_path, config):
