@@ -466,6 +466,8 @@ def data_movement(record: dict) -> dict[str, str]:
         "gates_random": percent(whole["test"] - np.median(gates["random"]), 1),
         "gates_seconds": f"{times['gates'] / times['whole']:.1f}",
         "layers_seconds": f"{times['left_out'] / times['whole']:.2f}",
+        "chosen_lost": percent(look_up(record, "units of closed gates")[
+            "accuracy lost"], 2),
         "second_step": f"{record['second_step']:.2f}",
         "turned": percent(look_up(record, "image by image")["change"])}
 
