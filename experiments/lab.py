@@ -400,11 +400,11 @@ def check_fields(record: dict) -> None:
             raise RecordError(f"field 'claims[{i}].holds' is {item['holds']!r:.40}")
 
 
-def load_record(path: Path) -> tuple[dict, str]:
-    """An experiment's NAME/record.json and the SHA-256 of that file. Raises
-    RecordError."""
+def load_record(path: Path, command: str | None = None) -> tuple[dict, str]:
+    """An experiment's NAME/record.json, made by that command, and the SHA-256 of the
+    file. Raises RecordError."""
     name = path.parent.name
-    return load_checked(path, f"python3 -m experiments.{name}",
+    return load_checked(path, command or f"python3 -m experiments.{name}",
                         check_fields, schema=SCHEMA, experiment=name)
 
 
@@ -466,7 +466,7 @@ def is_same(record: dict, path: Path) -> bool:
 
 def draw_record(lab: Lab) -> None:
     """Draw the record that is there."""
-    record, digest = load_record(lab.record)
+    record, digest = load_record(lab.record, lab.command)
     write_file(lab.figure, render(lab.experiment.draw, record, digest,
                                   lab.experiment.name))
 

@@ -36,11 +36,11 @@ def main(argv=None):
     parser.add_argument("--trials", type=int, default=12)
     parser.add_argument("--epochs", type=int, default=8)
     add_flags(parser)
-    args = parser.parse_args(argv)
+    args = vars(parser.parse_args(argv))
+    configs = settings(args.pop("trials"), args.pop("epochs"))
     try:
-        run_trials(train, settings(args.trials, args.epochs), args.folder,
-                   protocol=COMMON, data=hn.load_dataset("digits"), jobs=args.jobs,
-                   cluster=args.cluster, retry_failed=args.retry_failed)
+        run_trials(train, configs, protocol=COMMON,
+                   data=hn.load_dataset("digits"), **args)
     except KeyboardInterrupt:
         sys.exit(130)
 

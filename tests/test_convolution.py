@@ -19,30 +19,25 @@ def config_of(block="highway", depth=10, width=16, dataset="mnist", **more):
 
 SMALL = config_of(width=3, dataset="digits", batch=200, piece=50, epochs=4, maps=1)
 
-# --------------------------------------------------------------------------------------
-# The authors' net and training
-
 
 @pytest.mark.parametrize("block, width, count", [
     ("highway", 16, 38_986), ("highway", 32, 151_690), ("plain", 16, 20_426)])
 def test_nets_have_the_papers_parameters(block, width, count):
     net = ct.make_net(config_of(block, width=width), 28)
     assert net.params.size == count
-    sides = [side for side, _ in net.shapes]
-    assert list(dict.fromkeys(sides)) == [28, 24, 12, 6, 3, 1]
+    assert [*dict.fromkeys(side for side, _ in net.shapes)] == [28, 24, 12, 6, 3, 1]
 
 
 @pytest.mark.parametrize("dataset", ct.FACTS)
 @pytest.mark.parametrize("depth", convolution.STAGES)
 def test_depth_counts_the_first_convolution_and_the_softmax(depth, dataset):
-    layers = ct.layers(config_of(depth=depth, dataset=dataset))
+    layers, twin = (ct.layers(config_of(block, depth, dataset=dataset))
+                    for block in ("highway", "plain"))
     kinds = [kind for kind, *_ in layers]
     assert kinds.count("highway") == depth - 2
     assert kinds.count("plain") == kinds.count("dense") == 1
-    twin = ct.layers(config_of("plain", depth, dataset=dataset))
-    assert [numbers for _, *numbers in twin] == [numbers for _, *numbers in layers]
-    assert [kind for kind, *_ in twin] == [kind.replace("highway", "plain")
-                                           for kind in kinds]
+    assert twin == [(kind.replace("highway", "plain"), *numbers)
+                    for kind, *numbers in layers]
 
 
 def test_initial_weights_are_the_authors_and_shared_by_twins():
@@ -77,10 +72,6 @@ def test_rate_drops_after_a_third_and_two_thirds():
     found = [ct.learning_rate({"lr": 0.01, "epochs": 300}, epoch)
              for epoch in (1, 100, 101, 200, 201, 300)]
     np.testing.assert_allclose(found, [1e-2, 1e-2, 1e-3, 1e-3, 1e-4, 1e-4])
-
-
-# --------------------------------------------------------------------------------------
-# Trials
 
 
 def test_a_killed_trial_ends_with_the_same_bits(digits, tmp_path, monkeypatch):
@@ -139,10 +130,6 @@ def test_ink_follows_the_poolings():
     assert where == [[[0, 0], [12, 13]],
                      [[0, 0], [5, 6], [6, 6]],  # windows 10-12 and 12-14; 12-14
                      [[0, 0], [2, 2], [2, 3], [3, 2], [3, 3]]]
-
-
-# --------------------------------------------------------------------------------------
-# Verdicts
 
 
 def fake_net(*percent, epochs=12, **more):
@@ -205,10 +192,6 @@ def test_verdicts_on_depth_follow_the_numbers(highway, percent, plain, expected)
         [None if loss is None else 10 * loss for loss in plain])
     nets[2]["final_train_loss"] = [None, None]
     assert verdicts(convolution.check_depths(nets))[1] is None, "grows from nothing"
-
-
-# --------------------------------------------------------------------------------------
-# The experiment
 
 
 def test_smoke(smoke):

@@ -111,9 +111,6 @@ def test_verdicts_follow_the_numbers(nets, epochs, expected):
 
 
 def test_the_numbers_beside_the_verdicts():
-    claims = optimization.check_claims({"nets": MIXED, "protocol": {
-        "rungs": [[1, 400]]}})
-    assert claims[2]["ours"]["50 layers"] == [None, 1e-5]
-    assert claims[3]["ours"] == pytest.approx(math.log10(300), rel=1e-5)
-    assert claims[4]["ours"]["50 layers"] == {"highway": 4, "plain": None}
+    assert optimization.check_orders(MIXED[2], MIXED[3], 2)["ours"] == pytest.approx(
+        math.log10(300), rel=1e-5)
     assert optimization.epochs_to([3, 0.5, None, 0.2], 0.3) == 4

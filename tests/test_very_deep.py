@@ -27,9 +27,6 @@ def test_smoke_of_very_deep(smoke, monkeypatch):
     assert record["norms"][-1]["block"] == "halved"
     for line in record["norms"]:
         assert (len(line["output"]), len(line["gradient"])) == (8, 7)
-    better = record["map"]["better"]
-    assert better["train_loss"] == np.minimum(*(
-        record["map"][f"lr {lr:g}"]["train_loss"] for lr in (1e-3, 5e-3))).tolist()
     assert len({claim["claim"] for claim in record["claims"]}) == len(record["claims"])
 
 
@@ -41,9 +38,6 @@ def test_trials_in_their_order():
     assert sum(config["part"] == "map" for config in configs) == 2 * 11 * 8
     assert {c["n_test"] for c in configs if c["part"] in ("map", "deep")} == {10_000}
 
-
-# --------------------------------------------------------------------------------------
-# The use of layers
 
 MEASURE = {"batch": 32, "kept": [1, 2, 3, 5, 50], "lesioned": 2}
 
@@ -112,10 +106,6 @@ def test_gates_that_start_at_minus_20_carry_to_rounding(digits):
     assert deeper["test_acc"] == trained.result["test_acc"] > 0.8
 
 
-# --------------------------------------------------------------------------------------
-# Norms and the tutorial
-
-
 @pytest.mark.parametrize("block", hn.BLOCKS)
 def test_watching_leaves_the_gradient_alone(block):
     net, (x, labels) = small_net(block, 4), small_batch()
@@ -178,10 +168,6 @@ def test_the_tutorials_steps_are_on_the_summed_loss(digits, monkeypatch):
     assert calls[0][2] == 1
     diverged = tutorial.train(config | {"lr": 1e6}, digits)
     assert diverged == {"status": "diverged", "test_acc": None}
-
-
-# --------------------------------------------------------------------------------------
-# Record and verdicts
 
 
 def map_of(accuracy, depths=(10, 20, 30), biases=(0.0, -1.0, -2.0, -3.0, -20.0)):
@@ -278,8 +264,6 @@ def test_verdicts_on_the_tutorial(own, he, expected):
 def test_a_diverged_trial_has_no_value():
     lost = {"status": "diverged", "train_loss": [2.0, None], "test_acc": None}
     net, = use.describe({use.Net(1000, -5.0, 0): lost}, {})
-    assert net == {"depth": 1000, "gate_bias": -5.0, "seed": 0, "used": None, **lost}
-    assert use.best_bias([net], 1000) == []
-    arm = tutorial.Arm("plain", "he", 0.01)
-    assert tutorial.describe({(arm, 0): lost}, {}) == [
-        arm._asdict() | {"test_acc": [None]}]
+    assert net["used"] is None and use.best_bias([net], 1000) == []
+    arm, = tutorial.describe({(tutorial.Arm("plain", "he", 0.01), 0): lost}, {})
+    assert arm["test_acc"] == [None]
