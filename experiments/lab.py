@@ -188,15 +188,17 @@ def compare(one: Iterable[float | None], other: Iterable[float | None]) -> str:
 
 def claim(*, section: str, text: str, paper: Any, ours: Any, holds: bool | None,
           n: Any = 1, also: dict[str, bool | None] | None = None,
-          why: str | None = None) -> dict:
+          why: str | None = None, younger: bool = False) -> dict:
     """A statement of a paper beside our numbers, as a record keeps it; section names
     the paper too, as in "P1 3.1"; holds is True, False, or None: we cannot tell. n: the
     seeds behind each of our numbers. also: the verdict at other thresholds; why: it is
-    open, where that is not because our numbers do not decide it."""
+    open, where that is not because our numbers do not decide it; younger: the threshold
+    was chosen when the numbers were known."""
     found = {"section": section, "claim": text, "paper": paper, "ours": ours, "n": n,
              "holds": None if holds is None else bool(holds)}
     return (found | ({"also": also} if also else {})
-            | ({"why": why} if why and holds is None else {}))
+            | ({"why": why} if why and holds is None else {})
+            | ({"younger": True} if younger else {}))
 
 
 def agreed(verdicts: Iterable[bool | None]) -> bool | None:
