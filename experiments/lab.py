@@ -194,11 +194,15 @@ def claim(*, section: str, text: str, paper: Any, ours: Any, holds: bool | None,
     seeds behind each of our numbers. also: the verdict at other thresholds; why: it is
     open, where that is not because our numbers do not decide it; younger: the threshold
     was chosen when the numbers were known."""
+    def plain_bool(verdict):
+        return None if verdict is None else bool(verdict)
     found = {"section": section, "claim": text, "paper": paper, "ours": ours, "n": n,
-             "holds": None if holds is None else bool(holds)}
-    return (found | ({"also": also} if also else {})
-            | ({"why": why} if why and holds is None else {})
-            | ({"younger": True} if younger else {}))
+             "holds": plain_bool(holds)}
+    if also:
+        found["also"] = {name: plain_bool(verdict) for name, verdict in also.items()}
+    if why and holds is None:
+        found["why"] = why
+    return found | ({"younger": True} if younger else {})
 
 
 def agreed(verdicts: Iterable[bool | None]) -> bool | None:

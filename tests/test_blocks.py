@@ -1,5 +1,6 @@
 """The six forms at equal size: their widths, the search, what is concluded."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -25,9 +26,11 @@ def test_smoke_of_the_six_forms(smoke):
         for name in ("lr", "gate_bias", "held_out_acc"):
             assert (name in chosen) == (name in tried)
             assert name not in tried or chosen[name] == tried[name][number]
-        assert len(tried["lr"]) == (4 if "gate_bias" in chosen else 2)
+        sizes = [len(set(tried[name])) for name in ("lr", "gate_bias") if name in tried]
+        assert len(tried["lr"]) == math.prod(sizes) and {*sizes} <= {2, 3}
+        more = (net["block"], net["depth"]) == ("full", 3)
         for name in ("train_loss", "test_acc"):
-            assert np.shape(net[name]["epochs"]) == (2, 2)
+            assert np.shape(net[name]["epochs"]) == (2 + more, 2)
             assert net[name]["final"] == [row[-1] for row in net[name]["epochs"]]
     assert len(record["claims"]) == 2 * len(blocks.STATEMENTS) + 2
     assert verdicts(record["claims"][-2:]) == [None, None]
@@ -74,18 +77,23 @@ def test_no_test_image_chooses_anything(digits):
 
 
 def test_trials_of_the_six_forms(digits):
-    """Search and seeds never share a trial; seeds and settings are outermost."""
+    """Search and seeds never share a trial; seeds and settings are outermost. Where all
+    settings are alike, the first counts, and the grid grows to its ends."""
     protocol = blocks.PROTOCOL | {"dataset": "digits", "held_out": 237}
     lab = FakeLab(protocol, digits, lambda config: {
         "status": "ok", "train_loss": [0.1], "acc": [0.9]})
     blocks.run(lab)
     seen = lab.seen
-    assert len({hash_of(config) for config in seen}) == len(seen) == 280 + 120
+    assert len({hash_of(config) for config in seen}) == len(seen) == 4 * 154 + 120 + 30
     parts = {("split_seed" in c, c["n_train"], c["n_test"], c["epochs"]) for c in seen}
     assert parts == {(True, 1200, 237, 3), (False, 1437, 360, protocol["epochs"])}
-    assert [c["seed"] for c in seen[280:]] == [s for s in range(5) for _ in range(24)]
+    final = seen[4 * 154:]
+    assert [c["seed"] for c in final] == [s for s in range(5) for _ in range(24)] + [
+        s for s in range(5, 15) for _ in range(3)]
+    assert {(c["depth"], c["block"]) for c in final[120:]} == {
+        (9, block) for block in ("c_only", "highway", "full")}
     assert len({(c["block"], c["depth"]) for c in seen[:24]}) == 24
-    assert seen[0]["depth"] == seen[280]["depth"] == 99
+    assert seen[0]["depth"] == final[0]["depth"] == 99
 
 
 def test_an_added_block_takes_part(digits, monkeypatch):
@@ -99,6 +107,19 @@ def test_an_added_block_takes_part(digits, monkeypatch):
     assert len(blocks.check_claims(record)) == len(blocks.STATEMENTS) + 2
     labels = blocks.draw(record).axes[-1].get_yticklabels()
     assert labels[-1].get_text() == "halved"
+
+
+@pytest.mark.parametrize("best, expected", [
+    ((1e-3, -3.0), []), ((1e-4, -3.0), [(3e-5, b) for b in (-5.0, -3.0, -1.0)]),
+    ((1e-3, -1.0), [(lr, 1.0) for lr in blocks.PROTOCOL["lrs"]]),
+    ((1e-2, -5.0), [*((lr, -7.0) for lr in blocks.PROTOCOL["lrs"]),
+                    *((3e-2, b) for b in (-7.0, -5.0, -3.0, -1.0))])])
+def test_a_grid_grows_where_its_best_lies_at_an_edge(best, expected):
+    found = dict.fromkeys(blocks.settings_of("highway", blocks.PROTOCOL), 0.5)
+    found[Setting(*best)] = 0.6
+    assert blocks.widened(found, blocks.PROTOCOL) == [Setting(*new) for new in expected]
+    found |= dict.fromkeys([Setting(*new) for new in expected], 0.4)
+    assert blocks.widened(found, blocks.PROTOCOL) == []
 
 
 @pytest.mark.parametrize("accuracies, expected", [
@@ -167,4 +188,6 @@ def test_a_diverged_seed_has_no_value():
                                "n": 1, "epochs": [[0.5, 0.6], [0.1, None]]}
     assert net["chosen"] == {"lr": 3e-4, "held_out_acc": 0.4, "at_edge": []}
     assert net["above_highway"] == pytest.approx(136498 / 136660 - 1, rel=1e-5)
-    assert blocks.at_edge(Setting(1e-4, -5.0), blocks.PROTOCOL) == ["lr", "gate_bias"]
+    values = {"lr": [1e-4, 1e-3], "gate_bias": [-5.0, -3.0, -1.0]}
+    assert blocks.at_edge(Setting(1e-4, -5.0), values) == ["lr", "gate_bias"]
+    assert blocks.at_edge(Setting(1e-3, -3.0), values) == ["lr"]
