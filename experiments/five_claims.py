@@ -37,8 +37,11 @@ def judged(values: list[dict], test: Callable[[float, float], bool],
             for value in values)
     half, given, twice = map(verdict, thresholds)
     numbers = over_nets(values)
+    alone = given is None and all(test(value["trained"], thresholds[1])
+                                  for value in values)
     return {"ours": numbers["trained"] if len(numbers) == 1 else numbers,
             "n": len(values), "holds": given,
+            "why": "as true without" if alone else None,
             "also": {f"{thresholds[0]:g}": half, f"{thresholds[2]:g}": twice}}
 
 

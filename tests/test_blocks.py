@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import blocks, papers
+from experiments import blocks, blocks_claims, papers
 from experiments.blocks import Net, Setting
 from experiments.lab import mean_and_std
 from experiments.store import hash_of
@@ -32,7 +32,7 @@ def test_smoke_of_the_six_forms(smoke):
         for name in ("train_loss", "test_acc"):
             assert np.shape(net[name]["epochs"]) == (2 + more, 2)
             assert net[name]["final"] == [row[-1] for row in net[name]["epochs"]]
-    assert len(record["claims"]) == 2 * len(blocks.STATEMENTS) + 2
+    assert len(record["claims"]) == 2 * len(blocks_claims.STATEMENTS) + 2
     assert verdicts(record["claims"][-2:]) == [None, None]
 
 
@@ -104,7 +104,7 @@ def test_an_added_block_takes_part(digits, monkeypatch):
         "status": "ok", "train_loss": [0.1 + config["seed"]] * 2, "acc": [0.9, 0.8]})
     record = {"dataset": "digits", "protocol": protocol, **blocks.run(lab)}
     assert [net["block"] for net in record["nets"]] == [*papers.TABLE_1A, "halved"]
-    assert len(blocks.check_claims(record)) == len(blocks.STATEMENTS) + 2
+    assert len(blocks_claims.check_claims(record)) == len(blocks_claims.STATEMENTS) + 2
     labels = blocks.draw(record).axes[-1].get_yticklabels()
     assert labels[-1].get_text() == "halved"
 
@@ -155,14 +155,14 @@ def fake_nets(errors, depth=50):
     ({"highway": 3}, [True, True, False, True]),
     ({"residual": 1}, [False, False, True, True])])
 def test_the_papers_ranking_is_judged_relation_by_relation(changed, expected):
-    claims = blocks.check_ranking(fake_nets(PAPER | changed), 50)
+    claims = blocks_claims.check_ranking(fake_nets(PAPER | changed), 50)
     assert verdicts(claims) == expected
     if not changed:
         assert [claim["ours"]["relations"][0] for claim in claims[:2]] == [
             "T-only ahead of Residual", "Residual +0.10 ± 0.28 points from Plain"]
     lost = fake_nets(PAPER | changed)
     lost[1]["test_acc"]["final"][0] = None
-    assert blocks.check_ranking(lost, 50)[1]["holds"] is None
+    assert blocks_claims.check_ranking(lost, 50)[1]["holds"] is None
 
 
 @pytest.mark.parametrize("deep, expected", [
@@ -174,7 +174,7 @@ def test_verdicts_on_plain_nets(deep, expected):
     nets = [{"block": "plain", "depth": depth, "train_loss": {"final": losses},
              "search": {"held_out_acc": accuracies}}
             for depth, losses, accuracies in [(10, [0.1, 0.2], [0.9]), *deep]]
-    assert verdicts(blocks.check_plain(nets)) == expected
+    assert verdicts(blocks_claims.check_plain(nets)) == expected
 
 
 def test_a_diverged_seed_has_no_value():

@@ -39,7 +39,7 @@ def test_the_ledger_holds_every_claim_of_every_record(home, name):
     record = json.loads((home / "results" / name / "record.json").read_text())
     for item in record.get("claims", ()):
         row, = [row for row in rows if f"| {item['claim']} |" in row]
-        assert f"| {claims.VERDICTS[item['holds']]} |" in row
+        assert f"| {claims.verdict(item)} |" in row
     about = [row for row in rows if f"`{record['command']}`" in row]
     assert len(about) == 1 and len(rows) == len(record.get("claims", ())) + 1
 
@@ -117,3 +117,50 @@ def test_verdicts_of_a_sweep_follow_its_means(last, std, diverged, verdict):
     for item in found:
         assert item["n"] == 4 and item["ours"] == {
             "5 blocks": f"0.900 ± {std:.3f}", "50 blocks": f"{last:.3f} ± {std:.3f}"}
+
+
+@pytest.mark.parametrize("last, expected", [(0.895, True), (0.85, False),
+                                            (0.885, None)])
+def test_what_the_earlier_reproduction_says_of_depth(last, expected):
+    """Of highway nets alone: flat within two points, by more than the error."""
+    rows = [{"block": "highway", "depth": depth, "test_acc_mean": mean, "n": 45,
+             "test_acc_std": 0.02, "diverged": 0} for depth, mean in ((5, 0.9),
+                                                                      (50, last))]
+    found = claims.check_sweep({
+        "config": {"init": "uniform", "optimizer": "adam"}, "n_train": 6000,
+        "epochs": 12, "seeds": list(range(45)), "summary": rows})
+    assert [item["section"] for item in found] == ["ours", "reproduction"]
+    assert found[1]["holds"] is expected
+    assert found[0]["holds"] is (None if expected is None else not expected)
+
+
+@pytest.mark.parametrize("gates, expected", [
+    ([[0.3, 0.2, 0.1], [0.2, 0.9, 0.1]], True), ([[0.1, 0.2, 0.3]] * 2, False),
+    ([[0.3, 0.2, 0.1], [0.1, 0.2, 0.3]], None)])
+def test_what_the_earlier_reproduction_says_of_the_gates(gates, expected):
+    found, = claims.check_headline({"runs": [{"highway": {"final_T_per_layer": T}}
+                                             for T in gates]})
+    assert found["holds"] is expected and found["n"] == 2
+
+
+def test_verdicts_say_why_they_are_open_and_how_firm_they_are():
+    item = {"holds": None, "also": {"5": True, "20": None}}
+    assert claims.verdict(item) == "open: undecided"
+    assert claims.verdict(item | {"why": "epochs"}) == "open: epochs"
+    assert claims.verdict({"holds": True, "younger": True}) == "**holds** †"
+    assert claims.at_others(item) == "5: holds; 20: open"
+    assert claims.at_others({"holds": True}) == "–"
+
+
+def test_claims_of_papers_and_of_ours_are_counted_apart(home):
+    text = (home / claims.LEDGER).read_text()
+    records = [json.loads((home / name).read_text()) for name in claims.RECORDS]
+    made = [item for record in records for item in record.get("claims", ())]
+    ours = [item for item in made if item["section"] == "ours"]
+    assert claims.count([claims.Row(item, "") for item in ours]) == (
+        f"{len(ours)} claims, of which {sum(i['holds'] is True for i in ours)} hold "
+        f"({sum(i['holds'] is True and claims.is_alone(i['n']) for i in ours)} of them "
+        f"with one seed), {sum(i['holds'] is False for i in ours)} do not and "
+        f"{sum(i['holds'] is None for i in ours)} are open")
+    head = text.split("\n")[2]
+    assert "Beside them our own questions: " in head and " data" in head

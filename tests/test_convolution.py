@@ -238,7 +238,7 @@ def test_smoke(smoke):
     assert len(list((folder / "store" / "checkpoints").iterdir())) == tried + seeds
     assert len(list((folder / "trials").glob("*.jsonl"))) == 5
     assert [each["width"] for each in record["maps"]] == [16, 16]
-    assert len(record["claims"]) == 6
+    assert len(record["claims"]) == 7
     chosen = {}
     for net, planned in zip(record["nets"], plan, strict=True):
         assert np.shape(net["test_acc"]) == (len(planned["seeds"]), planned["epochs"])
