@@ -310,8 +310,8 @@ def check_shuffling(nets: Nets, block: str) -> dict:
                  text=f"{block}: the error grows smoothly with the amount of "
                  "shuffling, and little where layers only move to the next place "
                  "(theirs: a ResNet-110): rank correlation above 0.9, largest step "
-                 "below 0.5 of all, first rise below 0.1", paper="smoothly", ours=over_nets(ours),
-                 n=len(ours), holds=holds(1), also={
+                 "below 0.5 of all, first rise below 0.1", paper="smoothly",
+                 ours=over_nets(ours), n=len(ours), holds=holds(1), also={
                      "half as far off": holds(0.5), "twice as far off": holds(2)})
 
 
