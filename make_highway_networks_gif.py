@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import NamedTuple
@@ -46,7 +47,7 @@ try:
         style,
         valueless,
     )
-    from highway_suite.files import path_of, write_files
+    from highway_suite.files import check_target, path_of, write_files
     from highway_suite.schema import RecordError
     from highway_suite.studies import RUN, Arm, Study, load, record_home
     from highway_suite.terminal import say
@@ -246,8 +247,12 @@ def main(argv: list[str] | None = None) -> list[Path]:
     options = parser.parse_args(argv)
     home = Path() if options.run else record_home()
     out = options.out or home / "highway_networks.gif"
-    if out.suffix.lower() != ".gif" or out.is_dir() or not out.parent.is_dir():
+    if out.suffix.lower() != ".gif" or not os.path.isdir(out.parent):
         parser.error(f"argument --out: {out} is not a .gif file in an existing folder")
+    try:
+        check_target(out)
+    except OSError as error:
+        parser.error(f"argument --out: {out}: {error.strerror}")
     if options.mp4 and importlib.util.find_spec("imageio_ffmpeg") is None:
         sys.exit("make_highway_networks_gif.py: --mp4 needs imageio-ffmpeg. Install: "
                  "pip install imageio-ffmpeg")

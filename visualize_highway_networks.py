@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import io
 import math
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -318,7 +319,7 @@ def redraw(options: argparse.Namespace) -> list[Path]:
     home = Path() if options.run else record_home()
     run = load(options.run or home / RUN[0])
     sweep = run
-    if options.sweep or (not options.run and (home / SWEEP[0]).exists()):
+    if options.sweep or (not options.run and os.path.exists(home / SWEEP[0])):
         sweep = load(options.sweep or home / SWEEP[0], SWEEP[1])
     folder = Path(options.out_dir or home / "viz")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,17 +1,16 @@
-"""skipped.py REPORT LIST: run the tests that a JUnit report calls skipped.
+"""skipped.py REPORT LIST STAGE [START]: run the tests that a report calls skipped.
 
-Exits with 1 if one of them fails, or is skipped again and not in LIST, whose lines are
-a pattern of test names, two blanks or more, and the reason.
+The report is pytest's JUnit file of another run; START chooses those whose names start
+with it. Exits with 1 if one of them fails, or is skipped again and not in LIST, whose
+lines are a stage, the start of tests' names, and the reason, two blanks between them.
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 
@@ -25,17 +24,16 @@ def skipped(report: str | Path) -> list[str]:
     return names
 
 
-def allowed(path: str | Path) -> dict[str, str]:
-    """A list of exceptions -> {pattern: reason}."""
-    lines = Path(path).read_text().splitlines()
-    rows = [re.split(r"\s{2,}", line, maxsplit=1) for line in lines
+def allowed(path: str | Path, stage: str) -> dict[str, str]:
+    """A list of exceptions -> those of a stage, {start of a name: reason}."""
+    rows = [line.split("  ", 2) for line in Path(path).read_text().splitlines()
             if line and not line.startswith("#")]
-    return dict(rows)
+    return {start: reason for where, start, reason in rows if where == stage}
 
 
-def main(report: str, exceptions: str) -> int:
+def main(report: str, exceptions: str, stage: str, start: str = "") -> int:
     """Run, tell, and return the exit status."""
-    names = skipped(report)
+    names = [name for name in skipped(report) if name.startswith(start)]
     if not names:
         print("nothing was skipped")
         return 0
@@ -44,14 +42,14 @@ def main(report: str, exceptions: str) -> int:
         ended = subprocess.run([sys.executable, "-m", "pytest", "-q",
                                 f"--junitxml={again}", *names])
         left = skipped(again) if again.exists() else []
-    reasons, unknown = allowed(exceptions), []
+    reasons, unknown = allowed(exceptions, stage), []
     for name in left:
-        reason = next((reason for pattern, reason in reasons.items()
-                       if fnmatchcase(name.partition("[")[0], pattern)), None)
+        reason = next((reason for start, reason in reasons.items()
+                       if name.startswith(start)), None)
         print(f"skipped again: {name}: {reason or 'NOT LISTED'}")
         unknown += [] if reason else [name]
-    print(f"{len(names)} tests that the first stage skipped: {len(names) - len(left)} "
-          f"run, {len(left) - len(unknown)} left out as listed, {len(unknown)} skipped "
+    print(f"{len(names)} tests that stage tests skipped: {len(names) - len(left)} run, "
+          f"{len(left) - len(unknown)} left out as listed, {len(unknown)} skipped "
           f"without a reason, pytest ended with {ended.returncode}")
     return int(bool(unknown or ended.returncode))
 

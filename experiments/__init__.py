@@ -3,4 +3,4 @@ experiments` lists them."""
 
 # In the order of the ledger; `inside` trains the nets that the next two look into.
 NAMES = ("optimization", "very_deep", "inside", "gates", "lesion", "blocks",
-         "convolution")
+         "convolution", "data_movement")

@@ -7,36 +7,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from textwrap import fill
-
-from PIL import Image
 
 import highway_networks as hn
 from experiments import NAMES
-from experiments.lab import Experiment, load_record
-from highway_suite.records import RecordError
-
-
-def state_of(experiment: Experiment, folder: Path) -> str:
-    """What is there of an experiment's results, in a few words."""
-    if not (folder / "record.json").exists():
-        return "none"
-    try:
-        record, digest = load_record(folder / "record.json")
-        if record.get("protocol") != json.loads(json.dumps(experiment.protocol)):
-            return "of another protocol"
-        if experiment.check and record.get("claims") != json.loads(
-                json.dumps(experiment.check(record))):
-            return "with other verdicts"
-        with Image.open(folder / "figure.png") as picture:
-            drawn = picture.info.get("Record-SHA-256") == digest
-    except (RecordError, OSError):
-        return "damaged"
-    return "complete" if drawn else "not drawn"
+from experiments.lab import state_of
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from experiments.lab import claim, compare, or_infinite
+from experiments.lab import claim, compare, or_infinite, resting_on
 from experiments.papers import TABLE_1A, name_of
 
 TRAINS = 0.5            # held-out accuracy from which on we say that a net trains
@@ -122,6 +122,16 @@ def check_plain(nets: list[dict]) -> list[dict]:
 
 def check_claims(record: dict) -> list[dict]:
     """All claims of a record."""
-    return [item for depth in record["protocol"]["depths"]
-            for item in check_ranking(record["nets"], depth)
-            ] + check_plain(record["nets"])
+    nets = record["nets"]
+    return [*(item for depth in record["protocol"]["depths"]
+              for item in resting_on(check_ranking(nets, depth), *(
+                  settings_chosen(net) for net in nets if net["depth"] == depth))),
+            *resting_on(check_plain(nets), *(
+                settings_chosen(net) for net in nets if net["block"] == "plain"))]
+
+
+def settings_chosen(net: dict) -> dict:
+    """What the trials of a net's chosen setting have in common."""
+    return {"block": net["block"], "depth": net["depth"] - 1} | {
+        name: net["chosen"][name] for name in ("lr", "gate_bias")
+        if name in net["chosen"]}

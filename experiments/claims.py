@@ -1,17 +1,24 @@
 """The ledger: each claim of the papers beside what this suite found, or why it is open.
 
-    python3 -m experiments.claims           records -> CLAIMS.md
-    python3 -m experiments.claims --check   only say whether CLAIMS.md is up to date
+    python3 -m experiments.claims               records -> CLAIMS.md
+    python3 -m experiments.claims --check       only say whether CLAIMS.md is up to date
+    python3 -m experiments.claims --recheck ID  compute again what decides a claim
 
-It trains and measures nothing: the verdicts stand in the committed records, beside
-their numbers, and are collected here. Exits with 1 if a record is missing, wrong or
-made from a changed checkout, and if CLAIMS.md was stale; without --check it is then
-written anew.
+It trains and measures nothing but for a recheck: the verdicts stand in the committed
+records, beside their numbers, and are collected here. Exits with 1 if a record is
+missing, wrong or made from a changed checkout, if CLAIMS.md was stale (without --check
+it is then written anew), and if a recheck finds a difference.
+
+A claim's ID is its record's name and a hash of its words: other claims do not move it.
+A recheck makes the claim's record again from the committed trials and trains those that
+decide the claim: all of them where that takes two minutes on two cores, else those that
+fit, the cheapest first, and of one that is longer by itself the first epoch.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import math
 import re
 import sys
@@ -21,10 +28,31 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import highway_networks as hn
-from experiments import NAMES
-from experiments.lab import agreed, claim, load_record
-from highway_suite.files import write_file
-from highway_suite.records import RecordError, read_record
+from experiments import NAMES, headline_claims
+from experiments.lab import (
+    Claim,
+    Experiment,
+    Lab,
+    as_read,
+    claim,
+    failing_in_a_line,
+    load_record,
+    sound,
+)
+from experiments.recheck import (
+    Choice,
+    Planned,
+    affordable,
+    recheck,
+    train_again,
+    words_of,
+)
+from experiments.store import Trial, hash_of, load_trials, make_trial, scratch_in
+from highway_suite.cli import in_range
+from highway_suite.datasets import obtain
+from highway_suite.files import path_of, write_file
+from highway_suite.records import RecordError, read_record, train_arm
+from highway_suite.schema import nets_of
 
 LEDGER = "CLAIMS.md"
 PAPERS = {
@@ -39,9 +67,10 @@ PAPERS = {
     "tutorial": "J. Fleming: [*Highway Networks with TensorFlow*](https://medium.com/"
                 "jim-fleming/highway-networks-with-tensorflow-1e6dfa667daa), 2015",
     "ours": "Questions of this suite that no paper answers; counted apart"}
-SWEEPS = ("sweep_five_seeds", "sweep_glorot_five_seeds", "depth_45_seeds")
-HEADLINE = "headline_five_seeds"
-RECORDS = (*(f"results/headline/{name}.json" for name in (*SWEEPS, HEADLINE)),
+SWEEPS = ("sweep_five_seeds", "sweep_glorot_five_seeds", "depth_45_seeds",
+          "headline_five_seeds")
+STARTS = 5      # seconds that a recheck takes to start and to read
+RECORDS = (*(f"results/headline/{name}.json" for name in SWEEPS),
            *(f"results/{name}/record.json" for name in NAMES))
 VERDICTS = {True: "**holds**", False: "**does not hold**", None: "open"}
 
@@ -101,6 +130,16 @@ class Row(NamedTuple):
 
     claim: dict         # as `claim` makes it
     source: str         # the record, in Markdown
+    check: str          # its ID, and what a recheck takes
+
+
+class Source(NamedTuple):
+    """A record, its claims by their IDs, and the committed trials behind it."""
+
+    path: Path
+    record: dict
+    claims: dict[str, dict]
+    trials: list[Trial]
 
 
 def words(value: Any) -> str:
@@ -120,105 +159,82 @@ def words(value: Any) -> str:
     return value
 
 
-def loses(ends: Sequence[dict], points: float) -> bool | None:
-    """Whether the second of two rows of a record's summary has a test accuracy so many
-    points below the first's; None within two standard errors of that."""
-    difference = ends[0]["test_acc_mean"] - ends[1]["test_acc_mean"] - points / 100
-    error = math.hypot(*(row["test_acc_std"] / math.sqrt(row["n"] - row["diverged"])
-                         for row in ends))
-    return difference > 0 if abs(difference) > 2 * error else None
-
-
-def accuracy_of(rows: Iterable[dict]) -> dict[str, str]:
-    """Rows of a record's summary, in words."""
-    return {f"{row['depth']} blocks": "{test_acc_mean:.3f} ± {test_acc_std:.3f}".format(
-        **row) for row in rows}
-
-
-def check_sweep(record: dict) -> list[dict]:
-    """P1's question in the setting of the headline, and what the earlier reproduction
-    says of it: a sweep over seeds -> claims."""
-    config, claims, n = record["config"], [], len(record["seeds"])
-    setting = (f"init {config['init']}, {config['optimizer']}, {record['n_train']} "
-               f"images, {record['epochs']} epochs")
-    summary = {block: sorted((row for row in record["summary"]
-                              if row["block"] == block), key=lambda row: row["depth"])
-               for block in ("plain", "highway")}
-    for block, rows in summary.items():
-        if not rows:
-            continue
-        ends = rows[0], rows[-1]
-        claims.append(claim(
-            section="ours", text=f"{block} nets lose more than two points of test "
-            f"accuracy from the least depth to the largest ({setting})", paper=None,
-            ours=accuracy_of(ends), holds=loses(ends, 2), n=n,
-            also={f"{points} points": loses(ends, points) for points in (1, 4)}))
-    if config["init"] != "uniform":
-        return claims
-    if not summary["plain"]:
-        ends = summary["highway"][0], summary["highway"][-1]
-
-        def flat(points):
-            lost = loses(ends, points)
-            return None if lost is None else not lost
-        claims.append(claim(
-            section="reproduction", text="depth costs highway nets nothing: from the "
-            "least depth to the largest they lose less than two points of test "
-            "accuracy", paper="essentially flat", ours=accuracy_of(ends), holds=flat(2),
-            n=n, also={f"{points} points": flat(points) for points in (1, 4)}))
-    elif deep := [row for row in summary["plain"] if row["depth"] >= 20]:
-        def fails(accuracy):
-            return all(row["test_acc_mean"] < accuracy for row in deep)
-        claims.append(claim(
-            section="reproduction", text="plain nets of 20 and more blocks fail "
-            "completely: a mean test accuracy below 0.2", paper="at chance",
-            ours=accuracy_of(deep), holds=fails(0.2), n=n,
-            also={"0.15": fails(0.15), "0.3": fails(0.3)}))
-    return claims
-
-
-def check_headline(record: dict) -> list[dict]:
-    """What the earlier reproduction says of the gates over depth: a record of the
-    headline over seeds -> claims."""
-    thirds = []
-    for run in record["runs"]:
-        T = run["highway"]["final_T_per_layer"]
-        thirds.append([sum(part) / len(part)
-                       for part in (T[:len(T) // 3], T[-(len(T) // 3):])])
-
-    def higher(times):
-        return agreed(lower > times * upper for lower, upper in thirds)
-    return [claim(
-        section="reproduction", text="the lower layers have the higher T: mean T of "
-        "the first third of the layers above that of the last, with every seed",
-        paper="lower layers develop higher T", ours={
-            "first third": [hn.significant(first) for first, _ in thirds],
-            "last third": [hn.significant(last) for _, last in thirds]},
-        n=len(thirds), holds=higher(1), also={"0.5 times": higher(0.5),
-                                              "2 times": higher(2)})]
-
-
 def name_of(path: Path) -> str:
     """What a reader calls a record: by its file, or its folder."""
     return path.parent.name if path.stem == "record" else path.stem
 
 
-def load(path: Path) -> tuple[dict, list[dict]]:
-    """A record and its claims. Raises RecordError, also for a record that no commit can
-    make again."""
+def module_of(path: Path) -> Experiment:
+    """The experiment that made a record."""
+    return importlib.import_module(f"experiments.{path.parent.name}").EXPERIMENT
+
+
+def arms_of(record: dict) -> list[Trial]:
+    """The nets of a sweep's record, as trials."""
+    found = []
+    for run in record["runs"]:
+        for arm in nets_of(run).values():
+            config = {name: value for name, value in record["config"].items()
+                      if name in hn.Config.__dataclass_fields__}
+            config |= {name: arm[name] for name in ("block", "depth", "hidden", "seed")}
+            result = {name: value for name, value in arm.items()
+                      if name != "wallclock_sec"}
+            found.append(make_trial(hash_of(None), config, "ok", None, result,
+                                    arm["wallclock_sec"])._replace(env=record["env"]))
+    return found
+
+
+def train_net(config: dict, data: hn.Data) -> dict:
+    """A net of a sweep again."""
+    settings = hn.Config(**config)
+    arm = train_arm(settings, hn.take_subset(data, settings))
+    del arm["wallclock_sec"]
+    return arm
+
+
+def identified(name: str, claims: Iterable[dict]) -> dict[str, dict]:
+    """Claims of a record by their IDs."""
+    return {f"{name}-{hash_of([item['section'], item['claim']])[:4]}": item
+            for item in claims}
+
+
+def load(path: Path) -> Source:
+    """A record, its claims and trials. Raises RecordError, also for a record that no
+    commit can make again; StoreError."""
+    trials: list[Trial] = []
     if name_of(path) in SWEEPS:
         record = read_record(path)
-        claims = check_sweep(record)
-    elif name_of(path) == HEADLINE:
-        record = read_record(path)
-        claims = check_headline(record)
+        claims, trials = headline_claims.check(record), arms_of(record)
     else:
         record, _ = load_record(path)
-        claims = record.get("claims", [])       # that of `inside` only has the weights
+        check = module_of(path).check
+        with sound(path, record["command"]):
+            made = check(record) if check else []
+        told = as_read(list(made))
+        # Those of the record; of the same claims of the module their trials.
+        claims = [made[told.index(item)] if item in told else item
+                  for item in record.get("claims", [])]
+        for packed in sorted(path.parent.glob("trials/*.jsonl")):
+            trials += load_trials(packed)[1]
     if record["env"]["git_dirty"] is not False:
         raise RecordError(f"{path}: made from a changed checkout. Make it again with: "
                           f"{record['command']}")
-    return record, claims
+    return Source(path, record, identified(name_of(path), claims), trials)
+
+
+def deciding(item: dict, trials: Iterable[Trial]) -> list[Trial]:
+    """The trials that decide a claim."""
+    return [trial for trial in trials if not isinstance(item, Claim)
+            or item.rests_on(trial.config)]
+
+
+def cost_of(source: Source, item: dict) -> str:
+    """What a recheck of a claim takes, in words."""
+    trials = deciding(item, source.trials)
+    if not trials:
+        return f"{module_of(source.path).minutes} min: all of it"
+    chosen, epochs, seconds = affordable(trials, source.trials)
+    return f"{math.ceil(seconds + STARTS)} s: {words_of(chosen, trials, epochs)}"
 
 
 def link(path: Path) -> str:
@@ -248,10 +264,11 @@ def rows_of(paper: str, rows: list[Row]) -> list[str]:
     """The table of one paper's claims."""
     return table(
         ["section", "claim", "theirs", "ours", "n", "verdict",
-         "at half and twice the threshold", "record"],
+         "at half and twice the threshold", "record", "recheck"],
         [[row.claim["section"].removeprefix(paper).strip() or "–", row.claim["claim"],
           words(row.claim["paper"]), words(row.claim["ours"]), words(row.claim["n"]),
-          verdict(row.claim), at_others(row.claim), row.source] for row in rows])
+          verdict(row.claim), at_others(row.claim), row.source, row.check]
+         for row in rows])
 
 
 def is_alone(n: Any) -> bool:
@@ -286,16 +303,19 @@ n is the number of seeds behind the numbers that decide, each with weights and \
 batches of its own; – where nothing is random. Several nets of a kind decide only if \
 they agree. A claim is open for want of `data`, of `epochs`, of a number of theirs, \
 because our numbers leave it `undecided`, or because it is `as true without`: before \
-training, or of plain nets."""
+training, or of plain nets. `python3 -m experiments.claims --recheck ID` computes \
+again what decides a claim, in about as many seconds on two cores as its row says, and \
+compares it with the committed numbers: all of it within two minutes, else a part."""
 
 
 def write_ledger(paths: Iterable[Path]) -> str:
     """Records -> the text of CLAIMS.md. Raises RecordError."""
-    made = [(path, *load(path)) for path in paths]
-    rows = [Row(item, link(path)) for path, _, claims in made for item in claims]
+    made = [load(path) for path in paths]
+    rows = [Row(item, link(source.path), f"`{name}` {cost_of(source, item)}")
+            for source in made for name, item in source.claims.items()]
     rows += [Row(claim(section=item.section, text=item.text, paper=item.paper,
-                       ours=f"needs {item.needs}", holds=None, n=None, why="data"), "–")
-             for item in OPEN]
+                       ours=f"needs {item.needs}", holds=None, n=None, why="data"), "–",
+                 "–") for item in OPEN]
     ours = [row for row in rows if row.claim["section"] == "ours"]
     theirs = [row for row in rows if row.claim["section"] != "ours"]
     lines = [
@@ -310,29 +330,100 @@ def write_ledger(paths: Iterable[Path]) -> str:
               "commits too, name their own.", "", *table(
                   ["record", "command", "commit", "NumPy", "BLAS kernel"],
                   [[link(path), f"`{record['command']}`", *(record["env"][name] for name
-                    in ("git", "numpy", "blas_kernel"))] for path, record, _ in made])]
+                    in ("git", "numpy", "blas_kernel"))] for path, record, *_ in made])]
     return "\n".join(lines) + "\n"
+
+
+# --------------------------------------------------------------------------------------
+# Rechecks
+
+
+def find(name: str) -> tuple[Source, dict]:
+    """The record and the claim of an ID. Raises RecordError."""
+    near = []
+    for path in (hn.HERE / record for record in RECORDS):
+        if name.startswith(f"{name_of(path)}-"):
+            source = load(path)
+            if name in source.claims:
+                return source, source.claims[name]
+            near = list(source.claims)
+    raise RecordError(f"no claim {name!a}" + (f"; there are {', '.join(near)}" if near
+                      else f". Its ID stands in {LEDGER}, in the last column"))
+
+
+def recheck_sweep(source: Source, item: dict, options: argparse.Namespace,
+                  working: Path) -> bool:
+    """Train nets of a sweep again -> whether nothing differs."""
+    chosen, _, _ = affordable(deciding(item, source.trials), source.trials)
+    dataset = source.record["dataset"]
+    data = obtain(dataset, options.data_dir)
+    return train_again(Choice([Planned(trial, train_net, data) for trial in chosen]),
+                       working, {"dataset": dataset}, options.jobs)
+
+
+def recheck_claim(name: str, options: argparse.Namespace, working: Path) -> bool:
+    """Compute again what decides a claim, and say what comes of it -> whether nothing
+    differs. Raises RecordError, StoreError, hn.DataError."""
+    source, item = find(name)
+    print(f"{item['section']}: {item['claim']}\ntheirs: {words(item['paper'])}\nours: "
+          f"{words(item['ours'])}\nverdict: {VERDICTS[item['holds']].strip('*')}\n"
+          f"about {cost_of(source, item)}", flush=True)
+
+    def choose(planned):
+        there = {each.trial.hash: each for each in planned}
+        trials = [trial for trial in deciding(item, source.trials)
+                  if trial.hash in there]
+        chosen, epochs, _ = affordable(trials, source.trials)
+        return Choice([there[trial.hash] for trial in chosen], epochs,
+                      words_of(chosen, trials, epochs))
+    if name_of(source.path) in SWEEPS:
+        return recheck_sweep(source, item, options, working)
+    lab = Lab(module_of(source.path), options, working)
+    return recheck(lab, source.record, choose)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python3 -m experiments.claims", allow_abbrev=False,
+        description=(__doc__ or "").partition("\n")[0])
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--check", action="store_true", help="write nothing")
+    which.add_argument("--recheck", metavar="ID", help="compute again what decides a "
+                       f"claim; its ID stands in {LEDGER}")
+    parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
+                        help="processes of a recheck (default: one per core)")
+    parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
+                        help="of the data set's files")
+    parser.set_defaults(smoke=False, fresh=False, only=None, cluster=None,
+                        retry_failed=False)
+    return parser
+
+
+def update(check: bool) -> None:
+    """Write the ledger, or only look whether it is up to date; exit with 1 if not."""
+    ledger = hn.HERE / LEDGER
+    text = write_ledger([hn.HERE / name for name in RECORDS])
+    stale = not ledger.exists() or ledger.read_text(encoding="utf-8") != text
+    if stale and not check:
+        write_file(ledger, text.encode())
+    if stale:
+        remedy = ("write it with python3 -m experiments.claims" if check else
+                  "it is written anew")
+        sys.exit(f"{LEDGER} was stale: {remedy}")
+    print(f"{LEDGER} is up to date")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python3 -m experiments.claims", allow_abbrev=False,
-        description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    options, ledger = parser.parse_args(argv), hn.HERE / LEDGER
-    try:
-        text = write_ledger([hn.HERE / name for name in RECORDS])
-        stale = not ledger.exists() or ledger.read_text(encoding="utf-8") != text
-        if stale and not options.check:
-            write_file(ledger, text.encode())
-    except (RecordError, OSError) as error:
-        sys.exit(f"experiments.claims: {error}")
-    if stale:
-        remedy = ("write it with python3 -m experiments.claims" if options.check else
-                  "it is written anew")
-        sys.exit(f"{LEDGER} was stale: {remedy}")
-    print(f"{LEDGER} is up to date")
+    options = build_parser().parse_args(argv)
+    with failing_in_a_line("experiments.claims"):
+        if not options.recheck:
+            return update(options.check)
+        with scratch_in(hn.HERE / "runs" / "recheck") as working:
+            if not recheck_claim(options.recheck, options, working):
+                sys.exit(1)
+    return None
 
 
 if __name__ == "__main__":

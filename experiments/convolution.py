@@ -55,6 +55,7 @@ from experiments.lab import (
     mean_and_std,
     or_infinite,
     pale,
+    resting_on,
 )
 from experiments.papers import GUIDELINE, TABLE_1, TABLE_1_EPOCHS, TABLE_1_OTHERS
 from experiments.store import Trial
@@ -90,9 +91,9 @@ PROTOCOL = {
         planned("table", "highway", 10, 16, 20, 3, maps=3),
         planned("table", "plain", 10, 16, 20, 1)]}
 SMOKE = {
-    "batch": 60, "piece": 20, "dataset": "digits",
+    "batch": 200, "piece": 100, "dataset": "digits",
     "lrs": {"highway": [0.01, 0.03], "plain": [0.003, 0.01]}, "nets": [
-        *(planned("depth", block, depth, 16, 1, 1)
+        *(planned("depth", block, depth, 4, 1, 1)
           for depth in (20, 10) for block in ("highway", "plain")),
         planned("table", "highway", 10, 32, 2, 1),
         planned("table", "highway", 10, 16, 2, 2, maps=2),
@@ -242,7 +243,15 @@ def check_claims(record: dict) -> list[dict]:
               for width in TABLE_1},
         holds=better(table[32], table[16]), n=[table[width]["n"] for width in TABLE_1]))
     claims.append(check_competitive(table))
-    return claims + check_depths([net for net in nets if net["part"] == "depth"])
+    ten = {"block": "highway", "epochs": table[16]["epochs"]}
+    depths = [net for net in nets if net["part"] == "depth"]
+    by_width = zip(TABLE_1, claims, strict=False)       # the others are of both
+    return [*(item for width, one in by_width
+              for item in resting_on([one], ten | {"width": width})),
+            *resting_on(claims[len(TABLE_1):], ten),
+            *resting_on(check_depths(depths), *(
+                {name: net[name] for name in ("block", "depth", "lr", "epochs")}
+                for net in depths))]
 
 
 def check_competitive(table: dict) -> dict:

@@ -34,7 +34,7 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments import gates, inside, lesion
 from experiments.five_claims import check_claims
-from experiments.lab import Experiment, Lab, colour_of, listed, main
+from experiments.lab import Experiment, Lab, colour_of, listed, main, or_infinite
 from experiments.probing import (
     bias_of_steps,
     mean_gates,
@@ -89,11 +89,32 @@ def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
     if protocol == only(inside.PROTOCOL, block):
         return committed_net(block)
     folder = hn.HERE / "runs" / "five_nets" / "nets"
-    net, fields = inside.train_best(protocol, block, inside.centred(data))
+    net, fields = train_best(protocol, block, inside.centred(data))
     inside.fold_mean(net, inside.mean_image(data))
     folder.mkdir(parents=True, exist_ok=True)
     net.save(folder / f"{block}-{config['seed']}-{hash_of(protocol)[:8]}.npz")
     return net, fields | {"sha256": inside.weights_hash(net)}
+
+
+def train_best(protocol: dict, block: str, data: hn.Data) -> tuple[hn.DeepNet, dict]:
+    """Search the learning rate, train to the end at the best -> the net, and how."""
+    def train(lr, epochs):
+        config = hn.Config(**inside.make_settings(protocol, block, lr, epochs))
+        net = hn.make_net(config, data)
+        history, _, status = hn.train(net, data, config)
+        print(f"{block}, lr {lr:g}, {epochs} epochs: training loss "
+              f"{history['train_loss'][-1]}", flush=True)
+        return net, history, status
+    lrs = protocol["lrs"][block]
+    losses = [train(lr, protocol["search_epochs"])[1]["train_loss"][-1] for lr in lrs]
+    lr, epochs = lrs[int(np.argmin(or_infinite(losses)))], protocol["epochs"][block]
+    net, history, status = train(lr, epochs)
+    if status != "ok":
+        raise RecordError(f"the {block} net diverged at lr {lr:g}")
+    return net, {"block": block, "lr": lr, "epochs": epochs,
+                 "parameters": net.params.size,
+                 "search": {"lr": lrs, "train_loss": losses},
+                 "train_loss": history["train_loss"], "test_acc": history["test_acc"]}
 
 
 def only(protocol: dict, block: str) -> dict:
@@ -121,8 +142,9 @@ def look_into(config: dict, data: hn.Data) -> dict:
         "dataset": config["dataset"], "seed": config["seed"]}}, config["block"], scaled)
     states, x = {"trained": net, "untrained": fresh}, scaled.x_train
     measures = config["measures"]
-    found = {"training": fields, "lesion": lesion.examine(net, fresh, scaled,
-                                                          config["lesions"]),
+    lesions = {name: of(net, fresh, scaled, config["lesions"])
+               for name, of in lesion.MEASURES.items()}
+    found = {"training": fields, "lesion": lesions.pop("whole") | lesions,
              "steps_bias": {state: listed(bias_of_steps(each, x))
                             for state, each in states.items()},
              "still": {state: listed(still(each, x, measures["apart"],
@@ -143,7 +165,8 @@ def about_gates(states: dict[str, hn.DeepNet], data: hn.Data, config: dict) -> d
     change = biases - config["nets"]["gate_bias"]
     T = {state: gates.moments(net, data.x_train, data.y_train, "T")
          for state, net in states.items()}
-    differences = gates.figure_3(T)
+    differences = gates.figure_3(*(gates.class_differences(T[state])
+                                   for state in ("trained", "untrained")))
     T_mean = T["trained"].mean.reshape(biases.shape)
     told: dict[str, dict] = {}
     for state, net in states.items():

@@ -19,8 +19,12 @@ Cost: seven minutes on one core.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -33,8 +37,9 @@ from experiments.lab import (
     load_record,
     main,
     or_infinite,
+    sound,
 )
-from highway_suite.files import write_json
+from highway_suite.files import read_file, write_file, write_json
 from highway_suite.records import RecordError
 
 PROTOCOL = {"dataset": "mnist", "depth": 49, "hidden": 50, "activation": "tanh",
@@ -66,41 +71,27 @@ def fold_mean(net: hn.DeepNet, mean: np.ndarray) -> None:
     weights["b_in"] -= weights["W_in"] @ mean[:, None]
 
 
-def make_config(protocol: dict, block: str, lr: float, epochs: int) -> hn.Config:
-    """hn.Config of one net; every image takes part."""
+def make_settings(protocol: dict, block: str, lr: float, epochs: int) -> dict:
+    """The trial of one net, for hn.Config; every image takes part."""
     shared = ("depth", "hidden", "activation", "init", "gate_bias", "batch", "momentum",
               "lr_decay", "seed")
     n_train, n_test = hn.DATASETS[protocol["dataset"]].images
-    return hn.Config(block=block, lr=lr, epochs=epochs, optimizer="sgd", clip=0.0,
-                     n_train=n_train, n_test=n_test,
-                     **{name: protocol[name] for name in shared})
+    return {"block": block, "lr": lr, "epochs": epochs, "optimizer": "sgd", "clip": 0.0,
+            "n_train": n_train, "n_test": n_test,
+            **{name: protocol[name] for name in shared}}
 
 
-def train(config: hn.Config, data: hn.Data) -> tuple[hn.DeepNet | None, dict]:
-    """-> the trained net and its history; None for the net if it diverged."""
-    net = hn.make_net(config, data)
-    history, _, status = hn.train(net, data, config)
-    print(f"{config.block}, lr {config.lr:g}, {config.epochs} epochs: training loss "
-          f"{history['train_loss'][-1]}", flush=True)
-    return net if status == "ok" else None, history
+def make_config(protocol: dict, block: str, lr: float, epochs: int) -> hn.Config:
+    """hn.Config of one net."""
+    return hn.Config(**make_settings(protocol, block, lr, epochs))
 
 
-def train_best(protocol: dict, block: str, data: hn.Data) -> tuple[hn.DeepNet, dict]:
-    """Search the learning rate, train to the end -> the net, its part of the record."""
-    losses = []
-    for lr in protocol["lrs"][block]:
-        config = make_config(protocol, block, lr, protocol["search_epochs"])
-        losses.append(train(config, data)[1]["train_loss"][-1])
-    best = np.argmin(or_infinite(losses))
-    config = make_config(protocol, block, protocol["lrs"][block][best],
-                         protocol["epochs"][block])
-    net, history = train(config, data)
-    if net is None:
-        raise RecordError(f"the {block} net diverged at lr {config.lr:g}")
-    return net, {"block": block, "lr": config.lr, "epochs": config.epochs,
-                 "parameters": net.params.size,
-                 "search": {"lr": protocol["lrs"][block], "train_loss": losses},
-                 "train_loss": history["train_loss"], "test_acc": history["test_acc"]}
+class Images(NamedTuple):
+    """What the nets train on, and where their weights are kept."""
+
+    data: hn.Data           # scaled, less its mean
+    mean: np.ndarray        # (P,), which was subtracted
+    folder: str
 
 
 def weights_hash(net: hn.DeepNet) -> str:
@@ -108,18 +99,72 @@ def weights_hash(net: hn.DeepNet) -> str:
     return hashlib.sha256(net.params.tobytes()).hexdigest()
 
 
+def weights_file(folder: str | Path, digest: str) -> Path:
+    """Where the weights of that hash lie, in the folder of unfinished work."""
+    return Path(folder) / f"{digest[:16]}.npz"
+
+
+def train(config: dict, images: Images) -> dict:
+    """One trial: its status, and per epoch the training loss and test accuracy; if all
+    went well, the hash of its weights, which it keeps."""
+    settings = hn.Config(**config)
+    net = hn.make_net(settings, images.data)
+    history, _, status = hn.train(net, images.data, settings)
+    result = {"status": status, "parameters": net.params.size, "sha256": None,
+              "train_loss": history["train_loss"], "test_acc": history["test_acc"]}
+    if status == "ok":
+        fold_mean(net, images.mean)
+        result["sha256"] = weights_hash(net)
+        Path(images.folder).mkdir(parents=True, exist_ok=True)
+        net.save(weights_file(images.folder, result["sha256"]))
+    return result
+
+
+def keep_weights(lab: Lab, block: str, digest: str) -> str:
+    """See to it that results have the weights of this hash -> their file's name. Raises
+    RecordError."""
+    path = lab.folder / f"{block}.npz"
+    if lab.options.recheck:
+        return path.name
+    committed = hn.HERE / "results" / lab.name / path.name
+    for source in (weights_file(lab.working / "weights", digest), committed):
+        with suppress(ValueError):
+            if weights_hash(hn.DeepNet.load(source)) == digest:
+                content = read_file(source)
+                if not path.exists() or read_file(path) != content:
+                    write_file(path, content)
+                return path.name
+    raise RecordError(f"{path}: not the weights of its finished trial. Restore it, or "
+                      f"train it anew: {lab.command} --fresh --only {block}")
+
+
 def run(lab: Lab) -> dict:
-    """Train the nets, write their files once all are trained -> the record."""
-    scaled = hn.scale_pixels(lab.load_data())
-    data, mean = centred(scaled), mean_image(scaled)
-    trained = [train_best(lab.protocol, block, data) for block in lab.protocol["lrs"]]
-    described = []
-    for net, fields in trained:
-        fold_mean(net, mean)
-        path = lab.folder / f"{fields['block']}.npz"
-        net.save(path)
-        described.append(fields | {"file": path.name, "sha256": weights_hash(net)})
-    return {"nets": described}
+    """Search the learning rates, train to the end at the best -> the record."""
+    protocol, scaled = lab.protocol, hn.scale_pixels(lab.load_data())
+    images = Images(centred(scaled), mean_image(scaled),
+                    str(lab.working / "weights"))
+    searched = lab.trials(train, {
+        (block, lr): make_settings(protocol, block, lr, protocol["search_epochs"])
+        for block, lrs in protocol["lrs"].items() for lr in lrs}, images)
+    losses = {key: trial.result["train_loss"][-1] for key, trial in searched.items()}
+    best = {block: min(lrs, key=lambda lr: float(or_infinite(losses[block, lr])))
+            for block, lrs in protocol["lrs"].items()}
+    trained = lab.trials(train, {
+        block: make_settings(protocol, block, lr, protocol["epochs"][block])
+        for block, lr in best.items()}, images)
+    nets = []
+    for block, trial in trained.items():
+        if trial.result["status"] != "ok":
+            raise RecordError(f"the {block} net diverged at lr {best[block]:g}")
+        lrs, digest = protocol["lrs"][block], trial.result["sha256"]
+        nets.append({
+            "block": block, "lr": best[block], "epochs": protocol["epochs"][block],
+            "parameters": trial.result["parameters"],
+            "search": {"lr": lrs, "train_loss": [losses[block, lr] for lr in lrs]},
+            "train_loss": trial.result["train_loss"],
+            "test_acc": trial.result["test_acc"],
+            "file": keep_weights(lab, block, digest), "sha256": digest})
+    return {"nets": nets}
 
 
 def draw(record: dict) -> Figure:
@@ -145,7 +190,8 @@ def draw(record: dict) -> Figure:
 
 
 EXPERIMENT = Experiment(name="experiments.inside", doc=__doc__, minutes=7,
-                        protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw)
+                        protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
+                        pack_by=lambda config: config["block"])
 
 # --------------------------------------------------------------------------------------
 # For the analyses
@@ -154,24 +200,30 @@ EXPERIMENT = Experiment(name="experiments.inside", doc=__doc__, minutes=7,
 def load_nets(lab: Lab) -> tuple[dict[str, hn.DeepNet], dict]:
     """The trained nets {block: DeepNet} and their record. They are trained first where
     there are none, and in a smoke run. Raises RecordError."""
-    nets_lab = Lab(EXPERIMENT, lab.options)
+    options = argparse.Namespace(**vars(lab.options) | {
+        "fresh": False, "only": None, "recheck": None})
+    nets_lab = Lab(EXPERIMENT, options, lab.working)
     if lab.options.smoke or not nets_lab.record.exists():
         nets_lab.folder.mkdir(parents=True, exist_ok=True)
-        write_json(nets_lab.record, nets_lab.header() | run(nets_lab))
+        write_json(nets_lab.record, nets_lab.answer())
     record, _ = load_record(nets_lab.record)
     again = f"Make both anew with: {record['command']}"
     if record["protocol"] != nets_lab.protocol:
         raise RecordError(f"{nets_lab.record}: another protocol than "
                           f"experiments/inside.py has. {again}")
     nets = {}
-    for fields in record["nets"]:
-        path = nets_lab.folder / fields["file"]
-        try:
-            nets[fields["block"]] = net = hn.DeepNet.load(path)
-        except ValueError as error:
-            raise RecordError(f"{error}. {again}") from error
-        if weights_hash(net) != fields["sha256"]:
-            raise RecordError(f"{path}: not the weights of {nets_lab.record}. {again}")
+    with sound(nets_lab.record, record["command"]):
+        for block, digest in [(net["block"], net["sha256"]) for net in record["nets"]]:
+            if block not in nets_lab.protocol["lrs"]:       # it names a file
+                raise RecordError(f"{nets_lab.record}: a net {block!r:.40}. {again}")
+            path = nets_lab.folder / f"{block}.npz"
+            try:
+                nets[block] = hn.DeepNet.load(path)
+            except ValueError as error:
+                raise RecordError(f"{error}. {again}") from error
+            if weights_hash(nets[block]) != digest:
+                raise RecordError(f"{path}: not the weights of {nets_lab.record}. "
+                                  f"{again}")
     return nets, record
 
 

@@ -2,11 +2,17 @@
 
 An experiment is a module NAME.py that makes an `Experiment` and hands it to `main`:
 
-    python3 -m experiments.NAME             run -> results/NAME/record.json, figure.png
-    python3 -m experiments.NAME --plot      only draw, from the committed record
-    python3 -m experiments.NAME --pack      only pack the trials that are finished
-    python3 -m experiments.NAME --smoke     all of it in seconds, on the shipped digits,
-                                            into runs/smoke/NAME
+    python3 -m experiments.NAME     goes on where the trials end, and makes record.json,
+                                    figure.png and trials/ in results/NAME; changes no
+                                    file where nothing is left to train
+        --fresh [--only KEY...]     trains anew, into runs/NAME: all trials, or those of
+                                    results/NAME/trials/KEY.jsonl
+        --recheck N [--seed S]      trains N of the finished trials again, the cheapest
+                                    or drawn, and says what differs
+        --plot                      only draws, from the record
+        --pack                      only packs the trials that are finished
+        --smoke                     all of it in seconds, on the shipped digits, into
+                                    runs/smoke/NAME
 
 Trials lie in runs/NAME/store as they finish, and packed in results/NAME/trials. What is
 packed counts as finished: a fresh clone goes on where the committed trials end.
@@ -19,8 +25,10 @@ import hashlib
 import io
 import math
 import shutil
+import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,23 +44,47 @@ from matplotlib.ticker import (
     NullFormatter,
     NullLocator,
 )
+from PIL import Image
 
 import highway_networks as hn
+from experiments.recheck import Planned, cheapest, recheck
 from experiments.store import (
     StoreError,
     Trial,
-    load_trials,
+    hash_of,
+    merged,
     open_store,
     pack_trials,
-    restore,
+    read_packed,
+    scratch_in,
 )
 from experiments.trials import add_flags, run_trials
+from highway_suite.cli import in_range
 from highway_suite.datasets import obtain
 from highway_suite.figures import COLOURS, LIGHT, style
-from highway_suite.files import parse_json, read_file, write_file, write_json
-from highway_suite.records import RecordError, environment
+from highway_suite.files import (
+    parse_json,
+    path_of,
+    read_file,
+    to_json,
+    write_file,
+    write_json,
+)
+from highway_suite.records import environment
+from highway_suite.schema import (
+    DICT,
+    LINE,
+    NAME,
+    RecordError,
+    check_version,
+    field,
+    whole,
+)
+from highway_suite.terminal import say
+from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
+CLAIM = {"section", "claim", "paper", "ours", "n", "holds"}     # fields of every one
 DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
 
 
@@ -61,7 +93,7 @@ class Experiment:
     """One question: how to answer it and how to draw the answer."""
 
     name: str           # of its module, "experiments.NAME"
-    doc: str            # the module's docstring; its first line is the question
+    doc: str | None     # the module's docstring; its first line is the question
     minutes: int        # that a run takes on two cores, with nothing finished
     protocol: dict      # its plan, as JSON: "dataset" and whatever else it goes by
     smoke: dict         # what changes in it for --smoke
@@ -78,25 +110,44 @@ class Experiment:
 
 
 class Lab:
-    """An experiment at work: its options, protocol, data and files."""
+    """An experiment at work: its options, protocol, data and files.
 
-    def __init__(self, experiment: Experiment, options: argparse.Namespace):
+    working: where unfinished work lies, runs/ unless it is for this run alone, as that
+    of a smoke run and of a recheck is: two may run at a time.
+    """
+
+    def __init__(self, experiment: Experiment, options: argparse.Namespace,
+                 working: Path | None = None):
         self.experiment, self.options = experiment, options
         self.name = experiment.name.rpartition(".")[2]
         self.protocol = experiment.protocol | (
             experiment.smoke if options.smoke else {})
-        working = hn.HERE / "runs" / ("smoke" if options.smoke else "") / self.name
-        self.folder = working if options.smoke else hn.HERE / "results" / self.name
+        runs = hn.HERE / "runs" / ("smoke" if options.smoke else "")
+        self.working = working or runs
+        self.folder = (runs / self.name if options.smoke or options.fresh else
+                       hn.HERE / "results" / self.name)
         self.record = self.folder / "record.json"
         self.figure = self.folder / "figure.png"
         self.packed = self.folder / "trials"
-        self.store = working / "store"
+        self.store = self.working / self.name / ("fresh" if options.fresh else "store")
         self.trials_protocol = {"experiment": self.name,
                                 "dataset": self.protocol["dataset"]}
+        self.trained: list[Trial] = []          # by this run
+        self.planned: list[Planned] = []        # that a recheck may choose from
 
     def packed_files(self) -> list[Path]:
-        """The packed trials that are there."""
-        return sorted(self.packed.glob("*.jsonl"))
+        """The packed trials that count as finished: none for who trains anew, but for
+        those that --only does not name."""
+        if self.options.smoke:
+            return []
+        files = sorted((hn.HERE / "results" / self.name / "trials").glob("*.jsonl"))
+        if not self.options.fresh:
+            return files
+        only = set(self.options.only or ())
+        if unknown := only - {path.stem for path in files}:
+            raise StoreError(f"--only {min(unknown)}: its trials are none of "
+                             f"{', '.join(path.stem for path in files) or 'ours'}")
+        return [path for path in files if only and path.stem not in only]
 
     def load_data(self) -> hn.Data:
         """The protocol's data set, as read. Raises hn.DataError."""
@@ -109,44 +160,84 @@ class Lab:
         no verdict may rest on what did not run.
 
         A config says all that its result depends on, but for the data set: so a plan
-        that is extended keeps the trials that are finished.
+        that is extended keeps the trials that are finished. A recheck trains nothing
+        here, where trials are committed: they must be all there.
         """
-        trials = run_trials(train, configs.values(), self.store,
-                            protocol=self.trials_protocol, data=data,
-                            packed=self.packed_files(), jobs=self.options.jobs,
-                            cluster=self.options.cluster,
-                            retry_failed=self.options.retry_failed)
+        options = self.options
+        if options.recheck and (files := self.packed_files()):
+            there = read_packed(files, self.trials_protocol)
+            missing = [config for config in configs.values()
+                       if hash_of(config) not in there]
+            if missing:
+                raise StoreError(f"{len(missing)} of {len(configs)} trials are not in "
+                                 f"{self.packed}. Make them with: "
+                                 f"python3 -m {self.experiment.name}")
+            trials = [there[hash_of(config)] for config in configs.values()]
+            self.planned += [Planned(trial, train, data) for trial in trials]
+        else:
+            trials = run_trials(train, configs.values(), self.store,
+                                protocol=self.trials_protocol, data=data,
+                                packed=self.packed_files(), jobs=options.jobs,
+                                cluster=options.cluster, report=self.trained.append,
+                                retry_failed=options.retry_failed)
         for trial in trials:
             if trial.status == "failed":
                 raise StoreError(f"trial {trial.hash[:8]} failed: {trial.error}. Mend "
                                  "that and run again with --retry-failed")
         return dict(zip(configs, trials, strict=True))
 
-    def pack(self) -> int:
+    def pack(self) -> tuple[int, bool]:
         """Pack the finished trials and those packed before, one file for each name that
-        pack_by gives; return their number. Raises StoreError."""
+        pack_by gives -> their number, and whether a file was written. Raises
+        StoreError."""
         pack_by = self.experiment.pack_by
         if pack_by is None:
-            return 0
-        with open_store(self.store, self.trials_protocol) as (store, there):
-            restore(store, self.packed_files(), there)
-        protocol, trials = load_trials(self.store)
-        groups: dict[str, list[Trial]] = {}
-        for trial in trials:
-            groups.setdefault(pack_by(trial.config), []).append(trial)
+            return 0, False
+        packed = read_packed(self.packed_files(), self.trials_protocol)
+        trials, groups = packed, {}
+        if self.store.exists():
+            with open_store(self.store, self.trials_protocol) as (_, there):
+                trials = merged(packed, there)
+        for name in sorted(trials):
+            groups.setdefault(pack_by(trials[name].config), []).append(trials[name])
+        changed = [name for name, group in groups.items()
+                   if not (self.packed / f"{name}.jsonl").exists()
+                   or any(packed.get(trial.hash) != trial for trial in group)]
         self.packed.mkdir(parents=True, exist_ok=True)
-        for name, group in groups.items():
-            pack_trials(self.packed / f"{name}.jsonl", protocol, group)
-        return len(trials)
+        if self.options.smoke or self.options.fresh:
+            for old in self.packed.glob("*.jsonl"):
+                if old.stem not in groups:
+                    old.unlink(missing_ok=True)
+        for name in changed:
+            pack_trials(self.packed / f"{name}.jsonl", self.trials_protocol,
+                        groups[name])
+        return len(trials), bool(changed)
+
+    @property
+    def command(self) -> str:
+        """What makes these results."""
+        flags = ["--smoke"] * self.options.smoke + ["--fresh"] * self.options.fresh
+        only = ["--only", *self.options.only] if self.options.only else []
+        return " ".join(["python3 -m", self.experiment.name, *flags, *only])
 
     def header(self) -> dict:
         """The fields that every experiment's record begins with."""
-        smoke = " --smoke" if self.options.smoke else ""
         return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
-                "experiment": self.name,
-                "command": f"python3 -m {self.experiment.name}{smoke}",
+                "experiment": self.name, "command": self.command,
                 "dataset": self.protocol["dataset"], "protocol": self.protocol,
                 "env": environment()}
+
+    def answer(self) -> dict:
+        """Run the experiment -> its record, as its file gives it back."""
+        record = self.header() | self.experiment.run(self)
+        if self.experiment.check:
+            record["claims"] = self.experiment.check(record)
+        return as_read(record)
+
+
+def as_read(value: Any) -> Any:
+    """A value of JSON as its file gives it back."""
+    return parse_json(to_json(value))
 
 
 # --------------------------------------------------------------------------------------
@@ -220,6 +311,27 @@ def over_nets(values: Sequence[Any]) -> Any:
         ("lowest", np.min), ("median", np.median), ("highest", np.max))}
 
 
+class Claim(dict):
+    """A claim with settings of the trials that decide it, which a record does not keep:
+    a trial is among them if it has all of one of these dicts; where a list stands in
+    them, any of its values will do."""
+
+    trials: Sequence[dict] = ({},)
+
+    def rests_on(self, config: dict) -> bool:
+        """Whether a trial of these settings is among those that decide it."""
+        return any(all(config.get(name) in (value if isinstance(value, list) else [
+            value]) for name, value in settings.items()) for settings in self.trials)
+
+
+def resting_on(claims: Iterable[dict], *trials: dict) -> list[Claim]:
+    """Claims, each with the settings of the trials that decide it."""
+    made = [Claim(item) for item in claims]
+    for item in made:
+        item.trials = trials
+    return made
+
+
 def telling(holds: bool, before: bool) -> bool | None:
     """The verdict on a trained net: None, it tells nothing, where the statement holds
     and did so before training too."""
@@ -273,26 +385,66 @@ def render(draw: Callable[[dict], Figure], record: dict, digest: str,
 # Records and the command line
 
 
-def load_checked(path: Path, command: str, **fields: Any) -> tuple[dict, str]:
-    """A record with these fields and the SHA-256 of its file. Raises RecordError, one
-    line: the file, what is wrong, and the command that makes it."""
+def load_checked(path: Path, command: str, check: Callable | None = None, *,
+                 schema: str, **fields: Any) -> tuple[dict, str]:
+    """A record of this schema with these fields that passes check(record), and the
+    SHA-256 of its file. Raises RecordError, one line: the file, what is wrong, and the
+    command that makes it."""
     try:
         content = read_file(path)
         record = parse_json(content.decode())
-        for name, value in fields.items():
-            if not isinstance(record, dict) or record.get(name) != value:
+        check_version(record, schema, SCHEMA_VERSION)
+        for name, value in {"schema": schema, **fields}.items():
+            if record.get(name) != value:
                 raise ValueError(f"field {name!r} is not {value!r}")
+        if check:
+            check(record)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{path}: {error}. Make it with: {command}") from error
     return record, hashlib.sha256(content).hexdigest()
+
+
+def check_fields(record: dict) -> None:
+    """Raise RecordError, naming the field, unless these are the fields that every
+    record of an experiment has; what `run` adds to them, `sound` looks after."""
+    for key, kind in (("schema_version", whole(1, SCHEMA_VERSION)), ("command", LINE),
+                      ("dataset", NAME), ("protocol", DICT), ("env", DICT)):
+        field(record, key, kind)
+    for key in ("git", "git_dirty", "numpy", "blas_kernel"):
+        if key not in record["env"]:
+            raise RecordError(f"field 'env.{key}' is missing")
+    claims = record.get("claims", [])
+    if not isinstance(claims, list) or not all(
+            isinstance(item, dict) and set(item) >= CLAIM for item in claims):
+        raise RecordError("field 'claims' is not a list of claims with all of "
+                          f"{', '.join(sorted(CLAIM))}")
+    for i, item in enumerate(claims):
+        for key in ("section", "claim"):
+            field(item, key, LINE, f"claims[{i}].")
+        if item["holds"] is not None and type(item["holds"]) is not bool:
+            raise RecordError(f"field 'claims[{i}].holds' is {item['holds']!r:.40}")
 
 
 def load_record(path: Path) -> tuple[dict, str]:
     """An experiment's NAME/record.json and the SHA-256 of that file. Raises
     RecordError."""
     name = path.parent.name
-    return load_checked(path, f"python3 -m experiments.{name}", schema=SCHEMA,
-                        experiment=name)
+    return load_checked(path, f"python3 -m experiments.{name}",
+                        check_fields, schema=SCHEMA, experiment=name)
+
+
+@contextmanager
+def sound(path: Path, command: str) -> Iterator[None]:
+    """The body reads a record's own fields, of which each experiment has others: where
+    one is missing or of another kind, that is a RecordError in one line."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError
+            ) as error:
+        if isinstance(error, (RecordError, StoreError, hn.DataError)):
+            raise
+        raise RecordError(f"{path}: a field is missing or wrong ({error!r:.80}). Make "
+                          f"it with: {command}") from error
 
 
 def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
@@ -305,46 +457,148 @@ def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
     if experiment.pack_by:
         parser.add_argument("--pack", action="store_true",
                             help="pack the finished trials, run nothing")
-    parser.add_argument("--smoke", action="store_true", help="the whole path in "
-                        "seconds, on the shipped digits; its files go to runs/smoke")
-    parser.add_argument("--data-dir", metavar="FOLDER", help="of the data set's files")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--smoke", action="store_true", help="the whole path in "
+                       "seconds, on the shipped digits; its files go to runs/smoke")
+    which.add_argument("--fresh", action="store_true", help="train anew, beside the "
+                       "committed results: into runs; what is interrupted goes on")
+    which.add_argument("--recheck", type=in_range(int, 1, 10**6), metavar="N",
+                       help="train N of the finished trials again, the cheapest, and "
+                            "compare")
+    parser.add_argument("--seed", type=in_range(int, 0, 2**32), metavar="S",
+                        help="with --recheck: draw the N trials by it")
+    parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
+                        help="of the data set's files")
+    parser.set_defaults(pack=False, only=None, jobs=None, cluster=None,
+                        retry_failed=False)
     if experiment.pack_by:
+        parser.add_argument("--only", nargs="+", metavar="KEY", help="with --fresh: "
+                            "only the trials of these files of results/NAME/trials")
         add_flags(parser)
     return parser
 
 
-def make_record(lab: Lab) -> None:
-    """Run the experiment, write its record and pack its trials."""
-    experiment = lab.experiment
-    if lab.options.smoke:       # a smoke run tries the whole path, each time
-        shutil.rmtree(lab.folder, ignore_errors=True)
+def is_same(record: dict, path: Path) -> bool:
+    """Whether the file holds this record already, made from a clean checkout: where
+    only the environment differs, the older one stands."""
+    try:
+        there, _ = load_record(path)
+    except RecordError:
+        return False
+    return (there["env"]["git_dirty"] is False
+            and there | {"env": None} == record | {"env": None})
+
+
+def draw_record(lab: Lab) -> None:
+    """Draw the record that is there."""
+    record, digest = load_record(lab.record)
+    write_file(lab.figure, render(lab.experiment.draw, record, digest,
+                                  lab.experiment.name))
+
+
+def drawn_of(path: Path) -> str | None:
+    """The SHA-256 of the record that a picture shows; None if there is no such."""
+    try:
+        with Image.open(path) as picture:
+            return picture.info.get("Record-SHA-256")
+    except OSError:
+        return None
+
+
+def state_of(experiment: Experiment, folder: Path) -> str:
+    """What is there of an experiment's results, in a few words."""
+    if not (folder / "record.json").exists():
+        return "none"
+    try:
+        record, digest = load_record(folder / "record.json")
+        if record["protocol"] != as_read(experiment.protocol):
+            return "of another protocol"
+        with sound(folder / "record.json", f"python3 -m {experiment.name}"):
+            verdicts = experiment.check(record) if experiment.check else []
+        if record.get("claims", []) != as_read(verdicts):
+            return "with other verdicts"
+    except RecordError:
+        return "damaged"
+    return "complete" if drawn_of(folder / "figure.png") == digest else "not drawn"
+
+
+def run_and_write(lab: Lab) -> None:
+    """Run the experiment; write and name what changed: record, picture, trials."""
+    anew = lab.options.smoke or lab.options.fresh
+    if not (anew or lab.experiment.pack_by) and state_of(
+            lab.experiment, lab.folder) == "complete":
+        print("nothing left to compute; no file was changed. Anew: --fresh")
+        return
     lab.folder.mkdir(parents=True, exist_ok=True)
-    record = lab.header() | experiment.run(lab)
-    if experiment.check:
-        record["claims"] = experiment.check(record)
-    write_json(lab.record, record)
-    if experiment.pack_by:
-        lab.pack()
+    record, changed = lab.answer(), []
+    if anew or not is_same(record, lab.record):
+        write_json(lab.record, record)
+        changed.append(lab.record)
+    if drawn_of(lab.figure) != load_record(lab.record)[1]:
+        draw_record(lab)
+        changed.append(lab.figure)
+    if lab.pack()[1]:
+        changed.append(lab.packed)
+    if lab.options.fresh:       # or the next one would have nothing to train
+        shutil.rmtree(lab.store, ignore_errors=True)
+    if not lab.trained and not anew and lab.experiment.pack_by:
+        print("nothing left to train" + "; no file was changed" * (not changed))
+    if changed:
+        print(", ".join(str(path.relative_to(hn.HERE)) for path in changed))
+
+
+def work(lab: Lab) -> None:
+    """What the options ask for."""
+    options = lab.options
+    if options.pack:
+        print(f"packed {lab.pack()[0]} trials in {lab.packed.relative_to(hn.HERE)}")
+    elif options.recheck:
+        record, _ = load_record(lab.record)
+        if not recheck(lab, record, lambda planned: cheapest(
+                planned, options.recheck, options.seed)):
+            sys.exit(1)
+    elif options.plot:
+        with sound(lab.record, lab.command):
+            draw_record(lab)
+        print(lab.figure.relative_to(hn.HERE))
+    else:
+        run_and_write(lab)
+
+
+def parse_options(experiment: Experiment, argv: Sequence[str] | None
+                  ) -> argparse.Namespace:
+    """The options, those refused that mean nothing together."""
+    parser = build_parser(experiment)
+    options = parser.parse_args(argv)
+    if options.only and not options.fresh:
+        parser.error("--only is for --fresh")
+    if options.seed is not None and not options.recheck:
+        parser.error("--seed is for --recheck")
+    return options
+
+
+@contextmanager
+def failing_in_a_line(name: str, kept: str = "") -> Iterator[None]:
+    """What is wrong with data, records, trials and files ends the process with 1 and
+    one line on stderr; Ctrl-C, and a signal that ends it, with their number, and the
+    words on what is kept."""
+    try:
+        with ended_by_signals():
+            yield
+    except (hn.DataError, RecordError, StoreError, OSError) as error:
+        sys.exit(f"{name}: {error}")
+    except KeyboardInterrupt as error:
+        say(f"\n{name}: interrupted{kept}")
+        sys.exit(128 + getattr(error, "number", signal.SIGINT))
 
 
 def main(experiment: Experiment, argv: Sequence[str] | None = None) -> dict | None:
-    """Run the command line; return the record. Exits with 1 and one line on stderr
-    where data, record, trials or files are wrong, 130 after Ctrl-C."""
-    options = build_parser(experiment).parse_args(argv)
-    lab = Lab(experiment, options)
-    try:
-        if experiment.pack_by and options.pack:
-            print(f"packed {lab.pack()} trials in {lab.packed.relative_to(hn.HERE)}")
-            return None
-        if not options.plot:
-            make_record(lab)
-        record, digest = load_record(lab.record)
-        write_file(lab.figure, render(experiment.draw, record, digest, experiment.name))
-    except (hn.DataError, RecordError, StoreError, OSError) as error:
-        sys.exit(f"{experiment.name}: {error}")
-    except KeyboardInterrupt:
-        kept = "; finished trials are kept" if experiment.pack_by else ""
-        print(f"\n{experiment.name}: interrupted{kept}", file=sys.stderr)
-        sys.exit(130)
-    print(f"{lab.record.relative_to(hn.HERE)}, {lab.figure.relative_to(hn.HERE)}")
-    return record
+    """Run the command line; return the record, if there is one."""
+    options = parse_options(experiment, argv)
+    alone = options.recheck or options.smoke and not options.plot
+    kept = "" if alone or not experiment.pack_by else "; finished trials are kept"
+    with failing_in_a_line(experiment.name, kept), ExitStack() as stack:
+        lab = Lab(experiment, options, stack.enter_context(
+            scratch_in(hn.HERE / "runs" / "smoke")) if alone else None)
+        work(lab)
+        return None if options.pack else load_record(lab.record)[0]

@@ -52,6 +52,7 @@ from experiments.lab import (
     main,
     or_infinite,
     pale,
+    resting_on,
 )
 from experiments.optimization_claims import TARGET, check_claims, of
 from experiments.store import Trial
@@ -294,9 +295,17 @@ def draw(record: dict) -> Figure:
     return figure
 
 
+def winners(record: dict) -> list[dict]:
+    """The settings that became each net's best, whatever the rung."""
+    return [{"block": net["block"], "depth": net["depth"] - 1,
+             "lr": record["settings"][net["best"]["setting"]]["lr"]}
+            for net in record["nets"]]
+
+
 EXPERIMENT = Experiment(
     name="experiments.optimization", doc=__doc__, minutes=250, protocol=PROTOCOL,
-    smoke=SMOKE, run=run, draw=draw, check=check_claims,
+    smoke=SMOKE, run=run, draw=draw,
+    check=lambda record: resting_on(check_claims(record), *winners(record)),
     pack_by=lambda config: f"{config['block']}_{config['depth'] + 1}")
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ A folder, the store, holds the trials of one protocol:
     protocol.json       what all its trials have in common; any other one is refused
     HASH.json           a finished trial, named by the hash of its config
     HASH.json.bad       was not a whole, unedited trial: set aside, the trial run again
-    .unfinished-*/      what a process is just writing, or was when it was killed
+    .unfinished-PID-*/  what that process is just writing; it goes with it, or where it
+                        was killed when the next one comes
 
 Files appear whole, by renaming, so there is no index to keep and no lock to be left
 behind: two processes may run one trial twice and then write the same. All of a file but
@@ -22,12 +23,13 @@ import difflib
 import hashlib
 import json
 import os
+import platform
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +38,7 @@ from highway_suite.records import environment
 
 SCHEMA_VERSION = 1
 DAY = 86400             # seconds
+MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
 class StoreError(ValueError):
@@ -230,25 +233,56 @@ class Store:
         return trial
 
 
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine is there. On Windows, where asking ends it, we
+    take it to be."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes were writing: those of this machine at once, those
+    of another, which share its disk, after a day."""
+    for old in folder.glob(".unfinished-*"):
+        process, _, rest = old.name.removeprefix(".unfinished-").partition("-")
+        here = rest.startswith(f"{MACHINE}-") and process.isdecimal()
+        with suppress(OSError):
+            if (not is_alive(int(process)) if here else
+                    time.time() - old.stat().st_mtime > DAY):
+                shutil.rmtree(old)
+
+
+@contextmanager
+def scratch_in(folder: Path) -> Iterator[Path]:
+    """A folder in this one for the body alone, removed with it. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(folder)
+    with tempfile.TemporaryDirectory(
+            prefix=f".unfinished-{os.getpid()}-{MACHINE}-", dir=folder,
+            ignore_cleanup_errors=True) as scratch:
+        yield Path(scratch)
+
+
 @contextmanager
 def open_store(folder: Path, protocol: dict) -> Iterator[tuple[Store, dict]]:
     """Make or check a folder -> its Store and finished trials. Raises StoreError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.glob(".unfinished-*"):
-            with suppress(OSError):
-                if time.time() - old.stat().st_mtime > DAY:     # its process was killed
-                    shutil.rmtree(old)
-        with suppress(FileNotFoundError):
-            check_protocol(folder, protocol)
-        trials = scan(folder, protocol, set_aside)
-        scratch = tempfile.TemporaryDirectory(prefix=".unfinished-", dir=folder,
-                                              ignore_cleanup_errors=True)
-    except OSError as error:
-        raise StoreError(f"{error.filename or folder}: {error.strerror}. Name a folder "
-                         "to read and write in") from error
-    with scratch:
-        store = Store(folder, protocol, scratch.name)
+    with ExitStack() as stack:
+        try:
+            scratch = stack.enter_context(scratch_in(folder))
+            with suppress(FileNotFoundError):
+                check_protocol(folder, protocol)
+            trials = scan(folder, protocol, set_aside)
+        except OSError as error:
+            raise StoreError(f"{error.filename or folder}: {error.strerror}. Name a "
+                             "folder to read and write in") from error
+        store = Store(folder, protocol, scratch)
         if not (folder / "protocol.json").exists():
             store.write("protocol.json", headed("protocol", protocol=protocol))
             check_protocol(folder, protocol)    # another process may have been later
@@ -311,15 +345,21 @@ def unpack(path: Path) -> tuple[dict, list[Trial]]:
     return header["protocol"], trials
 
 
-def restore(store: Store, paths: Iterable[Path], there: dict) -> dict[str, Trial]:
-    """Put the trials of packed files into a store that does not have them -> those,
-    {hash: Trial}. Raises StoreError; also for a file of another protocol."""
+def read_packed(paths: Iterable[Path], protocol: dict) -> dict[str, Trial]:
+    """The trials of packed files, {hash: Trial}. Raises StoreError; also for a file of
+    another protocol."""
     trials: dict[str, Trial] = {}
     for path in paths:
-        protocol, packed = load_trials(path)
-        if hash_of(protocol) != store.protocol:
+        there, packed = load_trials(path)
+        if there != protocol:
             raise StoreError(f"{path}: its trials were run under another protocol. Go "
                              "back to that, or move the file away")
-        trials |= {trial.hash: store.save(trial) for trial in packed
-                   if trial.hash not in there}
+        trials |= {trial.hash: trial for trial in packed}
     return trials
+
+
+def merged(one: dict[str, Trial], other: dict[str, Trial]) -> dict[str, Trial]:
+    """Trials from two places; of one that is in both the other's, unless only that
+    failed."""
+    return one | {name: trial for name, trial in other.items()
+                  if trial.status == "ok" or name not in one}

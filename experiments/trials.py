@@ -13,16 +13,21 @@ twice; the others go on.
 
 from __future__ import annotations
 
+import atexit
 import copy
-import itertools
 import json
+import os
+import shutil
 import sys
+import tempfile
+import threading
 import time
 import traceback
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, nullcontext
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +37,22 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from experiments.store import (
+    MACHINE,
     Store,
     StoreError,
     Trial,
     as_json,
     hash_of,
+    is_alive,
     make_trial,
+    merged,
     open_store,
-    restore,
+    read_packed,
 )
 from highway_suite.cli import in_range
 from highway_suite.files import parse_json
-from highway_suite.workers import sparing_children_ctrl_c
+from highway_suite.terminal import say
+from highway_suite.workers import ended_by_signals, sparing_children_ctrl_c
 
 KILLED = "its worker was killed, and again when it ran alone"
 
@@ -64,14 +73,43 @@ def compute(protocol: str, train: Callable, config: dict, data: Any) -> Trial:
                       time.perf_counter() - start)
 
 
-def compute_and_save(store: Store, again: bool, train: Callable, config: dict,
-                     data: Any) -> Trial:
+@lru_cache(maxsize=1)
+def end_with(caller: int) -> None:
+    """From now on this process ends within a second of the one that started it: it may
+    be killed, and nobody would want the rest of the trial."""
+    def watch():
+        while os.getppid() == caller:
+            time.sleep(0.5)
+        os._exit(1)
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def compute_and_save(store: Store, again: bool, caller: int, train: Callable,
+                     config: dict, data: Any) -> Trial:
     """The work of a local process. It writes the trial itself, so that nothing finished
-    is lost, whatever becomes of the process that asked for it."""
+    is lost, whatever becomes of the process that asked for it, the caller."""
+    if os.getpid() != caller:
+        end_with(caller)
     there = store.find(hash_of(config))
     if there and not (again and there.status == "failed"):
         return there        # by another process, or just before its worker was killed
     return store.save(compute(store.protocol, train, config, data))
+
+
+@lru_cache(maxsize=1)
+def folder_for_arrays() -> str:
+    """Where joblib may keep the arrays that processes share, for as long as this one
+    lives. Not in shared memory, which a kill would leave full until the next start of
+    the machine; what killed processes left here goes now."""
+    place = Path(tempfile.gettempdir())
+    for old in place.glob(f"highway-networks-{MACHINE}-*"):
+        process = old.name.rpartition("-")[2]
+        if process.isdecimal() and not is_alive(int(process)):
+            shutil.rmtree(old, ignore_errors=True)
+    folder = place / f"highway-networks-{MACHINE}-{os.getpid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return str(folder)
 
 
 def parallel(tasks: Iterable, jobs: int) -> Generator[Any, None, None]:
@@ -79,7 +117,8 @@ def parallel(tasks: Iterable, jobs: int) -> Generator[Any, None, None]:
     """
     with sparing_children_ctrl_c():
         outputs = Parallel(jobs, backend="loky", pre_dispatch=jobs, batch_size=1,
-                           return_as="generator_unordered")(tasks)
+                           return_as="generator_unordered",
+                           temp_folder=folder_for_arrays())(tasks)
     try:
         for output in outputs:      # noqa: UP028 ("yield from" would close them itself)
             yield output
@@ -98,8 +137,8 @@ def on_this_machine(store: Store, configs: dict, again: bool, jobs: int,
         def tasks():
             for name in names:
                 out.append(name)
-                yield delayed(compute_and_save)(store, again, train, configs[name],
-                                                data)
+                yield delayed(compute_and_save)(store, again, os.getpid(), train,
+                                                configs[name], data)
         try:
             with closing(parallel(tasks(), jobs)) as trials:
                 for trial in trials:
@@ -195,7 +234,8 @@ def run_all(store: Store, configs: dict, attempt: Callable
 def run_trials(train: Callable, configs: Iterable[dict], folder: str | Path, *,
                protocol: dict, data: Any = None, packed: Iterable[Path] = (),
                jobs: int | None = None, cluster: str | None = None,
-               retry_failed: bool = False) -> list[Trial]:
+               retry_failed: bool = False, report: Callable | None = None
+               ) -> list[Trial]:
     """Run train(config, data) for each config without a finished trial in the folder;
     return the Trials of all, in the order of configs. Call it from the main thread.
 
@@ -204,51 +244,107 @@ def run_trials(train: Callable, configs: Iterable[dict], folder: str | Path, *,
     configs, protocol: dicts of JSON. The protocol is what all trials have in common.
     data: what all trials work on, hn.Data for one, which train may not change. Local
         processes share its arrays.
-    packed: packed files; their trials of this protocol are finished and put into the
-        folder first.
+    packed: packed files; their trials count as finished. Where they have all, nothing
+        is written.
     jobs: processes, one per core unless given. 1 runs the trials in this process, which
         then is not there to go on after a trial that gets it killed.
     cluster: the address of a Dask scheduler, whose workers run the trials instead. They
         must be able to import this package, and have one thread each, because NumPy's
         thread limit is one per process.
     retry_failed: run failed trials again too.
+    report: gets each Trial that was run now.
 
     Raises StoreError for a folder of another protocol or that cannot be written, and a
     cluster that is not there. After that, and after Ctrl-C, finished trials are kept.
     """
     configs = [as_json(config, f"configs[{i}]") for i, config in enumerate(configs)]
     wanted = {hash_of(config): config for config in configs}
-    with open_store(Path(folder), as_json(protocol, "protocol")) as (store, there):
-        there |= restore(store, packed, there)
-        finished = {name: trial for name, trial in there.items() if name in wanted
-                    and not (retry_failed and trial.status == "failed")}
-        todo = {name: wanted[name] for name in wanted if name not in finished}
-        place = (on_cluster(store, todo, cluster, train, data) if cluster and todo else
-                 nullcontext(on_this_machine(store, todo, retry_failed,
-                                             jobs or cpu_count(), train, data)))
-        with (place as attempt, closing(run_all(store, todo, attempt)) as trials,
-              progress(len(wanted), len(finished)) as report):
-            for trial in trials:
-                finished[trial.hash] = trial
-                report(trial)
-    warn_of_mixture(finished.values())
-    return [finished[hash_of(config)] for config in configs]
+    protocol = as_json(protocol, "protocol")
+
+    def still_to_do(there):
+        return {name: config for name, config in wanted.items() if name not in there
+                or (retry_failed and there[name].status == "failed")}
+    finished = read_packed(packed, protocol)
+    if not finished or still_to_do(finished):
+        with ended_by_signals(), open_store(Path(folder), protocol) as (store, there):
+            finished = merged(finished, there)
+            todo = still_to_do(finished)
+            place = (on_cluster(store, todo, cluster, train, data) if cluster and todo
+                     else nullcontext(on_this_machine(
+                         store, todo, retry_failed, jobs or cpu_count(), train, data)))
+            with (place as attempt, closing(run_all(store, todo, attempt)) as trials,
+                  progress(wanted, len(todo)) as tell):
+                for trial in trials:
+                    finished[trial.hash] = trial
+                    tell(trial)
+                    if report:
+                        report(trial)
+    asked = [finished[hash_of(config)] for config in configs]
+    warn_of_mixture(asked)
+    return asked
+
+
+# --------------------------------------------------------------------------------------
+# Progress
+
+
+def describer(configs: Collection[dict]) -> Callable[[dict], str]:
+    """-> describe(config): its settings, in a line; of several configs' those in which
+    they differ."""
+    values: dict[str, set] = {}
+    for config in configs:
+        for name, value in config.items():
+            values.setdefault(name, set()).add(json.dumps(value, sort_keys=True))
+    common = {name for name, found in values.items() if len(found) == 1}
+
+    def describe(config):
+        return ", ".join(
+            value if isinstance(value, str) else f"{name} {value:g}"
+            for name, value in config.items() if isinstance(value, (str, int, float))
+            and (len(configs) == 1 or name not in common))
+    return describe
+
+
+def loss_in(result: Any) -> str:
+    """The last training loss of a trial's result in words, where it has one."""
+    losses = result.get("train_loss") if isinstance(result, dict) else None
+    last = losses[-1] if isinstance(losses, list) and losses else losses
+    if isinstance(last, (int, float)):
+        return f"  loss {last:.4g}"
+    return "  diverged" if isinstance(result, dict) and (
+        result.get("status") == "diverged") else ""
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a reader would say it."""
+    return (f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+            if seconds < 6000 else f"{seconds / 3600:.1f} h")
 
 
 @contextmanager
-def progress(total: int, done: int) -> Iterator[Callable[[Trial], None]]:
-    """-> report(trial): a bar if stderr is a terminal, else a line for each trial."""
-    count = itertools.count(done + 1)
-    with tqdm(total=total, initial=done, unit="trial",
+def progress(wanted: dict[str, dict], todo: int) -> Iterator[Callable[[Trial], None]]:
+    """-> tell(trial): a bar if stderr is a terminal, else a line for each trial. The
+    time left is by the mean of those that were run, so it is about right only."""
+    total, start, left = len(wanted), time.monotonic(), todo
+    describe = describer(wanted.values())
+    if todo:
+        say(f"{todo} of {total} trials to run, {total - todo} finished before")
+    with tqdm(total=total, initial=total - todo, unit="trial",
               disable=not sys.stderr.isatty()) as bar:
-        def report(trial):
-            number = next(count)
+        def tell(trial):
+            nonlocal left
+            left -= 1
+            bar.set_postfix_str(describe(trial.config) + loss_in(trial.result),
+                                refresh=False)
             bar.update()
             if bar.disable or trial.error:
+                seconds = (time.monotonic() - start) * left / (todo - left)
                 why = f"  {trial.error.splitlines()[0]}" if trial.error else ""
-                tqdm.write(f"trial {number}/{total}  {trial.hash[:8]}  {trial.status}  "
-                           f"{trial.seconds:.1f} s{why}", file=sys.stderr)
-        yield report
+                ahead = f"  about {duration(seconds)} left" if seconds > 1 else ""
+                tqdm.write(f"trial {total - left}/{total}  {describe(trial.config)}"
+                           f"{loss_in(trial.result)}  {trial.status}  "
+                           f"{trial.seconds:.1f} s{why}{ahead}", file=sys.stderr)
+        yield tell
 
 
 def warn_of_mixture(trials: Collection[Trial]) -> None:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import hashlib
 import math
+import os
 import re
 import shlex
 import signal
@@ -69,15 +70,9 @@ def block_name(text: str) -> str:
     return text
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The command line: one flag for each setting of Config, and the run's own."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
-        description="Train nets of different blocks side by side, in NumPy: a highway "
-                    "net and a plain net, unless told otherwise.",
-        epilog="Only the headline (all defaults, on MNIST) writes run.json unasked; "
-               "any other run without --out goes to runs/, named by its settings.")
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """One flag for each setting of Config, two for those that may have several values.
+    """
     for item in fields(hn.Config):
         if not item.metadata:
             continue
@@ -93,6 +88,17 @@ def build_parser() -> argparse.ArgumentParser:
             where.add_argument(flag + "s", type=several(kind), metavar="A,B,...",
                                help=f"several values of {flag}")
         where.add_argument(flag, type=kind, metavar="N", help=text)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line: the settings of Config, and the run's own flags."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM, allow_abbrev=False, argument_default=argparse.SUPPRESS,
+        description="Train nets of different blocks side by side, in NumPy: a highway "
+                    "net and a plain net, unless told otherwise.",
+        epilog="Only the headline (all defaults, on MNIST) writes run.json unasked; "
+               "any other run without --out goes to runs/, named by its settings.")
+    add_settings(parser)
     parser.add_argument("--blocks", type=several(block_name), metavar="A,B,...",
                         help=f"kinds of nets, of {', '.join(hn.BLOCKS)} (default: "
                              "highway,plain)")
@@ -315,7 +321,7 @@ def main(argv: list[str] | None = None) -> dict:
         say(f"highway-networks {version()}", sys.stdout)
         sys.exit(0)
     out = own["out"]
-    if out and not out.parent.is_dir():
+    if out and not os.path.isdir(out.parent):
         parser.error(f"argument --out: {out.parent} is not a folder")
     check_out(None if own["no_save"] else out, parser.error)
     try:

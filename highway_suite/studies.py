@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import shlex
 from pathlib import Path
 from typing import NamedTuple
@@ -122,7 +123,7 @@ def record_home() -> Path:
     """The folder whose records are drawn unasked: the current one, if it has a
     run.json, else that of the scripts."""
     here = Path(), hn.HERE
-    return next((folder for folder in here if (folder / RUN[0]).exists()), Path())
+    return next((folder for folder in here if os.path.exists(folder / RUN[0])), Path())
 
 
 def load(path: str | Path, flags: str = RUN[1]) -> Study:

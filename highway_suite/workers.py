@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from tqdm import tqdm
 
@@ -16,6 +17,9 @@ from highway_suite.records import train_arm
 from highway_suite.terminal import say
 
 START_SECONDS = 0.6     # that starting processes takes
+# Of joblib's Parallel, always the same, or it starts anew: without max_nbytes images
+# would lie in shared memory, which a SIGKILL leaves.
+OPTIONS: dict[str, Any] = {"max_nbytes": None}
 
 
 class Bar(tqdm):
@@ -57,15 +61,15 @@ def train_reported(config: hn.Config, data: hn.Data, row: int | None) -> dict:
 
 
 def train_in_worker(config: hn.Config, data: hn.Data, row: int | None,
-                    block: hn.Block) -> dict:
+                    block: hn.Block, caller: int) -> dict:
     """The same in another process: its table may lack a block that the caller added,
-    and it ends when the caller is killed."""
+    and where the caller, of this id, is killed, it ends with the epoch."""
     hn.BLOCKS.setdefault(config.block, block)
-    report, caller = reporter(config, row), os.getppid()
+    report = reporter(config, row)
 
     def report_or_end(done):
-        if os.getppid() != caller:
-            os._exit(1)
+        if os.name == "posix" and os.getppid() != caller:   # Windows gives no orphan
+            os._exit(1)                                     # another parent
         report(done)
     return train_arm(config, data, report_or_end)
 
@@ -84,6 +88,34 @@ def sparing_children_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
+class Ended(KeyboardInterrupt):
+    """This process was told to end, by a signal of that number."""
+
+    def __init__(self, number: int):
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a terminal that is closed, end the body as Ctrl-C does, so
+    that worker processes and temporary files go too. Signals that are ignored, as under
+    nohup, stay so."""
+    def end(number, frame):
+        raise Ended(number)
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP")
+               if hasattr(signal, name)]        # Windows has no SIGHUP
+    before = {number: signal.getsignal(number) for number in numbers}
+    mine = [number for number in numbers if before[number] == signal.SIG_DFL]
+    for number in mine:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in mine:
+            signal.signal(number, before[number])
+
+
 @contextmanager
 def starting_workers(jobs: int) -> Iterator[None]:
     """Start the processes, with NumPy, while the body reads the data."""
@@ -92,7 +124,7 @@ def starting_workers(jobs: int) -> Iterator[None]:
         return
     from joblib import Parallel, delayed
     with sparing_children_ctrl_c():
-        started = Parallel(n_jobs=jobs, return_as="generator")(
+        started = Parallel(n_jobs=jobs, return_as="generator", **OPTIONS)(
             delayed(start_up)() for _ in range(jobs))
     try:
         yield
@@ -130,9 +162,8 @@ def train_all(configs: list[hn.Config], data: hn.Data, jobs: int) -> list[dict]:
         done = [train_reported(*task) for task in tasks]
     else:
         from joblib import Parallel, delayed
-        # Without max_nbytes images would lie in shared memory, which a SIGKILL leaves.
-        done = Parallel(n_jobs=jobs, max_nbytes=None)(
-            delayed(train_in_worker)(*task, hn.BLOCKS[task[0].block])
+        done = Parallel(n_jobs=jobs, **OPTIONS)(
+            delayed(train_in_worker)(*task, hn.BLOCKS[task[0].block], os.getpid())
             for task in tasks)
     if bars:
         say("\n" * len(configs), end="")

@@ -10,9 +10,11 @@ import pytest
 from PIL import Image
 
 from benchmarks import contestants, convolution, lab, peers, processes, scaling
-from benchmarks.contestants import Floor, Ours, Task
+from benchmarks.contestants import CONTESTANTS, Floor, Ours, Task
 from highway_suite.files import write_json
 from highway_suite.records import environment
+
+ONE_CORE = processes.available_cores()[:1]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +70,7 @@ def test_a_wrong_gradient_is_refused(breaking, task, tmp_path):
             breaking(grads)
             return grads
     ours, theirs = (InThisProcess(kind(task), tmp_path) for kind in (Ours, Broken))
-    with pytest.raises(SystemExit, match="it does other work: its gradient is off by"):
+    with pytest.raises(SystemExit, match="it does other work"):
         peers.check_work("it", theirs, ours, task.initial)
 
 
@@ -85,21 +87,38 @@ def test_the_same_work_is_accepted(task, tmp_path):
     assert not np.array_equal(ours.contestant.weights()["W_H"], task.initial["W_H"])
 
 
-@pytest.mark.parametrize("name, block", [
-    ("torch", "highway"), ("torch", "plain"), ("torch.compile", "highway"),
-    ("jax", "highway"), ("jax scan", "highway"), ("jax scan", "plain")])
-def test_a_framework_does_our_work(name, block, folder):
+def check_framework(found):
     """Gradient, clip and Adam: ten steps later the weights are still the same."""
-    for library in peers.NEEDS[name]:
-        if importlib.util.find_spec(library) is None:
-            pytest.skip(f"{library} is not installed")
-    task, core = folder / f"{block}.npz", processes.available_cores()[:1]
-    with (processes.Process("ours", task, core) as ours,
-          processes.Process(name, task, core) as theirs):
-        ours.wait()
-        theirs.wait()
-        found = peers.check_work(name, theirs, ours, Task(task).initial)
     assert 0 < found["gradient_error"] < 1e-5 and found["weights_apart"] < 1e-2
+
+
+@pytest.mark.parametrize("block", ["highway", "plain"])
+def test_torch_does_our_work(block, folder, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    task = Task(folder / f"{block}.npz")
+    ours, theirs = (InThisProcess(CONTESTANTS[name](task), tmp_path)
+                    for name in ("ours", "torch"))
+    for process in (ours, theirs):
+        process.contestant.epoch()
+    check_framework(peers.check_work("torch", theirs, ours, task.initial))
+
+
+@pytest.mark.parametrize("name, block", [("torch.compile", "highway"),
+                                         ("jax", "highway"), ("jax scan", "plain")])
+def test_a_compiled_program_does_our_work(name, block, folder, monkeypatch):
+    for library in peers.NEEDS[name]:
+        pytest.importorskip(library)
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")    # no workers for so few
+    task = folder / f"{block}.npz"
+    with (processes.Process("ours", task, ONE_CORE) as ours,
+          processes.Process(name, task, ONE_CORE) as theirs):
+        ours.wait()
+        try:
+            theirs.wait()
+        except processes.Skipped as reason:
+            pytest.skip(f"{name}: {reason}")
+        check_framework(peers.check_work(name, theirs, ours, Task(task).initial))
 
 
 def test_the_floor_has_the_products_of_a_step(task):
@@ -136,14 +155,8 @@ def test_the_parts_make_a_step(task, monkeypatch):
 # Numbers
 
 
-def test_ratios_are_taken_within_a_round():
-    """A slow second round changes no ratio: the median is not 30 / 20."""
-    seconds, ours = [30.0, 300.0, 36.0], [10.0, 100.0, 20.0]
-    assert lab.times_ours(seconds, ours) == {"median": 3.0, "least": 1.8,
-                                             "largest": 3.0}
-
-
 def test_a_pair_is_judged_by_its_better_way():
+    """And ratios are taken within a round: the median is not 3 / 1."""
     side, turn = peers.WAYS
     part = peers.compare_pairs(
         {("ours", side): [1.0, 1.0, 2.0], ("ours", turn): [3.0, 3.0, 3.0],
@@ -194,22 +207,18 @@ def test_a_line_is_linear_and_a_parabola_is_not(seconds, linear, exponent):
 # Processes and whole runs
 
 
-def test_a_contestant_that_cannot_run_is_skipped(folder, monkeypatch):
-    core = processes.available_cores()[:1]
-    with (processes.Process("nobody", folder / "highway.npz", core) as process,
+def test_a_contestant_is_bound_to_its_core_and_skipped_if_it_cannot_run(
+        folder, monkeypatch):
+    cores, task = processes.available_cores(), folder / "highway.npz"
+    with (processes.Process("nobody", task, ONE_CORE) as process,
           pytest.raises(processes.Skipped, match="ended with 1: KeyError: 'nobody'")):
         process.wait()
-    monkeypatch.setattr(processes, "PATIENCE", 0)
-    with (processes.Process("ours", folder / "highway.npz", core) as process,
-          pytest.raises(processes.Skipped, match="no epoch trained within 0 s")):
-        process.wait()
-
-
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="binds no processes")
-def test_processes_are_bound_and_we_are_not(folder):
-    cores = processes.available_cores()
-    with processes.Process("ours", folder / "highway.npz", cores[-1:]) as process:
-        assert os.sched_getaffinity(process.process.pid) == {cores[-1]}
+    with processes.Process("ours", task, cores[-1:]) as process:
+        with monkeypatch.context() as patch, pytest.raises(processes.Skipped):
+            patch.setattr(processes, "PATIENCE", 0)
+            process.wait()
+        if hasattr(os, "sched_getaffinity"):
+            assert os.sched_getaffinity(process.process.pid) == {cores[-1]}
         assert processes.available_cores() == cores
         process.wait()
         assert process.ask("environment").keys() == {*environment(), "cpu"}
@@ -220,7 +229,7 @@ def check_files(out, record):
     assert json.loads(out.read_text(encoding="utf-8")) == record
     with Image.open(out.with_suffix(".png")) as image:
         image.load()
-        assert image.size[0] == 1800 and image.info["Source"] == record["command"]
+        assert image.info["Source"] == record["command"]
 
 
 @pytest.fixture
@@ -230,15 +239,11 @@ def no_frameworks(monkeypatch):
                         if name in ("torch", "jax", "optax") else find(name, *rest))
 
 
-def test_peers_without_frameworks(tmp_path, no_frameworks, capsys):
+def test_peers_without_frameworks(tmp_path, no_frameworks):
     out = tmp_path / "p.json"
     record = peers.main(["--depth", "2", "--hidden", "4", "--batch", "16", "--repeats",
                          "1", "--dataset", "digits", "--out", str(out)])
-    assert record["skipped"] == {
-        name: f"{why} not installed" for name, why in (
-            ("torch", "torch"), ("torch.compile", "torch"), ("jax", "jax and optax"),
-            ("jax scan", "jax and optax"))}
-    assert "jax scan: skipped, jax and optax not installed" in capsys.readouterr().out
+    assert record["skipped"].keys() == {"torch", "torch.compile", "jax", "jax scan"}
     assert list(record["one_core"]) == ["ours", "floor"]
     assert list(record["all_cores"]) == ["ours"]
     ours, floor = record["one_core"].values()
@@ -249,13 +254,14 @@ def test_peers_without_frameworks(tmp_path, no_frameworks, capsys):
         scaling.main(["--plot", "--out", str(out)])
 
 
-def test_scaling_of_small_nets(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(scaling, "SEARCH_REPEATS", 1)
-    monkeypatch.setattr(scaling, "STEPS", 2)
+def test_scaling_of_small_nets(tmp_path, monkeypatch):
+    for name, value in (("SEARCH_REPEATS", 1), ("STEPS", 2),
+                        ("available_cores", lambda: ONE_CORE)):
+        monkeypatch.setattr(scaling, name, value)
     out = tmp_path / "s.json"
     record = scaling.main([
         "--depths", "10,11,12", "--widths", "4", "--batches", "8", "--repeats", "1",
-        "--runs", "2", "--dataset", "digits", "--out", str(out)])
+        "--runs", "1", "--dataset", "digits", "--out", str(out)])
     assert [p["depth"] for p in record["points"]] == [10, 11, 12, 30, 30]
     for point in record["points"]:
         assert point["least"] == point["median"] == point["seconds_per_step"][0] > 0
@@ -269,13 +275,12 @@ def test_scaling_of_small_nets(tmp_path, monkeypatch, capsys):
     scaling.main(["--plot", "--out", str(out)])
 
 
-def test_convolutional_steps_of_narrow_nets(tmp_path, no_frameworks, capsys):
+def test_convolutional_steps_of_narrow_nets(tmp_path, no_frameworks):
     out, cores = tmp_path / "c.json", processes.available_cores()
     record = convolution.main([
         "--dataset", "digits", "--widths", "2,3", "--batch", "20", "--piece", "10",
         "--repeats", "2", "--out", str(out)])
     assert processes.available_cores() == cores
-    assert "torch: not installed, skipped" in capsys.readouterr().out
     assert [net["width"] for net in record["nets"]] == [2, 3]
     for net in record["nets"]:
         ours, floor = (net["contestants"][name] for name in ("ours", "floor"))
@@ -283,9 +288,6 @@ def test_convolutional_steps_of_narrow_nets(tmp_path, no_frameworks, capsys):
         ratios = np.array(floor["seconds"]) / ours["seconds"]
         assert floor["times_ours"]["median"] == pytest.approx(np.median(ratios), 1e-4)
     check_files(out, record)
-    picture = out.with_suffix(".png").read_bytes()
-    assert convolution.main(["--plot", "--out", str(out)]) == record
-    assert out.with_suffix(".png").read_bytes() == picture
 
 
 def test_only_the_committed_settings_replace_the_committed_record(home):
@@ -314,6 +316,6 @@ def test_the_defaults_are_the_committed_settings(benchmark):
 
 def test_a_failed_part_of_scaling_ends_in_one_line(tmp_path):
     with pytest.raises(ValueError, match="ZeroDivisionError: division by zero"):
-        scaling.ask_python("1 / 0", [], processes.available_cores()[:1])
+        scaling.ask_python("1 / 0", [], ONE_CORE)
     with pytest.raises(SystemExit, match=r"absent.json: .*Make it with: python3 -m"):
         scaling.main(["--plot", "--out", str(tmp_path / "absent.json")])

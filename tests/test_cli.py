@@ -1,5 +1,6 @@
 """The command line: what it accepts, refuses, writes and says."""
 
+import contextlib
 import os
 import shlex
 import signal
@@ -99,24 +100,6 @@ def test_only_the_headline_goes_to_run_json(given, name):
     assert cli.cap_images(again) == settings, "the recorded command makes another run"
 
 
-def test_any_blocks_stand_beside_highway_and_plain(tmp_path, monkeypatch):
-    """More arms leave those of a pair what they were, and the record can be drawn."""
-    monkeypatch.chdir(tmp_path)
-    pair = cli.main([*DIGITS, "--out", "pair.json"])
-    all_blocks = ",".join(hn.BLOCKS)
-    cli.main([*DIGITS, "--blocks", all_blocks, "--out", "all.json"])
-    record = read_record(tmp_path / "all.json")
-    assert record["config"]["blocks"] == list(hn.BLOCKS)
-    assert f"--blocks {all_blocks}" in record["command"]
-    for block in hn.BLOCKS:
-        assert record["runs"][0][block]["block"] == block
-        assert record["runs"][0][block]["status"] == "ok"
-    for block in ("highway", "plain"):
-        ours, theirs = (r["runs"][0][block] | {"wallclock_sec": 0}
-                        for r in (record, pair))
-        assert ours == theirs
-
-
 def test_file_names_stay_short_and_apart():
     names = {cli.default_out([("seeds", ",".join(map(str, range(n))))]).name
              for n in (90, 91)}
@@ -174,7 +157,7 @@ def test_divergence_ends_with_a_record_and_exit_code_0(tmp_path):
 
 def test_wrong_data_is_one_line_and_exit_code_1(tmp_path):
     (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"<html>")
-    ended = run_script("--seed", "0", "--data-dir", ".", cwd=tmp_path)
+    ended = run_script("--jobs", "1", "--data-dir", ".", cwd=tmp_path)
     line = ended.stderr.splitlines()[-1]
     assert ended.returncode == 1 and ended.stdout == ""
     assert "Traceback" not in ended.stderr
@@ -186,7 +169,8 @@ def test_wrong_data_is_one_line_and_exit_code_1(tmp_path):
 def test_a_data_folder_that_cannot_be_looked_into_is_one_line(tmp_path, name):
     (tmp_path / "file").write_text("")
     with pytest.raises(SystemExit) as caught:
-        cli.main(["--dataset", "mnist", "--data-dir", str(tmp_path / name)])
+        cli.main(["--dataset", "mnist", "--jobs", "1", "--data-dir",
+                  str(tmp_path / name)])
     assert str(caught.value).startswith(f"highway_networks.py: {tmp_path / name}")
     assert "\n" not in str(caught.value)
 
@@ -341,56 +325,46 @@ def test_a_missing_library_is_one_line_that_says_what_to_install(tmp_path, libra
                             "python3 -m venv .venv && .venv/bin/pip install -e .\n")
 
 
-def test_importing_does_nothing(tmp_path):
-    code = "import os, highway_networks; print(os.listdir('.'))"
-    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, text=True,
-                           capture_output=True, check=True,
-                           env={**os.environ, "PYTHONPATH": str(Path(hn.HERE))})
-    assert (ended.stdout, ended.stderr) == ("[]\n", "")
-
-
-def alive(group):
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def test_ctrl_c_leaves_no_record_and_no_process(tmp_path):
-    words = [sys.executable, hn.__file__, "--dataset", "digits", "--epochs", "2000",
+@pytest.fixture
+def training(tmp_path):
+    """A run of two processes that takes long, after its first epoch."""
+    words = [sys.executable, hn.__file__, "--dataset", "digits", "--epochs", "5000",
              "--jobs", "2", "--out", "r.json"]
     with subprocess.Popen(words, cwd=tmp_path, text=True, stderr=subprocess.PIPE,
                           start_new_session=True) as process:
-        process.stderr.readline()               # the first epoch is over
-        os.killpg(process.pid, signal.SIGINT)
+        process.stderr.readline()
         try:
-            error = process.communicate(timeout=60)[1]
+            yield process
         finally:
-            if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    assert process.returncode == 130
-    assert error.endswith("interrupted; no record written\n")
-    assert "Traceback" not in error and list(tmp_path.iterdir()) == []
-    deadline = time.monotonic() + 10
-    while alive(process.pid) and time.monotonic() < deadline:
+    assert list(tmp_path.iterdir()) == [], "there is a record"
+
+
+def alive(group):
+    return any(os.getpgid(process.pid) == group for process in psutil.process_iter()
+               if process.status() != psutil.STATUS_ZOMBIE)
+
+
+@pytest.mark.parametrize("sent, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143),
+                                        (signal.SIGKILL, -signal.SIGKILL)])
+def test_an_interrupt_leaves_no_process(training, sent, code):
+    if sent == signal.SIGINT:       # a terminal sends it to all
+        os.killpg(training.pid, sent)
+    else:
+        training.send_signal(sent)
+    error = training.communicate(timeout=60)[1]
+    assert training.returncode == code and "Traceback" not in error
+    deadline = time.monotonic() + 20
+    while alive(training.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not alive(process.pid), "a process is left over"
+    assert not alive(training.pid), "a process is left over"
 
 
-def test_a_killed_worker_is_one_line(tmp_path):
-    words = [sys.executable, hn.__file__, "--dataset", "digits", "--epochs", "5000",
-             "--jobs", "2", "--out", "r.json"]
-    with subprocess.Popen(words, cwd=tmp_path, text=True,
-                          stderr=subprocess.PIPE) as process:
-        process.stderr.readline()               # the first epoch is over
-        worker = next(child for child in psutil.Process(process.pid).children()
-                      if "loky" in " ".join(child.cmdline())
-                      and "tracker" not in " ".join(child.cmdline()))
-        worker.kill()
-        try:
-            error = process.communicate(timeout=30)[1]
-        finally:
-            process.kill()
-    assert process.returncode == 1 and "Traceback" not in error
-    assert "a process was killed" in error and list(tmp_path.iterdir()) == []
+def test_a_killed_worker_is_one_line(training):
+    worker = next(child for child in psutil.Process(training.pid).children()
+                  if "popen_loky" in " ".join(child.cmdline()))
+    worker.kill()
+    error = training.communicate(timeout=60)[1]
+    assert training.returncode == 1 and "Traceback" not in error
+    assert "a process was killed" in error

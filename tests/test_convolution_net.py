@@ -8,22 +8,20 @@ from contracts import STEP, WrongGradient
 from test_gradients import gates_swapped, without_carry, without_gate_on_H
 
 import highway_networks as hn
+from benchmarks import convolution as benchmark
 from experiments import convolution_layers as cl
 from experiments import convolution_net
 from experiments.convolution_net import ConvNet, Nesterov
 
 SIDE = 7
 NETS = {        # every kind of layer above a convolution, so that its dx is checked too
-    "plain": [("plain", 3, 3, 1), ("plain", 4, 3, 1), ("dense", 5)],
     "resized": [("plain", 3, 3, 0), ("plain", 2, 5, 1), ("plain", 3, 1, 0),
                 ("dense", 5)],
     "highway": [("plain", 3, 3, 1), ("highway", 3, 3, 1), ("highway", 3, 5, 2),
                 ("highway", 3, 1, 0), ("dense", 5)],
     "overlapping pool": [("plain", 3, 3, 1), ("pool", 3, 2), ("dense", 5)],
-    "pool over the edge": [("plain", 3, 3, 1), ("pool", 2, 2), ("pool", 3, 3),
-                           ("dense", 5)],
-    "pool by one": [("plain", 3, 3, 1), ("pool", 2, 1), ("dense", 5)],
-    "dropout": [("plain", 3, 3, 1), ("dropout", 0.4), ("dense", 5)],
+    "other pools": [("plain", 3, 3, 1), ("pool", 2, 2), ("pool", 2, 1), ("pool", 3, 3),
+                    ("dense", 5)],
     "average": [("plain", 3, 3, 1), ("plain", 5, 1, 0), ("average",)],
     "nothing below": [("dropout", 0.2), ("dense", 5)],
     "whole": [("dropout", 0.2), ("plain", 3, 3, 0), ("highway", 3, 3, 1),
@@ -137,10 +135,10 @@ def passed_on(self, d):
       for backward in (gates_swapped, without_carry, without_gate_on_H)),
     *(("highway", cl.Plain, "add_below", broken)
       for broken in (unturned, unmoved, round_the_edge)),
-    ("plain", cl, "RELU", cl.RELU._replace(backward=lambda dH, H: np.copyto(H, dH))),
+    ("resized", cl, "RELU", cl.RELU._replace(backward=lambda dH, H: np.copyto(H, dH))),
     *(("overlapping pool", cl, "largest_backward", broken)
       for broken in (to_all, overwritten)),
-    ("dropout", cl.Dropout, "backward", passed_on),
+    ("whole", cl.Dropout, "backward", passed_on),
     ("average", cl.Average, "backward", passed_on)])
 def test_a_broken_backward_pass_is_caught(name, where, what, broken, monkeypatch, seed):
     monkeypatch.setattr(where, what, broken)
@@ -151,16 +149,14 @@ def test_a_broken_backward_pass_is_caught(name, where, what, broken, monkeypatch
 def test_gradient_agrees_with_torch(digits):
     """Of the experiment's whole net, by automatic differentiation."""
     pytest.importorskip("torch")
-    from benchmarks import convolution as benchmark
     args = benchmark.make_parser().parse_args(["--batch", "20", "--piece", "20"])
-    for width in (3, 8):
-        task = benchmark.Task("digits", digits, width, args)
-        ours, theirs = (contestant(task).gradient()
-                        for contestant in (benchmark.Ours, benchmark.Torch))
-        assert benchmark.same_gradient("torch", ours, theirs) < 1e-5
+    task = benchmark.Task("digits", digits, 3, args)
+    ours, theirs = (contestant(task).gradient()
+                    for contestant in (benchmark.Ours, benchmark.Torch))
+    assert benchmark.same_gradient("torch", ours, theirs) < 1e-5
 
 
-@pytest.mark.parametrize("piece", [12, 4, 1])
+@pytest.mark.parametrize("piece", [4, 1])
 def test_a_batch_in_pieces_is_the_batch(piece, seed):
     net, (x, labels, _) = small_net(NETS["highway"], seed), small_batch(seed, 12)
     batch = x, labels, None
@@ -220,8 +216,7 @@ def by_definition(x, W, b, p):
 
 @pytest.mark.parametrize("small", [10**6, 200, 1])      # whole, in parts, by columns
 @pytest.mark.parametrize("kind, width, k, p", [
-    ("plain", 4, 3, 1), ("plain", 2, 5, 0), ("plain", 5, 5, 2), ("plain", 3, 1, 0),
-    ("highway", 3, 3, 1)])
+    ("plain", 4, 3, 1), ("plain", 2, 5, 0), ("plain", 3, 1, 0), ("highway", 3, 5, 2)])
 def test_layers_by_their_equations(kind, width, k, p, small, monkeypatch, rng):
     monkeypatch.setattr(cl, "SMALL", small)
     rows = width * (1 + (kind == "highway"))
@@ -233,8 +228,7 @@ def test_layers_by_their_equations(kind, width, k, p, small, monkeypatch, rng):
     np.testing.assert_allclose(y, H * T + x * (1 - T) if T.size else H, atol=1e-13)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_closed_highway_layers_copy_their_input(dtype, rng):
+def test_closed_highway_layers_copy_their_input(rng, dtype="float32"):
     """T = 0 exactly: all ten highway layers hand on the very same bits, and dy."""
     layers = [("plain", 3, 3, 1), *[("highway", 3, 3, 1)] * 10, ("dense", 5)]
     net = ConvNet(layers, SIDE, gate_bias=-1000.0, dtype=dtype)
@@ -262,15 +256,12 @@ def test_pooling_sizes_are_caffes(size, stride, sides, rng):
 
 
 def test_of_tied_pixels_one_gets_the_gradient():
-    """The uppermost in the leftmost column; windows do not take it from each other."""
+    """The uppermost in the leftmost column."""
     x = np.zeros((4, 1, 4, 1))
     x[1, 0, 0], x[0, 0, 1], x[1, 0, 1] = 5, 5, 5
     layer, _ = one_layer("pool", (2, 2), x)
     dx = layer.backward(np.array([[1.0, 2], [3, 4]]).reshape(2, 1, 2)).reshape(4, 4)
     assert np.array_equal(dx, [[0, 0, 2, 0], [1, 0, 0, 0], [3, 0, 4, 0], [0] * 4])
-    layer, _ = one_layer("pool", (3, 2), np.ones((5, 2, 5, 3)))
-    dx = layer.backward(np.ones((2, 2, 6)))
-    assert dx.sum() == 2 * 2 * 6 and set(dx.ravel()) == {0, 1}
 
 
 def test_dropout_drops_at_its_rate_and_keeps_the_mean(rng):
@@ -286,12 +277,6 @@ def test_dropout_drops_at_its_rate_and_keeps_the_mean(rng):
     assert np.array_equal(y, x), "nothing is dropped without a generator"
 
 
-def test_average_is_the_mean_of_each_channel(rng):
-    x = rng.normal(size=(6, 3, 6, 4))
-    _, y = one_layer("average", (), x)
-    np.testing.assert_allclose(y[0, :, 0], x.mean(axis=(0, 2)), atol=1e-15)
-
-
 # --------------------------------------------------------------------------------------
 # Net and optimiser
 
@@ -303,12 +288,11 @@ def test_the_door():
             net.forward(wrong)
     logits, cache = net.forward(x)
     net.backward(np.ones_like(logits), cache)
-    with pytest.raises(ValueError, match="fresh"):
-        net.backward(np.ones_like(logits), cache)
-    net.forward(x, cache)
     other = small_net(NETS["whole"], seed=1)
-    with pytest.raises(ValueError, match="fresh"):
-        other.backward(np.ones_like(logits), cache)
+    for user in (net, other):       # a cache that was used, and one of another net
+        with pytest.raises(ValueError, match="fresh"):
+            user.backward(np.ones_like(logits), cache)
+        net.forward(x, cache)
     assert np.array_equal(other.forward(x, cache)[0], other.forward(x)[0])
 
 
@@ -330,12 +314,10 @@ def test_nesterov_by_scalars():
     start, grad, rates, decays = [2.0, 1.0], [1.0, 3.0], [1.0, 2.0], [0.2, 0.0]
     params = np.array(start)
     optimizer = Nesterov(params, np.array(rates), np.array(decays), momentum=0.5)
+    p, v = list(start), [0.0, 0.0]
     for _ in range(2):
         optimizer.step(params, np.array(grad), 0.1)
-    for i, (p, g, rate, decay) in enumerate(zip(start, grad, rates, decays,
-                                                strict=True)):
-        v = 0.0
-        for _ in range(2):
-            new = 0.5 * v + 0.1 * rate * (g + decay * p)
-            p, v = p - 1.5 * new + 0.5 * v, new
-        assert (params[i], optimizer.v[i]) == pytest.approx((p, v), rel=1e-14)
+        for i in range(2):
+            new = 0.5 * v[i] + 0.1 * rates[i] * (grad[i] + decays[i] * p[i])
+            p[i], v[i] = p[i] - 1.5 * new + 0.5 * v[i], new
+    assert [*params, *optimizer.v] == pytest.approx([*p, *v], rel=1e-14)

@@ -29,7 +29,7 @@ def test_smoke(smoke):
 def test_the_committed_nets_are_those_of_seed_0(monkeypatch):
     """And no other seed or kind, and not if anything else of the protocol changed."""
     monkeypatch.setattr(five_nets, "committed_net", lambda block: (block, {}))
-    monkeypatch.setattr(inside, "train_best", lambda *about: pytest.fail("trained"))
+    monkeypatch.setattr(five_nets, "train_best", lambda *about: pytest.fail("trained"))
     configs = five_nets.configs(five_nets.PROTOCOL)
     data = None
     for block in ("highway", "residual", "plain"):

@@ -264,3 +264,92 @@ def test_verdicts_follow_the_numbers():
     assert lesion.rank_correlation([1, 1, 2, 2]) == pytest.approx(math.sqrt(0.8))
     assert lesion.largest_step([1, 2, 4, 5]) == 0.5
     assert lesion.largest_step([2, 2, 2]) == lesion.largest_step([2, 9, 1]) == 1
+
+
+def test_claims_about_lesions_follow_the_numbers():
+    net = {"loss": 0.1, "error": 0.02}
+    lesioned = net | {"one_closed": {"loss": [50.0, 0.1, 0.1, 0.1],
+                                     "error": [0.4, 0.02, 0.02, 0.02]}}
+    ruined = net | {"one_closed": {"loss": [9.0] * 4, "error": [0.9, 0.85, 0.9, 0.7]}}
+    nets = {"highway": lesioned, "residual": lesioned, "plain": ruined}
+
+    def verdicts(last):
+        found = (*lesion.check_highway(lesioned, {"early": 1, "idle": [2, last]}),
+                 *lesion.check_kinds(nets))
+        return [claim["holds"] for claim in found]
+    assert verdicts(3) == [*[True] * 5, True, False, True, False, False, True, True]
+    ruined["one_closed"]["error"] = [0.3] * 4
+    lesioned["one_closed"] = {"loss": [0.1, 0.1, 0.1, 50.0], "error": [0.05] * 4}
+    assert verdicts(4) == [False, False, False, False, True, False, False, True, True,
+                           True, False, False]
+
+
+def test_claims_about_shuffling_follow_the_numbers():
+    def verdict(*draws):
+        net = {"shuffled": {"error": draws}, "sampled": {"error": [0.01]}}
+        return lesion.check_shuffling("highway", net)["holds"]
+    assert verdict([0.01, 0.1, 0.2, 0.3], [0.03, 0.1, 0.2, 0.3])
+    assert not verdict([0.01, 0.01, 0.01, 0.9]), "one step, not smooth"
+    assert not verdict([0.2, 0.3, 0.4, 0.5]), "much from the first step on"
+    assert not verdict([0.02, 0.2, 0.1, 0.3]), "not in order"
+
+
+def test_claims_about_estimation_follow_the_numbers():
+    good = {"std": [4, 3, 2, 1, 0], "mean": [0.2, -0.1, 0.1, 0.1, 0],
+            "bias_share": [0.01, 0.02, 0.09, 0.03]}
+    poor = {"std": [4, 5, 2, 3, 0], "mean": [0.2, -1.1, 0.1, 0.1, 0],
+            "bias_share": [0.01, 0.02, 0.19, 0.03]}
+
+    def check(trained, untrained):
+        states = {"trained": trained, "untrained": untrained}
+        return lesion.check_estimation("highway", {
+            "highway": {"estimation": states}, "plain": {"estimation": {
+                "trained": poor}}})
+    for trained, untrained, verdict in ((good, poor, True), (poor, good, False),
+                                        (poor, poor, False), (good, good, None)):
+        claims = check(trained, untrained)
+        assert [claim["holds"] for claim in claims] == [verdict] * 3
+    assert check(good, poor)[1]["ours"] == {"trained": 0.1, "untrained": 0.22,
+                                            "plain": 0.22}
+
+
+def gates_record(biases, sparse, untrained, outputs, shares, told, before=(0.3, 0.7)):
+    """What gates.check_claims reads of a record; told: trained and untrained; before:
+    the shares of an untrained net."""
+    return {
+        "net": {"gate_bias": -2.0}, "protocol": {"closed": 0.1, "early": 1},
+        "sparsity": {"trained": sparse, "untrained": untrained},
+        "figure_2": {"biases": biases, "outputs_one": outputs,
+                     "bias_activity_correlation": {"all": 0.5, "layer_means": None}},
+        "figure_3": {"share_of_layer": shares, "share_of_layer_0_7": [0.6, 0.4],
+                     "share_of_layer_untrained": before,
+                     "share_of_layer_0_7_untrained": [0.6, 0.4]},
+        "routing": {state: {values: {"accuracy": {"means": {"all": right},
+                                                  "ridge": {"all": 0.9 + right / 100}}}
+                            for values in gates.VALUES}
+                    for state, right in (("trained", told[0]), ("untrained", told[1]))}}
+
+
+OPEN_GATES = {"closed_per_example": [0.1, 0.0], "closed_of_mean": [0.9, 0.8],
+              "hoyer_per_example": 0.1, "hoyer_of_mean": 0.2,
+              "change": [0.1, 0.9], "relative_change": [0.9, 0.1]}
+SPARSE_GATES = {"closed_per_example": [0.9, 0.6], "closed_of_mean": [0.1, 0.3],
+                "hoyer_per_example": 0.6, "hoyer_of_mean": 0.2,
+                "change": [0.9, 0.1], "relative_change": [0.9, 0.1]}
+
+
+def test_claims_about_gates_follow_the_numbers():
+    """Biases that rose, gates that stay open and differ late: no claim may hold. The
+    opposite: all do, but what another data set or a picture decides. Where that was so
+    before training it tells nothing."""
+    late, early = [[0, 0], [0, 0.1], [1, 1]], [[0, 0], [1, 1], [1, 1.1]]
+
+    def verdicts(*parts):
+        return [claim["holds"] for claim in gates.check_claims(gates_record(*parts))]
+    rose, fell = [[-1.0, -1.5], [-1.8, -0.5]], [[-3.0, -2.5], [-1.8, -2.5]]
+    assert verdicts(rose, OPEN_GATES, OPEN_GATES, late, [0.2, 0.8], (0.3, 0.5)) == [
+        False, None, False, False, None, False, False, False]
+    assert verdicts(fell, SPARSE_GATES, OPEN_GATES, early, [0.8, 0.2], (0.5, 0.3)) == [
+        True, None, True, True, None, True, True, True]
+    assert verdicts(fell, SPARSE_GATES, SPARSE_GATES, early, [0.8, 0.2], (0.5, 0.3),
+                    (0.7, 0.3)) == [True, None, None, False, None, None, None, True]

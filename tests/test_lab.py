@@ -71,7 +71,8 @@ def smoked(home, smoke, calls):
     """The folder that a smoke run leaves, its calls forgotten."""
     record, folder = smoke(EXPERIMENT)
     found = {trial.config["digit"]: trial.result["mean"]
-             for trial in load_trials(folder / "store")[1]}
+             for path in sorted((folder / "trials").iterdir())
+             for trial in load_trials(path)[1]}
     assert calls == [3, 4] and record["means"] == [found[3], found[4]]
     assert record["claims"][0]["holds"] is True
     calls.clear()
@@ -82,13 +83,13 @@ def smoked(home, smoke, calls):
 def committed_run(smoked, home):
     """The same as if it were the experiment itself, in a clone without a store."""
     folder = home / "results" / "means"
-    shutil.copytree(smoked, folder, ignore=shutil.ignore_patterns("store"))
+    shutil.copytree(smoked, folder)
     return replace(EXPERIMENT, protocol=EXPERIMENT.protocol | EXPERIMENT.smoke), folder
 
 
 def test_a_run_makes_record_picture_and_packed_trials(smoked):
     assert sorted(path.name for path in smoked.iterdir()) == [
-        "figure.png", "record.json", "store", "trials"]
+        "figure.png", "record.json", "trials"]
     assert sorted(path.name for path in (smoked / "trials").iterdir()) == [
         "digit_0.jsonl", "digit_1.jsonl"]
     digest = hashlib.sha256((smoked / "record.json").read_bytes()).hexdigest()
@@ -153,14 +154,26 @@ def test_ctrl_c_says_what_is_kept(home, capsys):
     def interrupted(lab):
         raise KeyboardInterrupt
     with pytest.raises(SystemExit, match="130"):
-        lab.main(replace(EXPERIMENT, run=interrupted), ["--smoke"])
+        lab.main(replace(EXPERIMENT, run=interrupted), [])
     assert "finished trials are kept" in capsys.readouterr().err
 
 
+MEANS = ('{"schema": "highway-networks/experiment", "schema_version": 1, '
+         '"experiment": "means", "command": "x", "dataset": "digits", "protocol": {}, '
+         '"env": {"git": null, "git_dirty": false, "numpy": "2", "blas_kernel": "x"}}')
+
+
 @pytest.mark.parametrize("text, message", [
-    (None, "No such file"), ("{", "Expecting"), ("[]", "field 'schema'"),
+    (None, "No such file"), ("{", "Expecting"), ("[]", "a record is an object"),
     ('{"schema": "highway-networks/run"}', "field 'schema'"),
-    ('{"schema": "highway-networks/experiment", "experiment": "x"}', "'experiment'")])
+    ('{"schema": "highway-networks/experiment", "experiment": "x"}', "'experiment'"),
+    (MEANS.replace("1", "99"), "'schema_version' is 99"),
+    (MEANS.replace("1", "true"), "'schema_version' is True"),
+    (MEANS.replace("digits", "$x_1$"), "'dataset' is '$x_1$'"),
+    (MEANS.replace("{}", "null"), "'protocol' is None"),
+    (MEANS.replace('"git": null, ', ""), "'env.git' is missing"),
+    (MEANS.replace('"x", "d', '"x", "claims": [{"holds": 1}], "d'), "list of claims"),
+    (MEANS, "a field is missing or wrong (KeyError('means'))")])
 def test_a_bad_record_is_one_line_with_the_command(home, text, message):
     path = home / "runs" / "smoke" / "means" / "record.json"
     if text is not None:

@@ -22,7 +22,7 @@ def images(rng):
     return rng.normal(size=(40, 6)), rng.integers(3, size=40)
 
 
-@pytest.mark.parametrize("size", [7, 40, 500])      # 40 is no multiple of 7
+@pytest.mark.parametrize("size", [7, 500])      # of 40; no divisor, and more
 def test_what_is_measured_does_not_depend_on_the_batches(size, images):
     """Every probe against one pass over all images."""
     net, (x, labels) = small_net(), images
@@ -46,11 +46,10 @@ def test_what_is_measured_does_not_depend_on_the_batches(size, images):
     np.testing.assert_allclose(found.bias_share, share[:-1])
 
 
-@pytest.mark.parametrize("size", [7, 40])
 @pytest.mark.parametrize("block", BLOCKS)
-def test_the_first_layers_alone_are_the_net_with_all_others_closed(block, size, images):
+def test_the_first_layers_alone_are_the_net_with_all_others_closed(block, images):
     net, (x, labels) = small_net(block), images
-    loss, error = probing.prefix(net, x, labels, size)
+    loss, error = probing.prefix(net, x, labels, 7)
     assert len(loss) == len(error) == net.depth + 1
     for k in range(net.depth + 1):
         assert (loss[k], error[k]) == pytest.approx(
@@ -58,15 +57,11 @@ def test_the_first_layers_alone_are_the_net_with_all_others_closed(block, size, 
 
 
 def test_reordered_runs_the_layers_in_that_order(images):
+    """One layer open at a time: the twin's layer l does what layer order[l] did."""
     net, (x, _) = small_net(), images
-    before = net.params.copy()
-    order = np.array([2, 0, 3, 1])
+    before, order = net.params.copy(), np.array([2, 0, 3, 1])
     twin = probing.reordered(net, order)
     assert np.array_equal(net.params, before)
-    for name, weights in net.views(net.params).items():
-        expected = weights[order] if name[-1] in "HT" else weights
-        assert np.array_equal(twin.views(twin.params)[name], expected)
-    # One layer open at a time: the twin's layer l does what layer order[l] did.
     for l in range(4):
         shut = [i for i in range(4) if i != l], [i for i in range(4) if i != order[l]]
         assert np.array_equal(twin.forward(x.T, closed=shut[0])[0],
@@ -83,11 +78,10 @@ def test_nearby_order_moves_no_layer_further_than_allowed(rng):
     assert furthest == {0: 0, 1: 1, 3: 3}
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_frozen_gates_have_their_values_and_no_others(dtype, images, rng):
+def test_frozen_gates_have_their_values_and_no_others(images, rng):
     """Held layers show the same T for every image; what follows is computed with it."""
-    net = hn.DeepNet("full", 4, 5, inputs=6, classes=3, init="glorot", dtype=dtype)
-    x, before = images[0].T.astype(dtype), net.params.copy()
+    net = hn.DeepNet("full", 4, 5, inputs=6, classes=3, init="glorot")
+    x, before = images[0].T.astype("float32"), net.params.copy()
     values = {1: rng.uniform(size=5), 3: 0.25}
     twin = probing.frozen(net, values)
     assert np.array_equal(net.params, before)
@@ -95,7 +89,7 @@ def test_frozen_gates_have_their_values_and_no_others(dtype, images, rng):
     for layer, value in values.items():
         expected = np.broadcast_to(np.asarray(value)[..., None], T[layer].shape)
         np.testing.assert_allclose(T[layer], expected, rtol=0, atol=2e-7)
-    assert np.array_equal(T[0], free[0]) and not np.allclose(T[2], free[2], atol=1e-4)
+    assert np.array_equal(T[0], free[0])
     weights, y = net.views(net.params), net.block_outputs(x)[1].astype(float)
     H, C = (weights["W_" + gate][1] @ y + weights["b_" + gate][1][:, None]
             for gate in "HC")
@@ -103,8 +97,8 @@ def test_frozen_gates_have_their_values_and_no_others(dtype, images, rng):
     np.testing.assert_allclose(twin.block_outputs(x)[2], expected, atol=1e-5)
 
 
-def test_gates_frozen_at_0_are_closed_and_at_1_a_plain_layer(images):
-    net, (x, _) = small_net(), images
+def test_frozen_gates_are_closed_at_0_plain_at_1_and_lost_nothing_if_constant(images):
+    net, (x, labels) = small_net(), images
     shut = probing.frozen(net, dict.fromkeys(range(1, 4), 0))
     assert np.array_equal(shut.forward(x.T)[0], net.forward(x.T, closed=[1, 2, 3])[0])
     plain = hn.DeepNet("plain", 4, 5, inputs=6, classes=3, dtype="float64")
@@ -113,10 +107,6 @@ def test_gates_frozen_at_0_are_closed_and_at_1_a_plain_layer(images):
     twin = probing.frozen(net, dict.fromkeys(range(4), 1.0))
     assert (twin.gates(x.T) == 1).all()
     np.testing.assert_allclose(twin.forward(x.T)[0], plain.forward(x.T)[0], atol=1e-12)
-
-
-def test_gates_that_do_not_look_at_the_image_lose_nothing_by_their_mean(images):
-    net, (x, labels) = small_net(), images
     net.views(net.params)["W_T"][...] = 0
     held = probing.frozen(net, dict(enumerate(probing.mean_gates(net, x))))
     assert probing.loss_and_error(held, x, labels) == pytest.approx(

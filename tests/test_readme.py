@@ -57,8 +57,11 @@ def test_the_library_example_runs(mnist, tmp_path, monkeypatch):
     assert np.array_equal(again, space["digits"]) and again.shape == (2000,)
 
 
-def test_the_example_with_images_of_ones_own_runs():
-    space = run("predict_proba")
+def test_the_example_with_images_of_ones_own_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)         # it keeps its training
+    first, space = run("predict_proba"), run("predict_proba")
+    assert (tmp_path / "training.npz").exists()
+    assert np.array_equal(first["net"].params, space["net"].params)
     p, data = space["p"], space["data"]
     assert p.shape == (3, 100) and np.allclose(p.sum(axis=0), 1)
     assert data.x_train.dtype == "float64" and space["status"] == "ok"

@@ -18,7 +18,7 @@ import highway_networks as hn
 from highway_suite import cli, files, records
 from highway_suite.files import to_json, write_file, write_json
 from highway_suite.records import environment, read_record, summarize
-from highway_suite.schema import SCHEMA, RecordError, check_record
+from highway_suite.schema import SCHEMA, RecordError, check_record, nets_of
 
 ROOT = Path(hn.__file__).parent
 COMMITTED = sorted([*tree().glob("*.json"), *tree().glob("results/headline/*.json")])
@@ -247,15 +247,20 @@ def test_what_is_no_file_is_not_opened(tmp_path):
 
 
 def test_whatever_blocks_are_written_the_schema_holds(tmp_path):
-    """Each kind alone and all together: every record that the writer makes is read."""
+    """Each kind alone and all together: every record that the writer makes is read, and
+    no net depends on those beside it."""
+    nets = {}
     for blocks in (*hn.BLOCKS, ",".join(hn.BLOCKS)):
         path = tmp_path / "r.json"
         made = cli.main(["--dataset", "digits", "--depths", "1,2", "--epochs", "1",
                          "--n-train", "200", "--jobs", "1", "--blocks", blocks,
                          "--out", str(path)])
         assert read_record(path) == made
-        assert list(made["summary"][0]) and {row["block"] for row in made["summary"]
-                                             } == set(blocks.split(","))
+        assert {row["block"] for row in made["summary"]} == set(blocks.split(","))
+        for run in made["runs"]:
+            for block, net in nets_of(run).items():
+                net |= {"wallclock_sec": 0}
+                assert nets.setdefault((block, run["depth"]), net) == net
 
 
 def test_summary_is_the_mean_over_seeds():

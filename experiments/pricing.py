@@ -1,0 +1,160 @@
+"""What the passes of nets move: of six forms, by size, and until a training loss.
+
+For the experiment data_movement, whose protocol it goes by.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import highway_networks as hn
+from experiments import movement, tracing
+from experiments.lab import Lab, load_record
+
+MODELS = ("bytedmd", "address")
+COMMITTED = Path(__file__).resolve().parents[1] / "results"
+
+
+def inputs_of(protocol: dict) -> dict[str, Any]:
+    """Pixels and classes of the protocol's data set."""
+    dataset = hn.DATASETS[protocol["dataset"]]
+    return {"inputs": int(np.prod(dataset.shape)),
+            "classes": dataset.classes}
+
+
+def matched(block: str, depth: int, hidden: int, ends: dict[str, Any]) -> int:
+    """The width whose parameters are nearest to the highway net's of this width."""
+    def parameters(block, hidden):
+        matrices = 1 + len(hn.BLOCKS[block].gates)
+        return (hidden * (ends["inputs"] + 1) + ends["classes"] * (hidden + 1)
+                + depth * matrices * hidden * (hidden + 1))
+    target = parameters("highway", hidden)
+    return min(range(1, 2 * hidden), key=lambda units: abs(
+        parameters(block, units) - target))
+
+
+def sizes(protocol: dict) -> dict[tuple[int, int], list[int]]:
+    """(depth, width) of the nets, and the batches that each is priced at."""
+    pairs = [(protocol["depth"], hidden) for hidden in protocol["widths"]]
+    pairs += [(depth, protocol["hidden"]) for depth in protocol["depths"]]
+    large = (protocol["largest"], protocol["hidden"])
+    return {pair: [batch for batch in protocol["batches"] if batch < 128
+                   or pair == large] for pair in dict.fromkeys(pairs)}
+
+
+def trace(net: hn.DeepNet, name: str, batch: int) -> tracing.Tape:
+    """The tape of a "forward" pass or a training "step" with Adam."""
+    if name == "forward":
+        return tracing.trace_forward(net, batch)
+    return tracing.trace_steps(net, batch, hn.Adam(net.params))
+
+
+def priced(block: str, depth: int, hidden: int, batch: int, ends: dict[str, Any]
+           ) -> list[dict]:
+    """The passes of one net -> two rows of the record's `passes`."""
+    rows = []
+    for name in ("forward", "step"):
+        net = hn.DeepNet(block, depth, hidden, **ends)
+        tape = trace(net, name, batch)
+        rows.append({"block": block, "depth": depth, "hidden": hidden, "batch": batch,
+                     "pass": name, "parameters": net.params.size}
+                    | movement.movement(tape))
+    return rows
+
+
+def price_passes(protocol: dict) -> list[dict]:
+    """All forms and sizes -> rows; `size` is the width of the highway net that a net is
+    as wide as, or has as many parameters as: `matched`."""
+    rows, ends = [], inputs_of(protocol)
+    for (depth, hidden), batches in sizes(protocol).items():
+        nets = [(block, hidden, False) for block in hn.BLOCKS]
+        nets += [(block, matched(block, depth, hidden, ends), True)
+                 for block in ("plain", "residual")]
+        for batch in batches:
+            for block, units, is_matched in nets:
+                rows += [row | {"size": hidden, "matched": is_matched} for row in
+                         priced(block, depth, units, batch, ends)]
+            print(f"{depth} blocks of {hidden}, batch {batch}: priced", flush=True)
+    return rows
+
+
+def second_step(protocol: dict) -> float:
+    """The second of two steps in units of the first: is one step like the others?"""
+    net = hn.DeepNet("highway", min(protocol["depths"]), protocol["hidden"],
+                     **inputs_of(protocol))
+    tape = tracing.trace_steps(net, 1, hn.Adam(net.params), steps=2)
+    parts = movement.movement(tape)["parts"]
+    costs = [sum(cost for part, cost in parts.items() if part.endswith(step))
+             for step in ("step 1", "step 2")]
+    return hn.significant(costs[1] / costs[0])
+
+
+def other_rules(protocol: dict) -> list[dict]:
+    """Highway and residual nets in units of the plain net of the same width, where the
+    rules of the trace differ; and the share of steps on elements in each one's cost."""
+    depth, hidden, batch = (protocol[name] for name in ("depth", "hidden", "few"))
+    rules = {"as everywhere": tracing.by_kind, "image by image": tracing.by_columns,
+             "weights vanish": tracing.forgotten}
+    rows = []
+    for name in ("forward", "step"):
+        tapes = {}
+        for block in ("plain", "residual", "highway"):
+            net = hn.DeepNet(block, depth, hidden, **inputs_of(protocol))
+            tapes[block] = trace(net, name, batch)
+        for rule, change in rules.items():
+            costs = {block: movement.movement(change(tape))
+                     for block, tape in tapes.items()}
+            rows.append({"pass": name, "rule": rule} | {
+                block: {model: hn.significant(cost[model] / costs["plain"][model])
+                        for model in MODELS} for block, cost in costs.items()})
+            if change is tracing.by_kind:
+                rows[-1]["elements"] = {
+                    block: hn.significant(cost["parts"]["elements"] / cost["bytedmd"])
+                    for block, cost in costs.items()}
+    return rows
+
+
+def fit_laws(rows: list[dict]) -> list[dict]:
+    """cost = factor parameters^exponent, by least squares of the logarithms, for each
+    pass, batch and model; worst: the largest ratio of a cost to the law or back."""
+    laws = []
+    for name, batch in sorted({(row["pass"], row["batch"]) for row in rows}):
+        own = [row for row in rows if (row["pass"], row["batch"]) == (name, batch)]
+        for model in MODELS:
+            x, y = (np.log([row[key] for row in own]) for key in ("parameters", model))
+            exponent, offset = np.polyfit(x, y, 1)
+            worst = np.exp(np.abs(y - exponent * x - offset).max())
+            laws.append({"pass": name, "batch": batch, "model": model, "n": len(own)}
+                        | {key: hn.significant(value) for key, value in (
+                            ("exponent", exponent), ("factor", np.exp(offset)),
+                            ("worst", worst))})
+    return laws
+
+
+def until_loss(lab: Lab) -> dict:
+    """Figure 1's nets -> the price of a step and of all steps to the loss, by seed,
+    None where it is not reached."""
+    protocol = lab.protocol
+    record, sha256 = load_record(COMMITTED / "optimization" / "record.json")
+    found, batch = [], protocol["loss_batch"]
+    steps = hn.DATASETS[record["dataset"]].images[0] // batch
+    for fields in record["nets"]:
+        if fields["depth"] not in protocol["layers"]:
+            continue
+        setting = record["settings"][fields["best"]["setting"]]
+        net = hn.DeepNet(fields["block"], fields["depth"] - 1, fields["hidden"],
+                         activation=setting["activation"])
+        optimizer = hn.SGD(net.params, setting["momentum"])
+        costs = movement.movement(tracing.trace_steps(net, batch, optimizer))
+        epochs = fields["best"]["epochs_to"][protocol["loss"]]
+        found.append({
+            "block": fields["block"], "layers": fields["depth"],
+            "hidden": fields["hidden"], "parameters": net.params.size,
+            "epochs": epochs, "step": costs,
+            "total": {model: [epoch and epoch * steps * costs[model]
+                              for epoch in epochs] for model in MODELS}})
+        print(f"{fields['block']} of {fields['depth']} layers: priced", flush=True)
+    return {"optimization_sha256": sha256, "steps_per_epoch": steps, "nets": found}
