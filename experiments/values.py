@@ -162,9 +162,9 @@ def sizes() -> dict[str, str]:
 
 @about("CLAIMS.md")
 def ledger(text: str) -> dict[str, str]:
-    counts, = re.findall(r"\d+ claims, of which \d+ hold \(\d+ of them with one "
+    counts, ours = re.findall(r"\d+ claims, of which \d+ hold \(\d+ of them with one "
                          r"seed\), \d+ do not and \d+ are open", text)
-    return {"counts": counts}
+    return {"counts": counts, "ours": ours}
 
 
 # --------------------------------------------------------------------------------------
