@@ -156,14 +156,14 @@ def test_verdicts_say_why_they_are_open_and_how_firm_they_are():
 
 
 def test_claims_of_papers_and_of_ours_are_counted_apart(home):
-    text = (home / claims.LEDGER).read_text()
-    records = [json.loads((home / name).read_text()) for name in claims.RECORDS]
-    made = [item for record in records for item in record.get("claims", ())]
-    ours = [item for item in made if item["section"] == "ours"]
-    assert claims.count([claims.Row(item, "") for item in ours]) == (
-        f"{len(ours)} claims, of which {sum(i['holds'] is True for i in ours)} hold "
-        f"({sum(i['holds'] is True and claims.is_alone(i['n']) for i in ours)} of them "
-        f"with one seed), {sum(i['holds'] is False for i in ours)} do not and "
-        f"{sum(i['holds'] is None for i in ours)} are open")
-    head = text.split("\n")[2]
-    assert "Beside them our own questions: " in head and " data" in head
+    def row(holds, n, **rest):
+        return claims.Row({"holds": holds, "n": n, **rest}, "", "")
+    rows = [row(True, 1), row(True, [1, 3]), row(True, 3), row(False, 1),
+            row(None, 1, why="epochs"), row(None, 3)]
+    assert claims.count(rows) == ("6 claims, of which 3 hold (2 of them with one seed),"
+                                  " 1 do not and 2 are open")
+    assert claims.reasons(rows) == "1 epochs, 1 undecided"
+    theirs, ours = (home / claims.LEDGER).read_text().split("Beside them our own")
+    table = ours.split("\n## ours\n")[1].split("\n## Records")[0].strip()
+    made = len(table.splitlines()) - 4      # the title, its empty line, two of the head
+    assert f"questions: {made} claims" in ours and " data" in theirs
