@@ -15,22 +15,25 @@ nearest whole width is at most 1.4 % off. Adam, gradients clipped at norm 5, bat
 128, learning rate times 0.8 after each epoch. For each form and depth the learning
 rate, of five, and with it the initial b_T, of three, where there is a gate, are those
 with the highest accuracy on 10,000 held-out training images, after 3 epochs on the
-other 50,000. The chosen setting trains 10 epochs on all 60,000 with five seeds. Test
-images choose nothing; training loss is the mean over an epoch's steps, each before its
-update. When a form counts as ahead of another, or as similar: `is_ahead`, `is_similar`.
+other 50,000; where the best lies at an edge of the grid, the next value beyond it is
+tried, until it does not. The chosen setting trains 10 epochs on all 60,000 with five
+seeds; C-only, coupled and full at 10 layers, which five did not tell apart, with 15.
+Test images choose nothing; training loss is the mean over an epoch's steps, each before
+its update. When a form is ahead of another, or similar: blocks_claims.py.
 
 P2 is silent, we assume: b_C = -b_T; pixels in [-1, 1]; all of the above. Deviations:
 Table 1a gives full half more parameters than coupled, and residual twice the layers;
 ours have equal parameters and equal depth.
 
 Cost on two cores, at 1.0, 2.1, 5.0 and 10.3 ms a step for 10, 20, 50 and 100 layers:
-14 minutes for the search, 23 for the seeds. Finished trials are kept.
+17 minutes for the search, 25 for the seeds. Finished trials are kept.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -40,33 +43,33 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 import highway_networks as hn
+from experiments.blocks_claims import check_claims
 from experiments.lab import (
     Experiment,
     Lab,
-    claim,
     colour_of,
-    compare,
     main,
     mean_and_std,
-    or_infinite,
     plain_numbers,
-    resting_on,
 )
 from experiments.papers import TABLE_1A, forms, name_of
 from experiments.store import Trial
 from highway_suite.figures import LIGHT
 
 WIDTH = 50              # of the highway nets that the others are matched to
-TRAINS = 0.5            # held-out accuracy from which on we say that a net trains
-MARGIN = 0.005          # two forms are similar within this mean test accuracy
 
 PROTOCOL = {"dataset": "mnist", "depths": [10, 20, 50, 100], "batch": 128, "clip": 5.0,
             "lr_decay": 0.8, "lrs": [1e-4, 3e-4, 1e-3, 3e-3, 1e-2],
             "gate_biases": [-1.0, -3.0, -5.0], "held_out": 10_000, "split_seed": 1612,
-            "search_epochs": 3, "epochs": 10, "seeds": [0, 1, 2, 3, 4]}
+            "search_epochs": 3, "epochs": 10, "seeds": [0, 1, 2, 3, 4],
+            "beyond": {"lr": [1e-5, 3e-5, 3e-2, 1e-1],
+                       "gate_bias": [-9.0, -7.0, 1.0, 3.0]},
+            "more": {"depths": [10], "blocks": ["c_only", "highway", "full"],
+                     "seeds": [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]}}
 SMOKE = {"dataset": "digits", "depths": [3, 5], "lrs": [1e-3, 1e-2], "held_out": 237,
-         "gate_biases": [-1.0, -3.0], "search_epochs": 1, "epochs": 2, "seeds": [0, 1]}
-
+         "gate_biases": [-1.0, -3.0], "search_epochs": 1, "epochs": 2, "seeds": [0, 1],
+         "beyond": {"lr": [3e-4], "gate_bias": [1.0]},
+         "more": {"depths": [3], "blocks": ["full"], "seeds": [2]}}
 
 
 class Net(NamedTuple):
@@ -119,6 +122,26 @@ def settings_of(block: str, protocol: dict) -> list[Setting]:
     return [Setting(*both) for both in itertools.product(protocol["lrs"], biases)]
 
 
+def tried_values(settings: Iterable[Setting]) -> dict[str, list]:
+    """The values that were tried, in order, {"lr": [...], "gate_bias": [...]}."""
+    rows = [setting.fields() for setting in settings]
+    return {name: sorted({row[name] for row in rows}) for name in rows[0]}
+
+
+def widened(accuracies: dict[Setting, float | None], protocol: dict) -> list[Setting]:
+    """Settings not tried yet: the next value beyond each edge of the grid that the best
+    one lies at, with all the values there are of the other."""
+    chosen, values = best(accuracies).fields(), tried_values(accuracies)
+    for name in at_edge(best(accuracies), values):
+        beyond, old = protocol["beyond"][name], values[name]
+        values[name] = sorted({*old, *(
+            [v for v in beyond if v < old[0]][-1:] if chosen[name] == old[0] else
+            [v for v in beyond if v > old[-1]][:1])})
+    return [setting for setting in map(Setting, *zip(*itertools.product(
+        values["lr"], values.get("gate_bias", [None])), strict=True))
+        if setting not in accuracies]
+
+
 def make_config(protocol: dict, net: Net, setting: Setting, data: hn.Data, **rest: int
                 ) -> dict:
     """The trial of one net; data only says how many images there are."""
@@ -148,20 +171,26 @@ def last(trial: Trial, name: str) -> float | None:
 
 
 def search(lab: Lab, data: hn.Data, nets: list[Net]) -> dict[Net, dict]:
-    """Every setting of every net, judged on held-out images -> {net: {setting:
-    accuracy}}."""
+    """Every setting of every net, judged on held-out images, and of those whose best
+    one lies at an edge ever more -> {net: {setting: accuracy}}."""
     data, protocol = hold_out(data, lab.protocol), lab.protocol
     settings = {net: settings_of(net.block, protocol) for net in nets}
-    # Settings outermost: a run that is stopped has tried as many for every net.
-    rounds = itertools.zip_longest(*(settings[net] for net in reversed(nets)))
-    trials = lab.trials(train_net, {
-        (net, setting): make_config(
-            protocol, net, setting, data, seed=protocol["seeds"][0],
-            epochs=protocol["search_epochs"], split_seed=protocol["split_seed"])
-        for each in rounds for net, setting in zip(reversed(nets), each, strict=True)
-        if setting}, data)
-    return {net: {setting: last(trials[net, setting], "acc")
-                  for setting in settings[net]} for net in nets}
+    found: dict[Net, dict] = {net: {} for net in nets}
+    while any(settings.values()):
+        # Settings outermost: a run that is stopped has tried as many for every net.
+        rounds = itertools.zip_longest(*(settings[net] for net in reversed(nets)))
+        trials = lab.trials(train_net, {
+            (net, setting): make_config(
+                protocol, net, setting, data, seed=protocol["seeds"][0],
+                epochs=protocol["search_epochs"], split_seed=protocol["split_seed"])
+            for each in rounds for net, setting in zip(reversed(nets), each,
+                                                       strict=True) if setting}, data)
+        for (net, setting), trial in trials.items():
+            found[net][setting] = last(trial, "acc")
+        found = {net: dict(sorted(tried.items(), key=lambda item: (
+            item[0].lr, -(item[0].gate_bias or 0)))) for net, tried in found.items()}
+        settings = {net: widened(found[net], protocol) for net in nets}
+    return found
 
 
 def best(accuracies: dict[Setting, float | None]) -> Setting:
@@ -171,20 +200,28 @@ def best(accuracies: dict[Setting, float | None]) -> Setting:
     return max(known, key=lambda setting: known[setting])
 
 
+def seeds_of(net: Net, protocol: dict) -> list[int]:
+    """Those that a net's chosen setting trains with."""
+    more = protocol["more"]
+    return protocol["seeds"] + (more["seeds"] if net.depth in more["depths"]
+                                and net.block in more["blocks"] else [])
+
+
 def repeat(lab: Lab, data: hn.Data, chosen: dict[Net, Setting]) -> dict:
     """The chosen setting of each net, with every seed -> {(net, seed): trial}."""
     # Seeds outermost: a run that is stopped has as many of every net.
+    seeds = sorted({seed for net in chosen for seed in seeds_of(net, lab.protocol)})
     return lab.trials(train_net, {
         (net, seed): make_config(lab.protocol, net, chosen[net], data, seed=seed,
                                  epochs=lab.protocol["epochs"])
-        for seed in lab.protocol["seeds"] for net in reversed(chosen)}, data)
+        for seed in seeds for net in reversed(chosen)
+        if seed in seeds_of(net, lab.protocol)}, data)
 
 
-def at_edge(setting: Setting, protocol: dict) -> list[str]:
+def at_edge(setting: Setting, values: dict[str, list]) -> list[str]:
     """Which of a setting's values are the first or the last of those tried."""
-    grids = {"lr": protocol["lrs"], "gate_bias": protocol["gate_biases"]}
     return [name for name, value in setting.fields().items()
-            if value in (grids[name][0], grids[name][-1])]
+            if value in (values[name][0], values[name][-1])]
 
 
 def describe_net(net: Net, protocol: dict, accuracies: dict[Setting, float | None],
@@ -200,7 +237,8 @@ def describe_net(net: Net, protocol: dict, accuracies: dict[Setting, float | Non
                          for name in tried[0]} | {
                              "held_out_acc": list(accuracies.values())},
               "chosen": chosen.fields() | {"held_out_acc": accuracies[chosen],
-                                           "at_edge": at_edge(chosen, protocol)}}
+                                           "at_edge": at_edge(
+                                               chosen, tried_values(accuracies))}}
     for name, there in (("train_loss", "train_loss"), ("test_acc", "acc")):
         finals = [last(trial, there) for trial in runs]
         record[name] = {"final": finals, **mean_and_std(finals),
@@ -216,116 +254,8 @@ def run(lab: Lab) -> dict:
     trials = repeat(lab, data, {net: best(found[net]) for net in nets})
     return {"width_of_highway": WIDTH, "nets": [
         describe_net(net, protocol, found[net],
-                     [trials[net, seed] for seed in protocol["seeds"]])
+                     [trials[net, seed] for seed in seeds_of(net, protocol)])
         for net in nets]}
-
-
-# --------------------------------------------------------------------------------------
-# Claims
-
-
-def is_ahead(one: dict, other: dict) -> tuple[bool | None, str]:
-    """Whether a form is ahead of another, and that in words: test_acc of both.
-
-    It is if each of its seeds has a higher test accuracy than every seed of the other:
-    of two forms of equal merit one would be ahead of a given other in 1 of 252 cases.
-    Where it is behind, it is not; where the two ranges overlap, that is open. A seed
-    that diverged is below all others.
-    """
-    relation = compare(one["final"], other["final"])
-    return {"ahead of": True, "behind": False, "level with": None}[relation], relation
-
-
-def is_similar(one: dict, other: dict) -> tuple[bool | None, str]:
-    """Whether two forms are similar, and their difference in words.
-
-    They are if their mean accuracies differ by less than our margin by two standard
-    errors of the difference, and not if by as much more; else that is open.
-    """
-    if None in [*one["final"], *other["final"], one["std"], other["std"]]:
-        return None, "not to be compared with"
-    difference = one["mean"] - other["mean"]
-    error = math.hypot(*(form["std"] / math.sqrt(form["n"]) for form in (one, other)))
-    about = f"{100 * difference:+.2f} ± {200 * error:.2f} points from"
-    if abs(difference) + 2 * error < MARGIN:
-        return True, about
-    return False if abs(difference) - 2 * error > MARGIN else None, about
-
-
-# P2's statements about Table 1a: (text, what must hold of which pairs of forms).
-STATEMENTS = (
-    ("every gated form is ahead of residual", is_ahead, [
-        (form, "residual") for form in ("t_only", "c_only", "highway", "full")]),
-    ("residual is close to plain", is_similar, [("residual", "plain")]),
-    ("C-only, coupled and full are similar", is_similar, [
-        ("c_only", "highway"), ("c_only", "full"), ("highway", "full")]),
-    ("C-only, coupled and full are ahead of T-only", is_ahead, [
-        (form, "t_only") for form in ("c_only", "highway", "full")]),
-)
-
-
-def check_ranking(nets: list[dict], depth: int) -> list[dict]:
-    """P2's statements at one depth: the perplexities, our accuracies and relations,
-    and the verdict: it fails with any of its pairs, and holds with all of them."""
-    found = {net["block"]: net["test_acc"] for net in nets if net["depth"] == depth}
-    claims = []
-    for text, relation, pairs in STATEMENTS:
-        blocks = dict.fromkeys(block for pair in pairs for block in pair)
-        verdicts, relations = zip(*(relation(found[one], found[other])
-                                    for one, other in pairs), strict=True)
-        claims.append(claim(
-            section="ours", text=f"{text}, as in P2's language model (5.2, by "
-            f"perplexity), by test accuracy on MNIST: {depth} layers",
-            paper={name_of(block): TABLE_1A[block].perplexity for block in blocks},
-            ours={"mean accuracy": {name_of(block): found[block]["mean"]
-                                    for block in blocks},
-                  "relations": [f"{name_of(one)} {how} {name_of(other)}"
-                                for how, (one, other) in
-                                zip(relations, pairs, strict=True)]},
-            holds=False if False in verdicts else None if None in verdicts else True,
-            n=len(found["highway"]["final"])))
-    return claims
-
-
-def check_plain(nets: list[dict]) -> list[dict]:
-    """What is said of deep plain nets: P1 section 3.1, and of those that do not train.
-    None where the depths of the run cannot tell."""
-    plain = {net["depth"]: net for net in nets if net["block"] == "plain"}
-    losses = {depth: or_infinite(net["train_loss"]["final"])
-              for depth, net in plain.items()}
-    deep = [depth for depth in plain if depth >= 50]
-    tried = {f"{depth} layers": plain[depth]["search"]["held_out_acc"]
-             for depth in deep}
-    top = [max(-1 if v is None else v for v in values) for values in tried.values()]
-    worse = [min(losses[depth]) > max(losses[min(losses)]) for depth in deep]
-    return [
-        claim(section="P1 3.1", text="the training loss of plain nets degrades with "
-              "depth: that of 50 and more layers ends above that of the shallowest, in "
-              "every seed, each with the best of the learning rates tried for ten "
-              "epochs of Adam", paper="significantly degrades",
-              ours={f"{depth} layers": net["train_loss"]["final"]
-                    for depth, net in plain.items()},
-              holds=all(worse) if deep else None, n=max(map(len, losses.values()))),
-        claim(section="ours", text="plain nets of 50 and more layers do not train at "
-              "any learning rate of the search: held-out accuracy below "
-              f"{TRAINS}", paper=None, ours=tried,
-              holds=all(acc < TRAINS for acc in top) if deep else None)]
-
-
-def check_claims(record: dict) -> list[dict]:
-    """All claims of a record."""
-    nets = record["nets"]
-    return [*(item for depth in record["protocol"]["depths"]
-              for item in resting_on(check_ranking(nets, depth), *(
-                  settings_chosen(net) for net in nets if net["depth"] == depth))),
-            *resting_on(check_plain(nets), *(
-                settings_chosen(net) for net in nets if net["block"] == "plain"))]
-
-
-def settings_chosen(net: dict) -> dict:
-    """What the trials of a net's chosen setting have in common."""
-    return {"block": net["block"], "depth": net["depth"] - 1} | {
-        name: net["chosen"][name] for name in Setting._fields if name in net["chosen"]}
 
 
 # --------------------------------------------------------------------------------------
@@ -347,12 +277,13 @@ def draw_over_depth(axes: Axes, nets: list[dict], name: str, title: str) -> None
     depths = sorted({net["depth"] for net in nets})
     blocks = list(dict.fromkeys(net["block"] for net in nets))
     for place, block in enumerate(blocks):
-        values = np.ma.masked_invalid([finals(net, name) for net in nets
-                                       if net["block"] == block])    # (depths, seeds)
+        values = [finals(net, name) for net in nets if net["block"] == block]
+        values = [found[np.isfinite(found)] for found in values]    # by depth
         x = np.array(depths) * 1.035 ** (place - (len(blocks) - 1) / 2)
-        y = values.mean(axis=1)
-        bars = np.ma.array([y - values.min(axis=1), values.max(axis=1) - y])
-        axes.errorbar(x, y.filled(np.nan), yerr=bars.filled(0), color=colour_of(block),
+        y = np.array([found.mean() if len(found) else np.nan for found in values])
+        bars = np.array([[middle - found.min(), found.max() - middle] if len(found)
+                         else [0, 0] for found, middle in zip(values, y, strict=True)])
+        axes.errorbar(x, y, yerr=bars.T, color=colour_of(block),
                       marker=MARKERS.get(block, "X"), markersize=5, linewidth=1.3,
                       elinewidth=1.3, label=name_of(block))
     axes.set(xscale="log", yscale="log", xlabel="depth (layers, projection included)",
@@ -404,9 +335,11 @@ def draw(record: dict) -> Figure:
     figure = Figure(figsize=(9, 8), layout="constrained")
     upper, lower = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.15, 1)).flat
     loss, error = upper.subplots(1, 2)
+    seeds = " or ".join(map(str, sorted({len(net["test_acc"]["final"])
+                                         for net in nets})))
     draw_over_depth(loss, nets, "train_loss", "Training loss after "
                     f"{protocol['epochs']} epochs\n(mean and range of "
-                    f"{len(protocol['seeds'])} seeds)")
+                    f"{seeds} seeds)")
     draw_over_depth(error, nets, "test_acc",
                     f"Test error, %\n({hn.DATASETS[record['dataset']].title})")
     loss.set_ylabel("mean cross-entropy")

@@ -22,12 +22,13 @@ import importlib
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import highway_networks as hn
-from experiments import NAMES
+from experiments import NAMES, headline_claims
 from experiments.lab import (
     Claim,
     Experiment,
@@ -36,7 +37,6 @@ from experiments.lab import (
     claim,
     failing_in_a_line,
     load_record,
-    resting_on,
     sound,
 )
 from experiments.recheck import (
@@ -62,10 +62,14 @@ PAPERS = {
     "P2": "K. Greff, R. K. Srivastava, J. Schmidhuber: *Highway and Residual Networks "
           "learn Unrolled Iterative Estimation*, ICLR 2017, "
           "[arXiv:1612.07771](https://arxiv.org/abs/1612.07771)",
+    "reproduction": "An earlier reproduction of P1's contrast in plain NumPy, whose "
+                    "commands, settings and records this suite keeps: what its text "
+                    "says of its own figures",
     "tutorial": "J. Fleming: [*Highway Networks with TensorFlow*](https://medium.com/"
                 "jim-fleming/highway-networks-with-tensorflow-1e6dfa667daa), 2015",
-    "ours": "Questions of this suite that no paper answers; not counted above"}
-SWEEPS = ("sweep_five_seeds", "sweep_glorot_five_seeds")
+    "ours": "Questions of this suite that no paper answers; counted apart"}
+SWEEPS = ("sweep_five_seeds", "sweep_glorot_five_seeds", "depth_45_seeds",
+          "headline_five_seeds")
 STARTS = 5      # seconds that a recheck takes to start and to read
 RECORDS = (*(f"results/headline/{name}.json" for name in SWEEPS),
            *(f"results/{name}/record.json" for name in NAMES))
@@ -110,6 +114,12 @@ OPEN = [Open(*about) for about in (
     ("P2 5.1", "50 layers without batch normalization, highway beside residual: top-5 "
      "error on ImageNet", "coupled 10.03 ± 0.17 %, full "
      "10.21 ± 0.03 %, residual 9.40 ± 0.18 %", "ImageNet"),
+    ("P2 5.1", "gates that are 1x1 convolutions make learning unstable, gates as "
+     "expressive as H do not", "He et al. 2016", "convolutional nets with both kinds "
+     "of gate; ours of one gate a layer are fully connected"),
+    ("P2 5.1", "without batch normalization highway and residual nets reach a lower "
+     "training error and a higher validation error than with it", "Figure 5",
+     "ImageNet"),
     ("P2 Table 1a", "test perplexities of six forms in a character-aware language "
      "model", "full 79.09, coupled 79.13, C-only 79.15, T-only 82.94, residual 91.32, "
      "plain 92.60", "Penn Treebank and an LSTM"),
@@ -149,35 +159,6 @@ def words(value: Any) -> str:
             f"{words(item)}"
             for name, item in value.items())
     return value
-
-
-def loses(ends: Sequence[dict], points: float) -> bool | None:
-    """Whether the second of two rows of a record's summary has a test accuracy so many
-    points below the first's; None within two standard errors of that."""
-    difference = ends[0]["test_acc_mean"] - ends[1]["test_acc_mean"] - points / 100
-    error = math.hypot(*(row["test_acc_std"] / math.sqrt(row["n"] - row["diverged"])
-                         for row in ends))
-    return difference > 0 if abs(difference) > 2 * error else None
-
-
-def check_sweep(record: dict) -> list[dict]:
-    """P1's question in the setting of the headline: a sweep over seeds -> claims."""
-    config, claims = record["config"], []
-    setting = (f"init {config['init']}, {config['optimizer']}, {record['n_train']} "
-               f"images, {record['epochs']} epochs")
-    for block in ("plain", "highway"):
-        rows = sorted((row for row in record["summary"] if row["block"] == block),
-                      key=lambda row: row["depth"])
-        ends = rows[0], rows[-1]
-        claims.append(claim(
-            section="ours", text=f"{block} nets lose more than two points of test "
-            f"accuracy from the least depth to the largest ({setting})", paper=None,
-            ours={f"{row['depth']} blocks": "{test_acc_mean:.3f} ± {test_acc_std:.3f}"
-                  .format(**row) for row in ends},
-            holds=loses(ends, 2), n=len(record["seeds"])))
-        claims[-1:] = resting_on(claims[-1:], {
-            "block": block, "depth": [row["depth"] for row in ends]})
-    return claims
 
 
 def name_of(path: Path) -> str:
@@ -225,7 +206,7 @@ def load(path: Path) -> Source:
     trials: list[Trial] = []
     if name_of(path) in SWEEPS:
         record = read_record(path)
-        claims, trials = check_sweep(record), arms_of(record)
+        claims, trials = headline_claims.check(record), arms_of(record)
     else:
         record, _ = load_record(path)
         check = module_of(path).check
@@ -270,13 +251,64 @@ def table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
     return [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *cells]]
 
 
+def verdict(item: dict) -> str:
+    """A claim's verdict, why it is open, and whether its threshold is the younger."""
+    why = f": {item.get('why', 'undecided')}" if item["holds"] is None else ""
+    return VERDICTS[item["holds"]] + why + (" †" if item.get("younger") else "")
+
+
+def at_others(item: dict) -> str:
+    """The verdict at other thresholds."""
+    return "; ".join(f"{name}: {VERDICTS[holds].strip('*')}"
+                     for name, holds in item.get("also", {}).items()) or "–"
+
+
 def rows_of(paper: str, rows: list[Row]) -> list[str]:
     """The table of one paper's claims."""
     return table(
-        ["section", "claim", "theirs", "ours", "n", "verdict", "record", "recheck"],
+        ["section", "claim", "theirs", "ours", "n", "verdict",
+         "at half and twice the threshold", "record", "recheck"],
         [[row.claim["section"].removeprefix(paper).strip() or "–", row.claim["claim"],
           words(row.claim["paper"]), words(row.claim["ours"]), words(row.claim["n"]),
-          VERDICTS[row.claim["holds"]], row.source, row.check] for row in rows])
+          verdict(row.claim), at_others(row.claim), row.source, row.check]
+         for row in rows])
+
+
+def is_alone(n: Any) -> bool:
+    """Whether one seed stands behind a number."""
+    return 1 in n if isinstance(n, list) else n == 1
+
+
+def count(rows: list[Row]) -> str:
+    """How many claims there are, with which verdicts."""
+    holds, fails, is_open = (sum(row.claim["holds"] is found for row in rows)
+                             for found in VERDICTS)
+    lone = sum(row.claim["holds"] is True and is_alone(row.claim["n"]) for row in rows)
+    return (f"{len(rows)} claims, of which {holds} hold ({lone} of them with one "
+            f"seed), {fails} do not and {is_open} are open")
+
+
+def reasons(rows: list[Row]) -> str:
+    """Why claims are open."""
+    found = Counter(row.claim.get("why", "undecided") for row in rows
+                    if row.claim["holds"] is None)
+    return ", ".join(f"{number} {why}" for why, number in found.most_common())
+
+
+INTRODUCTION = """\
+Written by `python3 -m experiments.claims` from the committed records; a test \
+compares them. A verdict is of the numbers beside it, on MNIST. Where a paper gives \
+no threshold, the claim names the one that we chose, before the runs that it judges; \
+a dagger (†) says that the numbers were known by then. The column after the verdict \
+says what it would be at half and at twice that threshold: of a share, as far from 0 \
+or 1; of a factor, by what it rises. Where a paper speaks of its best run, so do we. \
+n is the number of seeds behind the numbers that decide, each with weights and \
+batches of its own; – where nothing is random. Several nets of a kind decide only if \
+they agree. A claim is open for want of `data`, of `epochs`, of a number of theirs, \
+because our numbers leave it `undecided`, or because it is `as true without`: before \
+training, or of plain nets. `python3 -m experiments.claims --recheck ID` computes \
+again what decides a claim, in about as many seconds on two cores as its row says, and \
+compares it with the committed numbers: all of it within two minutes, else a part."""
 
 
 def write_ledger(paths: Iterable[Path]) -> str:
@@ -285,26 +317,14 @@ def write_ledger(paths: Iterable[Path]) -> str:
     rows = [Row(item, link(source.path), f"`{name}` {cost_of(source, item)}")
             for source in made for name, item in source.claims.items()]
     rows += [Row(claim(section=item.section, text=item.text, paper=item.paper,
-                       ours=f"needs {item.needs}", holds=None, n=None), "–", "–")
-             for item in OPEN]
+                       ours=f"needs {item.needs}", holds=None, n=None, why="data"), "–",
+                 "–") for item in OPEN]
+    ours = [row for row in rows if row.claim["section"] == "ours"]
     theirs = [row for row in rows if row.claim["section"] != "ours"]
-    holds, fails, is_open = (sum(row.claim["holds"] is verdict for row in theirs)
-                             for verdict in VERDICTS)
-    lone = sum(row.claim["holds"] is True and row.claim["n"] == 1 for row in theirs)
     lines = [
         "# Claims", "", "What the papers say, and what this suite measured: "
-        f"{len(theirs)} claims, of which {holds} hold ({lone} of them with one seed), "
-        f"{fails} do not and {is_open} are open.", "", "Written by "
-        "`python3 -m experiments.claims` from the committed records; a test compares "
-        "them. A verdict is of the numbers beside it, on MNIST. Where a paper gives no "
-        "threshold, the claim or the column of theirs names the one that we chose. n "
-        "is the number of seeds behind the numbers that decide, each with weights and "
-        "batches of its own. A claim is "
-        "open if it needs other data or an unfinished run, as its row says, if our "
-        "numbers do not decide it, or if it is as true of the net before training. "
-        "`python3 -m experiments.claims --recheck ID` computes again what decides a "
-        "claim, in about as many seconds on two cores as its row says, and compares it "
-        "with the committed numbers: all of it within two minutes, else a part."]
+        f"{count(theirs)} ({reasons(theirs)}). Beside them our own questions: "
+        f"{count(ours)}.", "", INTRODUCTION]
     for paper, title in PAPERS.items():
         if own := [row for row in rows if row.claim["section"].split()[0] == paper]:
             lines += ["", f"## {paper}", "", f"{title}.", "", *rows_of(paper, own)]

@@ -278,12 +278,37 @@ def compare(one: Iterable[float | None], other: Iterable[float | None]) -> str:
 
 
 def claim(*, section: str, text: str, paper: Any, ours: Any, holds: bool | None,
-          n: Any = 1) -> dict:
+          n: Any = 1, also: dict[str, bool | None] | None = None,
+          why: str | None = None, younger: bool = False) -> dict:
     """A statement of a paper beside our numbers, as a record keeps it; section names
     the paper too, as in "P1 3.1"; holds is True, False, or None: we cannot tell. n: the
-    seeds behind each of our numbers."""
-    return {"section": section, "claim": text, "paper": paper, "ours": ours, "n": n,
-            "holds": None if holds is None else bool(holds)}
+    seeds behind each of our numbers. also: the verdict at other thresholds; why: it is
+    open, where that is not because our numbers do not decide it; younger: the threshold
+    was chosen when the numbers were known."""
+    def plain_bool(verdict):
+        return None if verdict is None else bool(verdict)
+    found = {"section": section, "claim": text, "paper": paper, "ours": ours, "n": n,
+             "holds": plain_bool(holds)}
+    if also:
+        found["also"] = {name: plain_bool(verdict) for name, verdict in also.items()}
+    if why and holds is None:
+        found["why"] = why
+    return found | ({"younger": True} if younger else {})
+
+
+def agreed(verdicts: Iterable[bool | None]) -> bool | None:
+    """The verdict of all nets; None where they differ, or some tell nothing."""
+    different = set(verdicts)
+    return different.pop() if len(different) == 1 else None
+
+
+def over_nets(values: Sequence[Any]) -> Any:
+    """A number of each net, or dicts of them -> lowest, median and highest."""
+    if isinstance(values[0], Mapping):
+        return {name: over_nets([value[name] for value in values])
+                for name in values[0]}
+    return {name: listed(of(values)) for name, of in (
+        ("lowest", np.min), ("median", np.median), ("highest", np.max))}
 
 
 class Claim(dict):

@@ -47,7 +47,6 @@ from experiments.lab import (
     DASHES,
     Experiment,
     Lab,
-    claim,
     format_log,
     listed,
     main,
@@ -55,13 +54,12 @@ from experiments.lab import (
     pale,
     resting_on,
 )
-from experiments.papers import FIGURE_1_EPOCHS
+from experiments.optimization_claims import TARGET, check_claims, of
 from experiments.store import Trial
 from highway_suite.figures import LIGHT
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
-TARGET = 1e-4           # the loss that the paper's claim is about
 
 PROTOCOL = {"dataset": "mnist", "batch": 128, "depths": [10, 20, 50, 100],
             "rungs": [[100, 5], [10, 20], [4, 60], [1, 200]], "seeds": [0, 1, 2],
@@ -198,86 +196,6 @@ def describe_net(net: Net, rungs: list[dict]) -> dict:
                  "final": listed(loss[:, -1]),
                  "epochs_to": {f"{target:g}": [epochs_to(row, target) for row in loss]
                                for target in (1e-1, 1e-2, 1e-3, TARGET)}}}
-
-
-def of(nets: list[dict], block: str, *depths: int) -> list[dict]:
-    """The nets of a kind, of these depths."""
-    return [net for net in nets if net["block"] == block and net["depth"] in depths]
-
-
-def reached(nets: list[dict], epochs: int) -> bool | None:
-    """Whether all seeds of these nets got below TARGET; None where one did not, but in
-    fewer epochs than the paper's."""
-    if all(max(or_infinite(net["best"]["least"])) < TARGET for net in nets):
-        return True
-    return None if epochs < FIGURE_1_EPOCHS else False
-
-
-def missed(nets: list[dict]) -> bool | None:
-    """Whether no seed of these nets got below TARGET; None where some of a net did."""
-    counts = [np.count_nonzero(or_infinite(net["best"]["least"]) < TARGET)
-              for net in nets]
-    if not any(counts):
-        return True if nets else None
-    return False if any(count == len(net["best"]["least"])
-                        for count, net in zip(counts, nets, strict=True)) else None
-
-
-def median_epochs(net: dict) -> float:
-    """The seeds' median of the epochs to a loss of 0.01; "never" is infinite."""
-    return np.median(or_infinite(net["best"]["epochs_to"]["0.01"]))
-
-
-def check_speed(highway: list[dict], plain: list[dict], n: int) -> dict:
-    """Whether highway nets converge in fewer epochs: nets of both kinds by depth."""
-    pairs = {f"{net['depth']} layers": [median_epochs(net), median_epochs(other)]
-             for net, other in zip(highway, plain, strict=True)}
-    there = [pair for pair in pairs.values() if not np.isinf(pair).all()]
-    return claim(
-        section="P1 3.1", text="highway nets need fewer epochs than plain ones to a "
-        "loss of 0.01, at each depth where either gets there: medians of the seeds",
-        paper="fewer",
-        ours={depth: dict(zip(("highway", "plain"), listed(pair), strict=True))
-              for depth, pair in pairs.items()},
-        holds=all(one < other for one, other in there) if there else None, n=n)
-
-
-def check_orders(highway: dict, plain: dict, n: int) -> dict:
-    """By how much one net ends below another."""
-    final = [np.median(or_infinite(net["best"]["final"])) for net in (plain, highway)]
-    with np.errstate(invalid="ignore"):     # infinite / infinite tells nothing
-        orders = np.log10(final[0] / final[1])
-    return claim(
-        section="P1 3.1", text="the deepest highway net ends more than two orders of "
-        "magnitude below the deepest plain one: medians of the seeds", paper="> 2",
-        ours=listed(orders), holds=None if np.isnan(orders) else orders > 2, n=n)
-
-
-def check_claims(record: dict) -> list[dict]:
-    """The paper's statements about Figure 1, with our numbers and whether they hold."""
-    nets, epochs = record["nets"], record["protocol"]["rungs"][-1][1]
-    depths = sorted({net["depth"] for net in nets})
-    highway, plain = (of(nets, block, *depths) for block in ("highway", "plain"))
-    shallow, deep = of(nets, "plain", 10, 20), of(nets, "plain", 50, 100)
-    n = max(len(net["best"]["least"]) for net in nets)
-
-    def least(nets):
-        return {f"{net['depth']} layers": [
-            "diverged" if last is None else value for value, last in
-            zip(net["best"]["least"], net["best"]["final"], strict=True)]
-            for net in nets}
-    within = f"a loss below 1e-4, here within {epochs} epochs"
-    return [
-        claim(section="P1 3.1", text=f"plain nets of 10 and 20 layers reach {within}, "
-              "with every seed", paper="< 1e-4", ours=least(shallow),
-              holds=reached(shallow, epochs), n=n),
-        claim(section="P1 3.1", text="plain nets of 50 and 100 layers do not reach "
-              f"{within}, with any seed", paper="> 1e-4", ours=least(deep),
-              holds=missed(deep), n=n),
-        claim(section="P1 3.1", text=f"highway nets of all depths reach {within}, with "
-              "every seed", paper="< 1e-4", ours=least(highway),
-              holds=reached(highway, epochs), n=n),
-        check_orders(highway[-1], plain[-1], n), check_speed(highway, plain, n)]
 
 
 def run(lab: Lab) -> dict:

@@ -7,7 +7,7 @@ is never changed: `frozen` and `reordered` make twins, to be probed like any oth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,6 +110,81 @@ def estimation_error(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> Estim
     return Estimation(A_std, mean.mean(axis=1) / A_std,
                       np.sqrt(variance).mean(axis=1) / A_std,
                       bias / (bias + variance.sum(axis=1)[:-1]))
+
+
+def bias_of_steps(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:
+    """The share of F = a_k - a_(k-1) that is bias, for each layer (L,): sum m^2 / sum
+    (m^2 + s^2) over the units, with m and s a unit's mean and deviation over images.
+    0 where E[F] = 0 (Greff et al. 2017, Eq. 9)."""
+    mean, squares = in_total(
+        np.array([step.sum(axis=2), (step ** 2).sum(axis=2)])
+        for _, _, cache in passes(net, x, size=size)
+        for step in [np.diff(cache.x[:, :net.hidden].astype("float64"), axis=0)]
+        ) / len(x)
+    return (mean ** 2).sum(axis=1) / squares.sum(axis=1)
+
+
+def still(net: hn.DeepNet, x: np.ndarray, apart: int, within: Iterable[float],
+          size: int = BATCH) -> list[float]:
+    """The share of values a_k of units and images that a_(k + apart) differs from by
+    less than each of `within`: stripes, as Srivastava et al. (2015) call them."""
+    within = list(within)
+    counts = in_total(
+        np.array([np.count_nonzero(moved < most) for most in within], float)
+        for _, _, cache in passes(net, x, size=size)
+        for moved in [np.abs(cache.x[apart:, :net.hidden]
+                             - cache.x[:-apart, :net.hidden])])
+    return list(counts / (len(x) * net.hidden * (net.depth + 1 - apart)))
+
+
+def optimal_mixing(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:
+    """The constant T of each unit with which a_(k-1) + T (H - a_(k-1)) estimates A =
+    a_L with the least variance, (L, U) (Greff et al. 2017, Eqs. 10 and 11):
+
+    T = alpha_1 / (alpha_1 + alpha_2) = Cov[a_(k-1) - A, a_(k-1) - H] / Var[a_(k-1) - H]
+    """
+    sums: Any = 0
+    for _, _, cache in passes(net, x, size=size):
+        a = cache.x[:, :net.hidden].astype("float64")
+        H = np.array([layer.rows[0] for layer in cache.layers], "float64")
+        error, apart = a[:-1] - a[-1], a[:-1] - H                       # (L, U, B)
+        sums = sums + np.array([values.sum(axis=2) for values in (
+            error, apart, error * apart, apart ** 2)])
+    error, apart, product, square = sums / len(x)
+    return (product - error * apart) / (square - apart ** 2)
+
+
+Given = Callable[[slice, np.ndarray], np.ndarray]
+
+
+def rerouted(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
+             variants: Mapping[str, tuple[Collection[int], Given]], size: int = BATCH
+             ) -> dict[str, tuple[float, float]]:
+    """Mean cross-entropy and error rate where layers are given their T instead of
+    computing it: {name: (layers, given)} -> {name: (loss, error)}.
+
+    given(rows, T) -> T (L, U, B) for images x[rows], whose own T are (L, U, B). Other
+    layers compute theirs, from what they are then given.
+    """
+    out = net.tensors(net.params)["out"]
+    found = dict.fromkeys(variants, np.zeros(2))
+    for rows, _, cache in passes(net, x, size=size):
+        if cache.T is None:
+            raise ValueError("such blocks have no transform gate")
+        own = cache.T.copy()
+        for name, (layers, given) in variants.items():
+            T = given(rows, own)
+            for l, layer in enumerate(cache.layers):
+                np.matmul(layer.W, layer.x1, out=layer.z)
+                hn.activate(layer.z, layer.rows[0], layer.gates, net.activation,
+                            cache.half)
+                if l in layers:
+                    cache.T[l] = T[l]
+                net.block.forward(layer.x, layer.rows, layer.y, cache.scratch)
+            found[name] = found[name] + total_loss(out @ cache.x[-1], labels[rows])
+    return {name: (float(loss), float(wrong))
+            for name, (loss, wrong) in ((name, total / len(x))
+                                        for name, total in found.items())}
 
 
 # --------------------------------------------------------------------------------------

@@ -1,12 +1,13 @@
 """The six forms at equal size: their widths, the search, what is concluded."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import blocks, papers
+from experiments import blocks, blocks_claims, papers
 from experiments.blocks import Net, Setting
 from experiments.lab import mean_and_std
 from experiments.store import hash_of
@@ -27,11 +28,13 @@ def test_smoke_of_the_six_forms(smoke, monkeypatch):
         for name in ("lr", "gate_bias", "held_out_acc"):
             assert (name in chosen) == (name in tried)
             assert name not in tried or chosen[name] == tried[name][number]
-        assert len(tried["lr"]) == (4 if "gate_bias" in chosen else 2)
+        sizes = [len(set(tried[name])) for name in ("lr", "gate_bias") if name in tried]
+        assert len(tried["lr"]) == math.prod(sizes) and {*sizes} <= {2, 3}
+        more = (net["block"], net["depth"]) == ("full", 3)
         for name in ("train_loss", "test_acc"):
-            assert np.shape(net[name]["epochs"]) == (2, 2)
+            assert np.shape(net[name]["epochs"]) == (2 + more, 2)
             assert net[name]["final"] == [row[-1] for row in net[name]["epochs"]]
-    assert len(record["claims"]) == 2 * len(blocks.STATEMENTS) + 2
+    assert len(record["claims"]) == 2 * len(blocks_claims.STATEMENTS) + 2
     assert verdicts(record["claims"][-2:]) == [None, None]
 
 
@@ -76,18 +79,36 @@ def test_no_test_image_chooses_anything(digits):
 
 
 def test_trials_of_the_six_forms(digits):
-    """Search and seeds never share a trial; seeds and settings are outermost."""
+    """Search and seeds never share a trial; seeds and settings are outermost. Where all
+    settings are alike, the first counts, and the grid grows to its ends."""
     protocol = blocks.PROTOCOL | {"dataset": "digits", "held_out": 237}
     lab = FakeLab(protocol, digits, lambda config: {
         "status": "ok", "train_loss": [0.1], "acc": [0.9]})
     blocks.run(lab)
     seen = lab.seen
-    assert len({hash_of(config) for config in seen}) == len(seen) == 280 + 120
+    assert len({hash_of(config) for config in seen}) == len(seen) == 4 * 154 + 120 + 30
     parts = {("split_seed" in c, c["n_train"], c["n_test"], c["epochs"]) for c in seen}
     assert parts == {(True, 1200, 237, 3), (False, 1437, 360, protocol["epochs"])}
-    assert [c["seed"] for c in seen[280:]] == [s for s in range(5) for _ in range(24)]
+    final = seen[4 * 154:]
+    assert [c["seed"] for c in final] == [s for s in range(5) for _ in range(24)] + [
+        s for s in range(5, 15) for _ in range(3)]
+    assert {(c["depth"], c["block"]) for c in final[120:]} == {
+        (9, block) for block in ("c_only", "highway", "full")}
     assert len({(c["block"], c["depth"]) for c in seen[:24]}) == 24
-    assert seen[0]["depth"] == seen[280]["depth"] == 99
+    assert seen[0]["depth"] == final[0]["depth"] == 99
+
+
+@pytest.mark.parametrize("best, expected", [
+    ((1e-3, -3.0), []), ((1e-4, -3.0), [(3e-5, b) for b in (-5.0, -3.0, -1.0)]),
+    ((1e-3, -1.0), [(lr, 1.0) for lr in blocks.PROTOCOL["lrs"]]),
+    ((1e-2, -5.0), [*((lr, -7.0) for lr in blocks.PROTOCOL["lrs"]),
+                    *((3e-2, b) for b in (-7.0, -5.0, -3.0, -1.0))])])
+def test_a_grid_grows_where_its_best_lies_at_an_edge(best, expected):
+    found = dict.fromkeys(blocks.settings_of("highway", blocks.PROTOCOL), 0.5)
+    found[Setting(*best)] = 0.6
+    assert blocks.widened(found, blocks.PROTOCOL) == [Setting(*new) for new in expected]
+    found |= dict.fromkeys([Setting(*new) for new in expected], 0.4)
+    assert blocks.widened(found, blocks.PROTOCOL) == []
 
 
 def test_best_is_the_first_of_the_highest():
@@ -120,11 +141,11 @@ def fake_nets(errors, depth=50):
     ({"highway": 3}, [True, True, False, True]),
     ({"residual": 1}, [False, False, True, True])])
 def test_the_papers_ranking_is_judged_relation_by_relation(changed, expected):
-    claims = blocks.check_ranking(fake_nets(PAPER | changed), 50)
+    claims = blocks_claims.check_ranking(fake_nets(PAPER | changed), 50)
     assert verdicts(claims) == expected
     lost = fake_nets(PAPER | changed)
     lost[1]["test_acc"]["final"][0] = None
-    assert blocks.check_ranking(lost, 50)[1]["holds"] is None
+    assert blocks_claims.check_ranking(lost, 50)[1]["holds"] is None
 
 
 @pytest.mark.parametrize("deep, expected", [
@@ -136,7 +157,7 @@ def test_verdicts_on_plain_nets(deep, expected):
     nets = [{"block": "plain", "depth": depth, "train_loss": {"final": losses},
              "search": {"held_out_acc": accuracies}}
             for depth, losses, accuracies in [(10, [0.1, 0.2], [0.9]), *deep]]
-    assert verdicts(blocks.check_plain(nets)) == expected
+    assert verdicts(blocks_claims.check_plain(nets)) == expected
 
 
 def test_a_diverged_seed_has_no_value():
@@ -150,4 +171,6 @@ def test_a_diverged_seed_has_no_value():
                                "n": 1, "epochs": [[0.5, 0.6], [0.1, None]]}
     assert net["chosen"] == {"lr": 3e-4, "held_out_acc": 0.4, "at_edge": []}
     assert net["above_highway"] == pytest.approx(136498 / 136660 - 1, rel=1e-5)
-    assert blocks.at_edge(Setting(1e-4, -5.0), blocks.PROTOCOL) == ["lr", "gate_bias"]
+    values = {"lr": [1e-4, 1e-3], "gate_bias": [-5.0, -3.0, -1.0]}
+    assert blocks.at_edge(Setting(1e-4, -5.0), values) == ["lr", "gate_bias"]
+    assert blocks.at_edge(Setting(1e-3, -3.0), values) == ["lr"]

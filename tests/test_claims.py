@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments import NAMES, claims, lab, recheck
+from experiments import NAMES, claims, headline_claims, lab, recheck
 from tests import committed
 
 
@@ -45,7 +45,7 @@ def test_the_ledger_holds_every_claim_of_every_record(home, name):
     record = json.loads((home / "results" / name / "record.json").read_text())
     for item in record.get("claims", ()):
         row, = [row for row in rows if f"| {item['claim']} |" in row]
-        assert f"| {claims.VERDICTS[item['holds']]} |" in row
+        assert f"| {claims.verdict(item)} |" in row
     about = [row for row in rows if f"`{record['command']}`" in row]
     assert len(about) == 1 and len(rows) == len(record.get("claims", ())) + 1
 
@@ -198,10 +198,57 @@ def test_verdicts_of_a_sweep_follow_its_means(last, std, diverged, verdict):
     rows = [{"block": block, "depth": depth, "test_acc_mean": mean, "test_acc_std": std,
              "n": 4, "diverged": diverged} for block in ("plain", "highway")
             for depth, mean in ((50, last), (20, 0.2), (5, 0.9))]
-    found = claims.check_sweep({
+    found = headline_claims.check_sweep({
         "config": {"init": "glorot", "optimizer": "adam"}, "n_train": 6000,
         "epochs": 12, "seeds": [0, 1, 2, 3], "summary": rows})
     assert [item["holds"] for item in found] == [verdict, verdict]
     for item in found:
         assert item["n"] == 4 and item["ours"] == {
             "5 blocks": f"0.900 ± {std:.3f}", "50 blocks": f"{last:.3f} ± {std:.3f}"}
+
+
+@pytest.mark.parametrize("last, expected", [(0.895, True), (0.85, False),
+                                            (0.885, None)])
+def test_what_the_earlier_reproduction_says_of_depth(last, expected):
+    """Of highway nets alone: flat within two points, by more than the error."""
+    rows = [{"block": "highway", "depth": depth, "test_acc_mean": mean, "n": 45,
+             "test_acc_std": 0.02, "diverged": 0} for depth, mean in ((5, 0.9),
+                                                                      (50, last))]
+    found = headline_claims.check_sweep({
+        "config": {"init": "uniform", "optimizer": "adam"}, "n_train": 6000,
+        "epochs": 12, "seeds": list(range(45)), "summary": rows})
+    assert [item["section"] for item in found] == ["ours", "reproduction"]
+    assert found[1]["holds"] is expected
+    assert found[0]["holds"] is (None if expected is None else not expected)
+
+
+@pytest.mark.parametrize("gates, expected", [
+    ([[0.3, 0.2, 0.1], [0.2, 0.9, 0.1]], True), ([[0.1, 0.2, 0.3]] * 2, False),
+    ([[0.3, 0.2, 0.1], [0.1, 0.2, 0.3]], None)])
+def test_what_the_earlier_reproduction_says_of_the_gates(gates, expected):
+    found, = headline_claims.check_gates({"runs": [{"highway": {"final_T_per_layer": T}}
+                                             for T in gates]})
+    assert found["holds"] is expected and found["n"] == 2
+
+
+def test_verdicts_say_why_they_are_open_and_how_firm_they_are():
+    item = {"holds": None, "also": {"5": True, "20": None}}
+    assert claims.verdict(item) == "open: undecided"
+    assert claims.verdict(item | {"why": "epochs"}) == "open: epochs"
+    assert claims.verdict({"holds": True, "younger": True}) == "**holds** †"
+    assert claims.at_others(item) == "5: holds; 20: open"
+    assert claims.at_others({"holds": True}) == "–"
+
+
+def test_claims_of_papers_and_of_ours_are_counted_apart(home):
+    def row(holds, n, **rest):
+        return claims.Row({"holds": holds, "n": n, **rest}, "", "")
+    rows = [row(True, 1), row(True, [1, 3]), row(True, 3), row(False, 1),
+            row(None, 1, why="epochs"), row(None, 3)]
+    assert claims.count(rows) == ("6 claims, of which 3 hold (2 of them with one seed),"
+                                  " 1 do not and 2 are open")
+    assert claims.reasons(rows) == "1 epochs, 1 undecided"
+    theirs, ours = (home / claims.LEDGER).read_text().split("Beside them our own")
+    table = ours.split("\n## ours\n")[1].split("\n## Records")[0].strip()
+    made = len(table.splitlines()) - 4      # the title, its empty line, two of the head
+    assert f"questions: {made} claims" in ours and " data" in theirs

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import optimization
+from experiments import optimization, optimization_claims
 from experiments.optimization import Net
-from tests.fake_lab import trial_of, verdicts
+from tests.fake_lab import trial_of
 
 
 def test_smoke_of_the_search(smoke):
@@ -16,7 +16,7 @@ def test_smoke_of_the_search(smoke):
     record, folder = smoke(optimization.EXPERIMENT)
     assert {path.stem for path in (folder / "trials").iterdir()} == {
         f"{block}_{depth}" for block in ("highway", "plain") for depth in (10, 20)}
-    assert len(record["claims"]) == 5
+    assert len(record["claims"]) == 11
     assert [(net["block"], net["depth"]) for net in record["nets"]] == [
         (block, depth) for depth in (10, 20) for block in ("highway", "plain")]
     for net in record["nets"]:
@@ -74,43 +74,77 @@ def test_nets_of_the_search_are_the_papers(block, count):
     assert hn.DeepNet(block, 99, config["hidden"]).params.size == count
 
 
-def fake_net(block, depth, least, epochs_to, final=None):
+def fake_net(block, depth, least, epochs_to=None, final=None, ten=0.01):
     return {"block": block, "depth": depth, "best": {
-        "least": least, "final": final or least, "epochs_to": {"0.01": epochs_to}}}
+        "least": least, "final": final or least,
+        "epochs_to": {"0.01": epochs_to or [9] * len(least)}},
+        "ten": {"mean": [1.0, ten], "train_loss": [ten] * 10}}
 
 
-GOOD, BAD, NEVER = [9e-5, 1e-5], [9e-5, 2e-4], [None, None]
-SHALLOW = [fake_net("highway", 10, GOOD, [3, 5]), fake_net("plain", 10, GOOD, [9, 9])]
-DEEP = fake_net("highway", 50, GOOD, [4, 4])
-MIXED = [SHALLOW[0], fake_net("plain", 10, BAD, [2, 3]),
-         fake_net("highway", 50, [None, 1e-5], [4, 4], final=[1e-5, 1e-5]),
-         fake_net("plain", 50, GOOD, NEVER, final=[2e-3, 4e-3])]
-LOST = [fake_net(kind, 10, NEVER, NEVER) for kind in ("highway", "plain")]
-
-
-@pytest.mark.parametrize("nets, epochs, expected", [
-    # The seeds of plain 50 do not agree; no seed of it gets there; there is none.
-    ([*SHALLOW, DEEP, fake_net("plain", 50, BAD, [4, None])], 400,
-     [True, None, True, False, True]),
-    ([*SHALLOW, DEEP, fake_net("plain", 50, [2e-4, 3e-4], NEVER)], 400,
-     [True, True, True, False, True]),
-    ([*SHALLOW, DEEP, fake_net("plain", 50, GOOD, [4, 4]),
-      fake_net("highway", 100, GOOD, [4, 4]), fake_net("plain", 100, BAD, NEVER)], 400,
-     [True, False, True, False, False]),
-    (SHALLOW, 400, [True, None, True, False, True]),
-    # A miss is open in fewer epochs than the paper's.
-    (MIXED, 400, [False, False, False, True, False]),
-    (MIXED, 200, [None, False, None, True, False]),
-    # Nothing is said of two nets that diverge.
-    (LOST, 400, [False, None, False, None, None]),
-    ([SHALLOW[0], LOST[1]], 400, [False, None, True, True, True])])
-def test_verdicts_follow_the_numbers(nets, epochs, expected):
-    claims = optimization.check_claims({"nets": nets, "protocol": {
+def judged(nets, epochs=400):
+    claims = optimization_claims.check_claims({"nets": nets, "protocol": {
         "rungs": [[9, 1], [3, 2], [1, epochs]]}})
-    assert verdicts(claims) == expected
+    return dict(zip(("shallow", "highway", "deep", "shallow, every", "highway, every",
+                     "degrades", "similar", "orders", "speed", "ten", "collapses"),
+                    claims, strict=True))
+
+
+GOOD, BAD = [9e-5, 1e-5], [9e-5, 2e-4]
+NETS = {("highway", 10): {"least": GOOD, "epochs_to": [3, 5]},
+        ("plain", 10): {"least": GOOD}, ("highway", 50): {"least": GOOD},
+        ("plain", 50): {"least": [2e-3, 0.5], "final": [2e-3, 2.3],
+                        "epochs_to": [None, None], "ten": 0.2}}
+
+
+def changed(**about):
+    """NETS, with other values of some."""
+    nets = {**NETS, **{(name.split("_")[0], int(name.split("_")[1])): values
+                       for name, values in about.items()}}
+    return [fake_net(*net, **values) for net, values in nets.items()]
+
+
+@pytest.mark.parametrize("about, epochs, expected", [
+    ({}, 400, {"shallow": True, "highway": True, "deep": True, "degrades": True,
+               "highway, every": True, "orders": True, "speed": True, "ten": True,
+               "similar": True, "collapses": True}),
+    # A miss is open in fewer epochs than the paper's, whoever misses.
+    ({}, 200, {"shallow": True, "deep": None}),
+    ({"highway_50": {"least": [2e-4, 3e-4]}}, 200, {"highway": None,
+                                                    "highway, every": None}),
+    ({"highway_50": {"least": [2e-4, 3e-4]}}, 400, {"highway": False,
+                                                    "highway, every": False}),
+    # Of one seed: the best run decides for the paper, and every seed stands beside it.
+    ({"highway_50": {"least": BAD}}, 400, {"highway": True, "highway, every": False}),
+    ({"plain_50": {"least": BAD}}, 200, {"deep": False, "degrades": False}),
+    # A run that diverged has missed it for good.
+    ({"highway_50": {"least": [0.1, 1e-5], "final": [None, 1e-5]}}, 200,
+     {"highway": True, "highway, every": False, "collapses": True}),
+    ({"highway_50": {"least": [0.1, 0.1], "final": [None, None]}}, 200,
+     {"highway": False, "similar": False, "orders": False}),
+    ({"plain_50": {"least": [0.1], "final": [None]}, "highway_50": {
+        "least": [0.1], "final": [None]}}, 400, {"orders": None, "collapses": True}),
+    ({"plain_50": {"least": [2e-3, 3e-3], "ten": 0.05}}, 400,
+     {"collapses": False, "ten": False}),
+    ({"plain_50": {"least": [2e-3], "ten": None}}, 400, {"ten": True}),
+    ({"highway_10": {"least": GOOD, "epochs_to": [9, 9]}}, 400, {"speed": False})])
+def test_verdicts_follow_the_numbers(about, epochs, expected):
+    claims = judged(changed(**about), epochs)
+    assert {name: claims[name]["holds"] for name in expected} == expected
+
+
+def test_a_verdict_at_half_and_at_twice_the_threshold():
+    claims = judged(changed(plain_50={"least": [1.5e-4], "final": [1.5e-4]}))
+    assert claims["degrades"]["holds"] and claims["degrades"]["also"] == {
+        "5": True, "20": False}
+    assert claims["deep"]["also"] == {"5e-05": True, "0.0002": False}
 
 
 def test_the_numbers_beside_the_verdicts():
-    assert optimization.check_orders(MIXED[2], MIXED[3], 2)["ours"] == pytest.approx(
-        math.log10(300), rel=1e-5)
+    claims = judged(changed(highway_50={"least": [0.1, 1e-5], "final": [None, 1e-5]}))
+    assert claims["highway"]["ours"]["50 layers"] == ["diverged", 1e-5]
+    assert claims["orders"]["ours"]["best runs"] == pytest.approx(math.log10(200))
+    assert claims["speed"]["ours"]["50 layers"] == {"highway": 9, "plain": None}
+    assert claims["collapses"]["ours"] == {
+        "highway": {"10 layers": 0, "50 layers": 1},
+        "plain": {"10 layers": 0, "50 layers": 1}}
     assert optimization.epochs_to([3, 0.5, None, 0.2], 0.3) == 4

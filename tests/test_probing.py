@@ -119,3 +119,51 @@ def test_frozen_gates_are_closed_at_0_plain_at_1_and_lost_nothing_if_constant(im
 def test_what_cannot_be_frozen_is_refused(block, values, gate):
     with pytest.raises(ValueError, match="held at|no gate"):
         probing.frozen(small_net(block), values, gate)
+
+
+@pytest.mark.parametrize("block", ["highway", "t_only", "full"])
+def test_layers_that_are_given_their_own_T_change_nothing(block, images):
+    net, (x, labels) = small_net(block), images
+    found = probing.rerouted(net, x, labels, {
+        "own": (range(4), lambda rows, T: T), "none": ((), lambda rows, T: None)}, 16)
+    whole = probing.loss_and_error(net, x, labels, size=16)
+    assert found == {"own": whole, "none": whole}
+
+
+def test_given_T_are_those_of_frozen_gates(images, rng):
+    net, (x, labels) = small_net("highway"), images
+    held = rng.uniform(0.1, 0.9, (4, 5))
+    found = probing.rerouted(net, x, labels, {
+        "held": ([1, 2], lambda rows, T: held[..., None]),
+        "shut": ([3], lambda rows, T: np.zeros_like(T))}, 16)
+    frozen = probing.frozen(net, {1: held[1], 2: held[2]})
+    assert found["held"] == pytest.approx(probing.loss_and_error(frozen, x, labels))
+    assert found["shut"] == pytest.approx(
+        probing.loss_and_error(net, x, labels, closed=[3]))
+    assert found["held"][0] != pytest.approx(
+        probing.loss_and_error(net, x, labels)[0], rel=1e-4)
+
+
+def test_optimal_mixing_has_the_least_variance(images):
+    net, (x, _) = small_net("highway"), images
+    best = probing.optimal_mixing(net, x, 16)
+    cache = net.forward(x.T)[1]
+    a, H = cache.x[:, :5].astype(float), np.array([layer.rows[0]
+                                                   for layer in cache.layers], float)
+
+    def spread(T):
+        return (a[:-1] + T[..., None] * (H - a[:-1]) - a[-1]).var(axis=2)
+    for other in (best + 0.01, best - 0.01):
+        assert (spread(best) < spread(other)).all()
+
+
+def test_steps_and_stripes(images):
+    net, (x, _) = small_net("residual"), images
+    a = net.block_outputs(x.T).astype(float)
+    steps = np.diff(a, axis=0)
+    share = ((steps.mean(axis=2) ** 2).sum(axis=1)
+             / (steps ** 2).mean(axis=2).sum(axis=1))
+    np.testing.assert_allclose(probing.bias_of_steps(net, x, 16), share)
+    moved = np.abs(a[3:] - a[:-3])
+    assert probing.still(net, x, 3, [0.3, 1.0], 16) == pytest.approx(
+        [(moved < 0.3).mean(), (moved < 1.0).mean()])

@@ -10,7 +10,7 @@ from contracts import small_batch, small_net
 import highway_networks as hn
 from experiments import very_deep
 from experiments.store import hash_of
-from experiments.very_deep import gate_bias_map, nets, norms, tutorial, use
+from experiments.very_deep import gate_bias_map, more_seeds, nets, norms, tutorial, use
 from experiments.very_deep.gate_bias_map import Cell
 from tests.fake_lab import verdicts
 
@@ -31,11 +31,15 @@ def test_smoke_of_very_deep(smoke, monkeypatch):
 
 
 def test_trials_in_their_order():
-    configs = list(very_deep.all_configs(very_deep.PROTOCOL).values())
-    assert len({hash_of(config) for config in configs}) == len(configs)
+    configs = list({hash_of(config): config for config in very_deep.all_configs(
+        very_deep.PROTOCOL).values()}.values())
     parts = [part for part, _ in itertools.groupby(c["part"] for c in configs)]
     assert parts == ["norms", "tutorial", "map", "deep", "map"]
-    assert sum(config["part"] == "map" for config in configs) == 2 * 11 * 8
+    hashes = {hash_of(config) for config in configs}
+    mapped = sum(config["part"] == "map" for config in configs)
+    again = very_deep.more_seeds.configs(very_deep.PROTOCOL)
+    assert {hash_of(config) for config in again.values()} <= hashes
+    assert mapped == 2 * (11 * 8 + 9 * 3 * 6 + 2 * 3 * 11 + 2)
     assert {c["n_test"] for c in configs if c["part"] in ("map", "deep")} == {10_000}
 
 
@@ -193,20 +197,55 @@ def test_the_map_is_of_the_better_rate():
                                                             rel=1e-5)
 
 
-@pytest.mark.parametrize("accuracy, depths, expected", [
-    (lambda depth, bias: 0.9 if depth <= -10 * bias else 0.1, (10, 20, 30),
-     [True, True, True]),               # the guideline fits exactly
-    (lambda depth, bias: 0.9 if -20 < bias < 0 else 0.1, (10, 20, 30),
-     [True, False, True]),
-    (lambda depth, bias: 0.908 if bias == -20 else 0.904, (10, 20, 30),
-     [True, True, False]),
-    (lambda depth, bias: 0.912 if bias == -20 else 0.904, (10, 20, 30),
-     [None, True, False]),
-    (lambda depth, bias: 0.92 if bias == -20 else 0.904, (10, 20, 30),
-     [False, True, False]),
-    (lambda depth, bias: 0.1, (10, 1000), [None, None, True])])
-def test_verdicts_on_the_map(accuracy, depths, expected):
-    assert verdicts(gate_bias_map.check(*map_of(accuracy, depths))) == expected
+BIASES = (1.0, 0.0, -1.0, -2.0, -3.0, -4.0, -5.0)
+
+
+def several(accuracy, depths=(10, 20, 30)):
+    """Rows of three seeds, whose losses go with -accuracy(depth, b_T)."""
+    return [{"depth": depth, "gate_bias": bias,
+             "test_acc": [accuracy(depth, bias) + noise for noise in (0, 1e-3, -1e-3)],
+             "train_loss": [1 - accuracy(depth, bias)] * 3}
+            for depth in depths for bias in BIASES]
+
+
+@pytest.mark.parametrize("gain, expected, half, twice", [
+    (0.0, True, True, True), (0.007, True, False, True), (0.015, False, False, True),
+    (0.03, False, False, False)])
+def test_the_guideline_is_judged_beside_other_gate_biases(gain, expected, half, twice):
+    found = more_seeds.check_guideline(several(
+        lambda depth, bias: 0.9 + (gain if (depth, bias) == (20, -4.0) else
+                                   1e-4 if bias == -depth / 10 else 0)))
+    assert (found["holds"], found["also"]) == (expected, {"0.5 points": half,
+                                                          "2 points": twice})
+    assert found["n"] == 3 and found["ours"]["20 layers"]["b_T -4"] == pytest.approx(
+        0.9 + gain)
+
+
+def test_a_guideline_that_the_seeds_do_not_decide_is_open():
+    rows = several(lambda depth, bias: 0.92 if bias == -4 else 0.9)
+    for row in rows:
+        if row["gate_bias"] != -4:
+            row["test_acc"] = [0.87, 0.92, 0.93]
+    assert more_seeds.check_guideline(rows)["holds"] is None
+
+
+@pytest.mark.parametrize("trains, expected", [
+    (lambda bias: bias <= -1, True), (lambda bias: -3 <= bias <= -1, False),
+    (lambda bias: False, None)])
+def test_more_negative_is_judged_with_every_seed(trains, expected):
+    rows = several(lambda depth, bias: 0.9 if trains(bias) else 0.1)
+    assert more_seeds.check_advice(rows)["holds"] is expected
+    if expected:
+        rows[-1]["test_acc"][1] = None          # one seed of one net diverged
+        assert more_seeds.check_advice(rows)["holds"] is False
+
+
+@pytest.mark.parametrize("values, expected", [
+    ([0.1, 0.2, None], True), ([0.1, 0.9, 0.1], None), ([0.9, 0.9, 0.9], False)])
+def test_the_largest_gate_bias(values, expected):
+    found = more_seeds.check_largest([{"depth": 1000, "gate_bias": 1.0,
+                                       "test_acc": values}])
+    assert found["holds"] is expected
 
 
 def deep_net(depth, bias, accuracy, loss=0.1, seed=0, status="ok", **used):
@@ -249,6 +288,16 @@ def test_verdicts_on_deep_nets(found, expected):
     made = verdicts(use.check(found))
     assert made[:3] == expected[:3]
     assert made[3:] == (expected[3:5] or [None, None])
+
+
+def test_every_seed_of_the_tutorials_1000_layers_counts():
+    def judged(*accuracies, **used):
+        return verdicts(use.check_carrying([deep_net(1000, -20.0, accuracy, seed=seed,
+                                                     **used)
+                                            for seed, accuracy in enumerate(
+                                                accuracies)]))
+    assert judged(0.95, 0.96) == [True, True]
+    assert judged(0.95, 0.9, closed_loss=0.2) == [False, False]
 
 
 @pytest.mark.parametrize("own, he, expected", [

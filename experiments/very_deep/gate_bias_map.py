@@ -17,12 +17,10 @@ from matplotlib.figure import SubFigure
 from matplotlib.patches import Rectangle
 
 import highway_networks as hn
-from experiments.lab import claim, or_infinite
+from experiments.lab import or_infinite
 from experiments.papers import GUIDELINE
 from experiments.very_deep.nets import TRAINS, highway_config, train_highway
 from highway_suite.figures import LIGHT
-
-SEEDS = 0.005           # what one seed's test accuracy may be off by
 
 
 class Cell(NamedTuple):
@@ -91,69 +89,6 @@ def border(depth: int, biases: list[float], accuracy: np.ndarray) -> dict:
             hn.significant((depth - 1) / (1 + math.exp(-top))),
             "all_below_train": None if top is None else
             all(bias in trains for bias in biases if bias < top)}
-
-
-# --------------------------------------------------------------------------------------
-# Claims
-
-
-def column_of(record: dict, own: dict, depth: int, name: str) -> dict:
-    """{b_T: a result of the better learning rate, None if it diverged} at a depth."""
-    column = own["depths"].index(depth)
-    return {bias: row[column] for bias, row in
-            zip(own["gate_biases"], record["better"][name], strict=True)}
-
-
-def accuracies(record: dict, own: dict, depth: int) -> dict[float, float]:
-    """{b_T: test accuracy of the better learning rate, 0 if it diverged} at a depth."""
-    return {bias: value or 0 for bias, value in
-            column_of(record, own, depth, "test_acc").items()}
-
-
-def check_guideline(record: dict, own: dict) -> dict:
-    """P1's guideline beside the b_T of the lowest training loss. A difference of one
-    seed's test accuracies tells nothing within SEEDS of the limit."""
-    behind, ours = [], {}
-    for depth, bias in GUIDELINE.items():
-        if depth not in own["depths"] or bias not in own["gate_biases"]:
-            continue
-        losses = column_of(record, own, depth, "train_loss")
-        column = accuracies(record, own, depth)
-        best = min(losses, key=lambda each: or_infinite(losses[each]))
-        ours[f"{depth} layers"] = {f"b_T {each:g}": column[each]
-                                   for each in dict.fromkeys((bias, best))}
-        behind.append(column[best] - column[bias])
-    return claim(
-        section="P1 2.2",
-        text="b_T of -1, -2, -3 suits 10, 20, 30 layers: test accuracy within a point "
-        "of that with the b_T of the lowest training loss (theirs: convolutional nets, "
-        f"ours: fully connected; open within {100 * SEEDS:g} points of that)",
-        paper="a general guideline", ours=ours,
-        holds=None if len(behind) < len(GUIDELINE) else
-        True if max(behind) <= 0.01 - SEEDS else
-        False if max(behind) > 0.01 + SEEDS else None)
-
-
-def check(record: dict, own: dict) -> list[dict]:
-    """P1's guideline, and what the tutorial says of b_T."""
-    deepest = accuracies(record, own, max(own["depths"]))
-    below = [row["all_below_train"] for row in record["border"]]
-    return [
-        check_guideline(record, own),
-        claim(section="tutorial",
-              text="when in doubt, more negative: at each depth where any b_T trains, "
-              "all below the largest that does train too",
-              paper="start with more negative",
-              ours={f"{row['depth']} layers": row["gate_bias"]
-                    for row in record["border"]},
-              holds=False not in below if set(below) != {None} else None),
-        claim(section="tutorial",
-              text=f"the largest b_T fails, here with {max(own['depths'])} layers, "
-              f"test accuracy below {TRAINS:g} (of the other extreme, beyond the -20 "
-              "that it recommends, nothing was tried)",
-              paper="in the case of low biases (more positive) it simply fails to "
-              "converge", ours={f"b_T {max(deepest):g}": deepest[max(deepest)]},
-              holds=deepest[max(deepest)] < TRAINS)]
 
 
 # --------------------------------------------------------------------------------------

@@ -1,0 +1,330 @@
+"""What can be changed in a highway net of 50 layers: start, activation, shared weights?
+
+The claims. P1, section 2.2: a negative b_T suffices for very deep nets to train, with
+various zero-mean initial distributions of W_H and different activation functions. P2,
+section 4.3, of the work of others: sharing the weights of a stage's residual blocks
+hardly hurts, and a highway net whose layers share their gates stays ahead of plain and
+residual nets. P2, section 5.1: gates should be as expressive as H; 1x1 convolutions as
+gates seem to make learning unstable.
+
+The protocol. 784 pixels -> projection -> 50 layers of 50 units -> softmax of 10; 6000
+training images, 12 epochs of Adam, gradients clipped at norm 5, b_T = -4. Starts: W_H
+alone is drawn from each of six distributions, of tanh and of relu units; all else is
+Glorot's. Plain nets with the same starts are the control: where those train as well,
+b_T has not been needed. Ties: the layers share all their weights, or those of the gates
+only; or a layer has one gate for all its units, which is the nearest that a fully
+connected layer has to a coarser gate. Each net tries two learning rates; with each
+seed the one with the lower last training loss counts. Test images choose nothing.
+
+The papers are silent, we assume: all of the above. Deviations: P2's shared weights and
+1x1 gates are of convolutional nets.
+
+Cost: ten minutes on one core. Finished trials are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import highway_networks as hn
+from experiments.lab import (
+    Experiment,
+    Lab,
+    claim,
+    colour_of,
+    compare,
+    main,
+    or_infinite,
+    telling,
+)
+from highway_suite.figures import LIGHT
+
+PROTOCOL = {"dataset": "mnist", "depth": 50, "hidden": 50, "n_train": 6000,
+            "epochs": 12, "batch": 128, "clip": 5.0, "gate_bias": -4.0,
+            "lrs": [1e-3, 3e-3],
+            "starts": ["uniform", "glorot", "he", "orthogonal", "signs", "small"],
+            "start_seeds": [0, 1, 2], "tie_seeds": [0, 1, 2, 3, 4]}
+SMOKE = {"dataset": "digits", "depth": 6, "hidden": 16, "n_train": 600, "epochs": 2,
+         "gate_bias": -2.0, "lrs": [3e-3], "starts": ["glorot", "orthogonal"],
+         "start_seeds": [0], "tie_seeds": [0, 1]}
+TRAINS = 0.8            # test accuracy from which on we say here that a net trains
+
+# Which weights are one, {name: axis}: 0 over the layers, 1 over the units of a layer.
+LAYERS = dict.fromkeys(("W_H", "b_H", "W_T", "b_T"), 0)
+GATES = dict.fromkeys(("W_T", "b_T"), 0)
+SCALAR = dict.fromkeys(("W_T", "b_T"), 1)
+TIES = {"highway": ("highway", {}), "highway, all shared": ("highway", LAYERS),
+        "highway, gates shared": ("highway", GATES),
+        "highway, one gate a layer": ("highway", SCALAR), "residual": ("residual", {}),
+        "residual, all shared": ("residual", dict.fromkeys(("W_H", "b_H"), 0)),
+        "plain": ("plain", {})}
+
+
+def draw_start(name: str, shape: tuple, rng: np.random.Generator) -> np.ndarray:
+    """Weights W_H (L, U, U) of a zero-mean distribution."""
+    if name == "orthogonal":
+        return np.stack([np.linalg.qr(layer)[0] for layer in rng.normal(size=shape)])
+    if name == "signs":
+        return rng.choice([-1, 1], shape) / np.sqrt(shape[-1])
+    if name == "small":
+        return rng.normal(0, 0.01, shape)
+    return hn.initial_weights(rng, name, shape, shape[-2])
+
+
+class Tied:
+    """A DeepNet some of whose weights are one; it has what hn.fit asks of a net.
+
+    `params` holds each of them once; `expand` writes them into the DeepNet. The
+    gradient of a weight that stands in many places is the sum of theirs.
+    """
+
+    def __init__(self, net: hn.DeepNet, ties: Mapping[str, int]):
+        self.net, self.ties = net, ties
+        self.wide = net.views(net.params)
+        self.layout = hn.Parameters({name: tuple(
+            1 if axis == ties.get(name) else size for axis, size in enumerate(
+                view.shape)) for name, view in self.wide.items()})
+        self.params = np.zeros(self.layout.size, net.dtype)
+        self.grad = np.zeros_like(self.params)
+        for name, view in self.layout.views(self.params).items():
+            view[...] = self.wide[name][tuple(slice(size) for size in view.shape)]
+        self.expand()
+
+    def expand(self) -> None:
+        """Write the weights into every place where they stand."""
+        for name, view in self.layout.views(self.params).items():
+            self.wide[name][...] = view
+
+    def cache(self, size: int) -> hn.Cache:
+        """As DeepNet's."""
+        return self.net.cache(size)
+
+    def gradient(self, batch: tuple, cache: hn.Cache) -> tuple[dict, np.ndarray]:
+        """As DeepNet's."""
+        self.expand()
+        measures, grad = self.net.gradient(batch, cache)
+        wide = self.net.views(grad)
+        for name, view in self.layout.views(self.grad).items():
+            view[...] = (wide[name].sum(axis=self.ties[name], keepdims=True)
+                         if name in self.ties else wide[name])
+        return measures, self.grad
+
+
+# --------------------------------------------------------------------------------------
+# The trials
+
+
+class Start(NamedTuple):
+    """A net of the first question."""
+
+    block: str
+    activation: str
+    start: str
+
+
+def configs(protocol: dict) -> dict[tuple, dict]:
+    """{(Start or name of a tie, seed, lr): config}."""
+    shared = {name: protocol[name] for name in (
+        "dataset", "depth", "hidden", "n_train", "epochs", "batch", "clip",
+        "gate_bias")}
+    starts = {(Start(block, activation, start), seed, lr): {
+        "block": block, "activation": activation, "start": start}
+        for seed in protocol["start_seeds"] for start in protocol["starts"]
+        for activation in hn.ACTIVATIONS for block in ("highway", "plain")
+        for lr in protocol["lrs"]}
+    ties = {(tie, seed, lr): {"block": block, "activation": "tanh", "start": "glorot",
+                              "ties": kept}
+            for seed in protocol["tie_seeds"] for tie, (block, kept) in TIES.items()
+            for lr in protocol["lrs"]}
+    return {key: shared | config | {"seed": key[1], "lr": key[2]}
+            for key, config in (starts | ties).items()}
+
+
+def train(config: dict, data: hn.Data) -> dict:
+    """One trial: its status, training losses and test accuracy."""
+    settings = hn.Config(init="glorot", n_test=len(data.x_test), **{
+        name: value for name, value in config.items()
+        if name not in ("dataset", "start", "ties")})
+    data = hn.scale_pixels(hn.take_subset(data, settings))
+    inner = hn.make_net(settings, data)
+    if config["start"] != "glorot":
+        W_H = inner.views(inner.params)["W_H"]
+        rng = np.random.default_rng([config["seed"], 2])
+        W_H[...] = draw_start(config["start"], W_H.shape, rng)
+    net = Tied(inner, config.get("ties", {}))
+    rng = np.random.default_rng(hn.streams(config["seed"])["batches"])
+    history, status = hn.fit(
+        net, hn.Batches(data.x_train, data.y_train, settings.batch, rng),
+        hn.Adam(net.params), lambda epoch, history: settings.lr,
+        epochs=settings.epochs, clip=settings.clip)
+    result = {"status": status, "parameters": net.params.size,
+              "train_loss": [row["train_loss"] for row in history], "test_acc": None}
+    if status == "ok":
+        net.expand()
+        accuracy, _ = hn.evaluate(inner, data.x_test, data.y_test,
+                                  inner.cache(settings.batch))
+        result["test_acc"] = hn.significant(accuracy)
+    return result
+
+
+def better(results: Iterable[dict]) -> dict:
+    """Of one seed's learning rates the result with the lower last training loss."""
+    return min(results, key=lambda result: float(or_infinite(
+        result["train_loss"][-1] if result["status"] == "ok" else None)))
+
+
+def run(lab: Lab) -> dict:
+    """All trials -> the record."""
+    protocol = lab.protocol
+    trials = lab.trials(train, configs(protocol), lab.load_data())
+
+    def accuracies(key, seeds):
+        chosen = [better(trials[key, seed, lr].result for lr in protocol["lrs"])
+                  for seed in seeds]
+        return {"test_acc": [result["test_acc"] for result in chosen],
+                "train_loss": [hn.significant(result["train_loss"][-1])
+                               if result["status"] == "ok" else None
+                               for result in chosen],
+                "parameters": chosen[0]["parameters"]}
+    keys = dict.fromkeys(key for key, _, _ in trials)
+    return {"starts": [key._asdict() | accuracies(key, protocol["start_seeds"])
+                       for key in keys if isinstance(key, Start)],
+            "ties": {key: accuracies(key, protocol["tie_seeds"])
+                     for key in keys if not isinstance(key, Start)}}
+
+
+# --------------------------------------------------------------------------------------
+# Claims
+
+
+def all_train(nets: list[dict], limit: float) -> bool:
+    """Whether every seed of every net reaches a test accuracy."""
+    return all((value or 0) >= limit for net in nets for value in net["test_acc"])
+
+
+def check_starts(nets: list[dict]) -> dict:
+    """P1's statement, beside plain nets with the same starts."""
+    kinds = {block: [net for net in nets if net["block"] == block]
+             for block in ("highway", "plain")}
+
+    def verdict(limit):
+        return telling(all_train(kinds["highway"], limit),
+                       all_train(kinds["plain"], limit))
+    without = "as true without" if all_train(nets, TRAINS) else None
+    return claim(
+        section="P1 2.2", text="a negative b_T suffices for very deep nets to train, "
+        "with various zero-mean distributions of W_H and different activations: every "
+        f"net reaches {TRAINS:g} test accuracy, and not every plain one",
+        paper="sufficient", ours={block: {
+            f"{net['start']}, {net['activation']}": min(
+                value or 0 for value in net["test_acc"]) for net in found}
+            for block, found in kinds.items()},
+        holds=verdict(TRAINS), n=len(nets[0]["test_acc"]), why=without,
+        also={"0.9": verdict(0.9), "0.6": verdict(0.6)})
+
+
+def mean(net: dict) -> float:
+    """Mean test accuracy; a run that diverged counts as 0."""
+    return float(np.mean([value or 0 for value in net["test_acc"]]))
+
+
+def check_ties(nets: dict) -> list[dict]:
+    """P2's statements about shared weights, and ours about coarser gates."""
+    def hardly_hurts(block, limit):
+        return mean(nets[block]) - mean(nets[f"{block}, all shared"]) < limit
+    n = len(nets["highway"]["test_acc"])
+    accuracy = {name: hn.significant(mean(net)) for name, net in nets.items()}
+    rows = [claim(
+        section=section, text=f"sharing the weights of all {block} layers costs less "
+        "than a point of mean test accuracy", paper=paper, ours={
+            name: accuracy[name] for name in (block, f"{block}, all shared")},
+        holds=hardly_hurts(block, 0.01), n=n, also={
+            "0.5 points": hardly_hurts(block, 0.005),
+            "2 points": hardly_hurts(block, 0.02)})
+        for block, section, paper in (("residual", "P2 4.3", "not much"),
+                                      ("highway", "ours", None))]
+    gates = nets["highway, gates shared"]["test_acc"]
+    relations = {other: compare(gates, nets[other]["test_acc"])
+                 for other in ("plain", "residual")}
+    scalar = compare(nets["highway"]["test_acc"],
+                     nets["highway, one gate a layer"]["test_acc"])
+    verdicts = {"ahead of": True, "behind": False, "level with": None}
+    found = [verdicts[relation] for relation in relations.values()]
+    return [
+        *rows,
+        claim(section="P2 4.3", text="highway nets whose layers share their gates are "
+              "ahead of plain and of residual nets (theirs: a net for speech): every "
+              "seed of every seed", paper="better than both", ours=relations | {
+                  name: accuracy[name] for name in (
+                      "highway, gates shared", "plain", "residual")},
+              holds=False if False in found else None if None in found else True, n=n),
+        claim(section="ours", text="gates should be as expressive as H (P2 5.1, of "
+              "convolutions): a gate for each unit is ahead of one for a whole layer, "
+              "every seed of every seed", paper=None, ours={
+                  "relation": scalar} | {name: accuracy[name] for name in (
+                      "highway", "highway, one gate a layer")},
+              holds=verdicts[scalar], n=n)]
+
+
+def check_claims(record: dict) -> list[dict]:
+    """All claims of a record."""
+    return [check_starts(record["starts"]), *check_ties(record["ties"])]
+
+
+# --------------------------------------------------------------------------------------
+# The figure
+
+
+def draw_rows(axes: Any, rows: dict[str, list[tuple[str, list]]], title: str) -> None:
+    """A row for each label, a dot for each seed of each (block, accuracies) in it; a
+    cross where one diverged."""
+    for row, found in enumerate(rows.values()):
+        for block, values in found:
+            there = [100 * value for value in values if value is not None]
+            axes.plot(there, [row] * len(there), "o", color=colour_of(block),
+                      alpha=0.65, markersize=5)
+            axes.plot([0] * (len(values) - len(there)),
+                      [row] * (len(values) - len(there)), "x", color=colour_of(block))
+    axes.set_yticks(range(len(rows)), rows, size=8)
+    axes.invert_yaxis()
+    axes.set(xlabel="test accuracy, %", title=title)
+    axes.title.set_fontsize(10)
+    axes.grid(axis="y")
+
+
+def draw(record: dict) -> Figure:
+    """The record -> a panel for the starts and one for the ties."""
+    protocol = record["protocol"]
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    starts, ties = figure.subplots(1, 2)
+    rows: dict[str, list] = {}
+    for net in record["starts"]:
+        rows.setdefault(f"{net['start']}, {net['activation']}", []).append(
+            (net["block"], net["test_acc"]))
+    draw_rows(starts, rows, f"Start of $W_H$, activation\n(n = "
+              f"{len(protocol['start_seeds'])})")
+    starts.axvline(100 * TRAINS, color=LIGHT.soft, linewidth=1, linestyle=":")
+    draw_rows(ties, {name: [(TIES[name][0], net["test_acc"])]
+                     for name, net in record["ties"].items()},
+              f"Weights that are one\n(n = {len(protocol['tie_seeds'])})")
+    for block in ("highway", "residual", "plain"):
+        starts.plot([], [], "o", color=colour_of(block), label=block)
+    figure.legend(*starts.get_legend_handles_labels(), ncols=3, frameon=False,
+                  loc="outside lower center")
+    figure.suptitle(f"{record['dataset']}: {protocol['depth']} layers of "
+                    f"{protocol['hidden']}, {protocol['n_train']:,} images, "
+                    f"{protocol['epochs']} epochs", fontsize=11)
+    return figure
+
+
+EXPERIMENT = Experiment(
+    name="experiments.variants", doc=__doc__, minutes=5, protocol=PROTOCOL,
+    smoke=SMOKE, run=run, draw=draw, check=check_claims,
+    pack_by=lambda config: "ties" if "ties" in config else "starts")
+
+if __name__ == "__main__":
+    main(EXPERIMENT)

@@ -1,0 +1,83 @@
+"""Tied weights, other starts, and what is said of them."""
+
+import numpy as np
+import pytest
+
+import highway_networks as hn
+from experiments import variants
+from tests.fake_lab import verdicts
+
+
+def small(block="highway"):
+    return hn.DeepNet(block, 3, 4, inputs=5, classes=3, init="glorot", gate_bias=-1.0,
+                      dtype="float64")
+
+
+@pytest.mark.parametrize("tie", variants.TIES)
+def test_the_gradient_of_tied_weights(tie, rng):
+    """Central differences along every tied weight, and a twin that forgets to sum."""
+    block, ties = variants.TIES[tie]
+    net = variants.Tied(small(block), ties)
+    batch = rng.normal(size=(5, 7)), rng.integers(3, size=7)
+    cache = net.cache(7)
+    grad = net.gradient(batch, cache)[1].copy()
+    chosen = rng.permutation(len(net.params))[:40]
+
+    def loss(place, step):
+        before = net.params[place]
+        net.params[place] = before + step
+        found = net.gradient(batch, cache)[0]["train_loss"]
+        net.params[place] = before
+        return found
+    slopes = [(loss(at, 1e-6) - loss(at, -1e-6)) / 2e-6 for at in chosen]
+    np.testing.assert_allclose(grad[chosen], slopes, rtol=1e-5, atol=1e-8)
+    whole = net.net.params.size
+    shared = sum(3 if axis == 0 else 4 for axis in ties.values()) > 0
+    assert (len(net.params) < whole) == shared
+
+
+def test_without_ties_it_is_the_same_training(digits):
+    config = next(config for key, config in variants.configs(
+        variants.PROTOCOL | variants.SMOKE).items() if key[0] == "highway")
+    found = variants.train(config, digits)
+    settings = hn.Config(init="glorot", n_test=len(digits.x_test), **{
+        name: value for name, value in config.items()
+        if name not in ("dataset", "start", "ties")})
+    data = hn.scale_pixels(hn.take_subset(digits, settings))
+    history, _, _ = hn.train(hn.make_net(settings, data), data, settings)
+    assert found["train_loss"] == pytest.approx(history["train_loss"], rel=1e-6)
+    assert found["test_acc"] == pytest.approx(history["test_acc"][-1], abs=2e-3)
+
+
+@pytest.mark.parametrize("name", variants.PROTOCOL["starts"])
+def test_starts_have_mean_zero_and_are_the_seeds(name):
+    shape = (4, 50, 50)
+    one, again, other = (variants.draw_start(name, shape, np.random.default_rng(seed))
+                         for seed in (0, 0, 1))
+    assert one.shape == shape and (one == again).all() and (one != other).any()
+    assert abs(one.mean()) < 4 * one.std() / np.sqrt(one.size)
+    if name == "orthogonal":
+        np.testing.assert_allclose(one[0] @ one[0].T, np.eye(50), atol=1e-12)
+
+
+def test_smoke(smoke):
+    record, _ = smoke(variants.EXPERIMENT)
+    assert len(record["claims"]) == 5
+
+
+def test_claims_follow_the_numbers():
+    def record(highway, plain, shared, scalar):
+        starts = [{"block": block, "activation": "tanh", "start": "he", "test_acc": acc}
+                  for block, acc in (("highway", highway), ("plain", plain))]
+        ties = dict.fromkeys(variants.TIES, {"test_acc": [0.8, 0.8]})
+        ties |= {"residual, all shared": {"test_acc": shared},
+                 "highway, gates shared": {"test_acc": [0.9, 0.85]},
+                 "highway, one gate a layer": {"test_acc": scalar}}
+        return {"starts": starts, "ties": ties}
+    assert verdicts(variants.check_claims(record(
+        [0.9, 0.85], [0.1, None], [0.795, 0.795], [0.7, 0.7]))) == [True] * 5
+    assert verdicts(variants.check_claims(record(
+        [0.9, 0.7], [0.1, 0.1], [0.7, 0.7], [0.9, 0.9]))) == [
+            False, False, True, True, False]
+    assert variants.check_starts(record([0.9], [0.9], [0], [0])["starts"])[
+        "holds"] is None
