@@ -26,7 +26,7 @@ def test_smoke_of_the_search(smoke):
         for rung, following in zip(rungs, chosen, strict=True):
             losses = dict(zip(rung["setting"], rung["train_loss"], strict=True))
             assert following == sorted(losses, key=losses.get)[:len(following)]
-        assert np.shape(last["train_loss"]) == np.shape(last["test_acc"]) == (2, 4)
+        assert np.shape(last["train_loss"]) == np.shape(last["test_acc"]) == (2, 3)
 
 
 def test_a_setting_that_diverges_is_the_worst():
@@ -36,10 +36,10 @@ def test_a_setting_that_diverges_is_the_worst():
 
 
 def test_a_stopped_run_has_tried_as_many_settings_of_every_net():
-    chosen = {Net("plain", 10): [4, 2], Net("highway", 10): [1, 3]}
+    chosen = {Net("plain", 10): [4, 2, 6], Net("highway", 10): [1, 3]}
     runs = optimization.plan_rung(chosen, [0, 1])
-    assert [run.seed for run in runs] == [0, 0, 1, 1] * 2
-    assert [run.setting for run in runs] == [1, 4, 1, 4, 3, 2, 3, 2]
+    assert [run.seed for run in runs] == [0, 0, 1, 1] * 2 + [0, 1]
+    assert [run.setting for run in runs] == [1, 4, 1, 4, 3, 2, 3, 2, 6, 6]
 
 
 def is_log_uniform(values, low, high):
@@ -70,6 +70,7 @@ def test_nets_of_the_search_are_the_papers(block, count):
                                       5, 0)
     assert (config["depth"], config["clip"], config["optimizer"]) == (99, 0, "sgd")
     assert config["lr"] == setting["lr"]
+    assert ("gate_bias" in config) == (block == "highway")
     assert config["init"] == {"tanh": "glorot", "relu": "he"}[setting["activation"]]
     assert hn.DeepNet(block, 99, config["hidden"]).params.size == count
 
@@ -97,7 +98,8 @@ LOST = [fake_net(kind, 10, NEVER, NEVER) for kind in ("highway", "plain")]
     ([*SHALLOW, DEEP, fake_net("plain", 50, GOOD, [4, 4]),
       fake_net("highway", 100, GOOD, [4, 4]), fake_net("plain", 100, BAD, NEVER)], 400,
      [True, False, True, False, False]),
-    (SHALLOW, 400, [True, None, True, False, True]),
+    ([*SHALLOW, fake_net("highway", 20, GOOD, [3, 5]),
+      fake_net("plain", 20, GOOD, [9, 9])], 400, [True, None, True, False, True]),
     # A miss is open in fewer epochs than the paper's.
     (MIXED, 400, [False, False, False, True, False]),
     (MIXED, 200, [None, False, None, True, False]),
