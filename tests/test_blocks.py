@@ -85,6 +85,7 @@ def test_trials_of_the_six_forms(digits):
     assert len({hash_of(config) for config in seen}) == len(seen) == 280 + 120
     parts = {("split_seed" in c, c["n_train"], c["n_test"], c["epochs"]) for c in seen}
     assert parts == {(True, 1200, 237, 3), (False, 1437, 360, protocol["epochs"])}
+    assert {c["seed"] for c in seen[:280]} == {0}
     assert [c["seed"] for c in seen[280:]] == [s for s in range(5) for _ in range(24)]
     assert len({(c["block"], c["depth"]) for c in seen[:24]}) == 24
     assert seen[0]["depth"] == seen[280]["depth"] == 99
@@ -118,6 +119,7 @@ def fake_nets(errors, depth=50):
     ({"plain": 8.4}, [True, None, True, True]),
     ({"plain": 8.6}, [True, None, True, True]),
     ({"highway": 3}, [True, True, False, True]),
+    ({"t_only": 7.9, "c_only": 9}, [False, True, False, False]),    # one open, one not
     ({"residual": 1}, [False, False, True, True])])
 def test_the_papers_ranking_is_judged_relation_by_relation(changed, expected):
     claims = blocks.check_ranking(fake_nets(PAPER | changed), 50)
