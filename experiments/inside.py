@@ -42,16 +42,18 @@ from experiments.lab import (
 from highway_suite.files import read_file, write_file, write_json
 from highway_suite.records import RecordError
 
-PROTOCOL: dict[str, Any] = {"dataset": "mnist", "depth": 49, "hidden": 50, "activation": "tanh",
-            "init": "glorot", "gate_bias": -2.0, "batch": 128, "momentum": 0.9,
-            "lr_decay": 0.95, "seed": 0, "search_epochs": 4,
-            "lrs": {"highway": [0.05, 0.1, 0.2, 0.4],
-                    "residual": [0.001, 0.003, 0.01, 0.03],
-                    "plain": [0.001, 0.003, 0.01, 0.03]},
-            "epochs": {"highway": 60, "residual": 60, "plain": 60}}
-SMOKE: dict[str, Any] = {"dataset": "digits", "depth": 6, "hidden": 16, "search_epochs": 1,
-         "lrs": {"highway": [0.1, 0.2], "residual": [0.01], "plain": [0.01]},
-         "epochs": {"highway": 12, "residual": 8, "plain": 8}}
+PROTOCOL: dict[str, Any] = {
+    "dataset": "mnist", "depth": 49, "hidden": 50, "activation": "tanh",
+    "init": "glorot", "gate_bias": -2.0, "batch": 128, "momentum": 0.9,
+    "lr_decay": 0.95, "seed": 0, "search_epochs": 4,
+    "lrs": {"highway": [0.05, 0.1, 0.2, 0.4],
+            "residual": [0.001, 0.003, 0.01, 0.03],
+            "plain": [0.001, 0.003, 0.01, 0.03]},
+    "epochs": {"highway": 60, "residual": 60, "plain": 60}}
+SMOKE: dict[str, Any] = {
+    "dataset": "digits", "depth": 6, "hidden": 16, "search_epochs": 1,
+    "lrs": {"highway": [0.1, 0.2], "residual": [0.01], "plain": [0.01]},
+    "epochs": {"highway": 12, "residual": 8, "plain": 8}}
 
 
 def mean_image(data: hn.Data) -> np.ndarray:

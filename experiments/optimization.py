@@ -65,7 +65,7 @@ PROTOCOL = {"dataset": "mnist", "batch": 128, "depths": [10, 20, 50, 100],
             "rungs": [[100, 5], [10, 20], [4, 60], [1, 200]], "seeds": [0, 1, 2],
             "search_seed": 1507}
 SMOKE = {"dataset": "digits", "depths": [10, 20], "seeds": [0, 1],
-         "rungs": [[4, 2], [3, 2], [2, 3], [1, 4]]}
+         "rungs": [[4, 1], [3, 1], [2, 2], [1, 3]]}
 
 
 class Net(NamedTuple):

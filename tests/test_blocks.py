@@ -139,6 +139,7 @@ def fake_nets(errors, depth=50):
     ({"plain": 8.4}, [True, None, True, True]),
     ({"plain": 8.6}, [True, None, True, True]),
     ({"highway": 3}, [True, True, False, True]),
+    ({"t_only": 7.9, "c_only": 9}, [False, True, False, False]),    # one open, one not
     ({"residual": 1}, [False, False, True, True])])
 def test_the_papers_ranking_is_judged_relation_by_relation(changed, expected):
     claims = blocks_claims.check_ranking(fake_nets(PAPER | changed), 50)

@@ -164,9 +164,10 @@ def test_a_batch_in_pieces_is_the_batch(piece, seed):
         net.gradient(batch, net.cache(5))
 
 
-def test_garbage_in_the_buffers_changes_nothing(seed):
+@pytest.mark.parametrize("layers", [NETS["resized"], NETS["whole"]], ids=len)
+def test_garbage_in_the_buffers_changes_nothing(layers, seed):
     """Whatever lies in an array between passes that no pass is to read."""
-    net = small_net(NETS["whole"], seed)
+    net = small_net(layers, seed)
     expected, cache = gradient(net, seed), net.cache(4)
     for buffer in [*cache.buffers.values(), cache.grad, cache.total]:
         buffer.fill(np.nan)

@@ -26,7 +26,7 @@ def test_smoke_of_the_search(smoke):
         for rung, following in zip(rungs, chosen, strict=True):
             losses = dict(zip(rung["setting"], rung["train_loss"], strict=True))
             assert following == sorted(losses, key=losses.get)[:len(following)]
-        assert np.shape(last["train_loss"]) == np.shape(last["test_acc"]) == (2, 4)
+        assert np.shape(last["train_loss"]) == np.shape(last["test_acc"]) == (2, 3)
 
 
 def test_a_setting_that_diverges_is_the_worst():
