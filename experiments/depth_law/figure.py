@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from experiments.depth_law.record import GUESSING, OPTIMIZERS, mean_loss
 from experiments.depth_law.verdicts import MOVED, rule_losses
 from experiments.lab import format_log
-from highway_suite.figures import LIGHT
+from highway_suite.figures import LIGHT, label_right
 
 
 def depth_colours(depths: list[int]) -> dict[int, tuple]:
@@ -35,12 +35,13 @@ def draw_collapse(axes: Axes, rows: list[dict]) -> None:
              "training", ylabel="training loss",
              title="S decides the loss, whatever the depth")
     axes.axvline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
-    for optimizer, down in (("sgd", 1.25), ("adam", 0.74)):
+    for optimizer, level in (("sgd", "bottom"), ("adam", "top")):
         first = [mean_loss(row) for row in rows if row["optimizer"] == optimizer
                  and row["S"] == min(other["S"] for other in rows)]
-        edge = max if optimizer == "sgd" else min
-        axes.text(min(row["S"] for row in rows), down * edge(first),
-                  OPTIMIZERS[optimizer], va="center")
+        high, factor = (max, 1.08) if level == "bottom" else (min, 1 / 1.08)
+        axes.text(min(row["S"] for row in rows), factor * high(first),
+                  OPTIMIZERS[optimizer], va=level)
+    axes.set_ylim(bottom=0.8 * axes.get_ylim()[0])
     axes.legend(title="layers", frameon=False, fontsize=8, loc="upper left")
     format_log(axes.xaxis)
     format_log(axes.yaxis)
@@ -60,7 +61,7 @@ def draw_price(axes: Axes, rows: list[dict]) -> None:
                   color=colour, ha="center", va="bottom", size=8)
     axes.axhline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
     axes.set(yscale="log", xlabel="layers", ylabel="S", ylim=(0.02, 20),
-             title="The best S (dot; bar: within 20 % of it)")
+             title="The best S tried (bar: within 20 % of its loss)")
     axes.set_xticks(range(len(depths)), [f"{depth:,}" for depth in depths])
     axes.text(0.02, 0.98, "Adam", color=LIGHT.highway, va="top",
               transform=axes.transAxes)
@@ -78,6 +79,7 @@ RULE_NAMES = {"S = 1": "S = 1", "b_T = -2": "$b_T$ = −2",
 
 def draw_rules(axes: Axes, record: dict) -> None:
     """Loss over depth for each rule: highway blocks, and dashed T-only blocks."""
+    labels = []
     for block, dashes in (("highway", "-"), ("t_only", (0, (3, 1.2)))):
         losses = rule_losses(record, block)
         for rule, colour in RULE_COLOURS.items():
@@ -89,16 +91,16 @@ def draw_rules(axes: Axes, record: dict) -> None:
                       linewidth=1.6, marker="o", markersize=4,
                       fillstyle="full" if block == "highway" else "none")
             if block == "highway":
-                axes.annotate(RULE_NAMES[rule], line[-1], xytext=(6, 0),
-                              textcoords="offset points", color=colour, va="center")
+                labels.append((line[-1][1], RULE_NAMES[rule], colour))
     axes.axhline(GUESSING, color=LIGHT.soft, linewidth=1, linestyle=":")
     axes.set(xscale="log", yscale="log", xlabel="layers", ylabel="training loss",
              title="Rules for $b_T$, Adam (dashed: T-only)")
-    axes.set_xlim(8, 60_000)
+    axes.set_xlim(8, 13_000)
     axes.set_xticks([10, 30, 100, 300, 1000, 10_000],
                     ["10", "30", "100", "300", "1000", "10,000"])
     axes.minorticks_off()
     format_log(axes.yaxis)
+    label_right(axes, labels)
 
 
 def draw_border(axes: Axes, rows: list[dict]) -> None:
@@ -115,7 +117,7 @@ def draw_border(axes: Axes, rows: list[dict]) -> None:
                          color=LIGHT.grid, alpha=0.5, linewidth=0)
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows], size=7.5)
     axes.set(xscale="log", xlabel="largest S that trains",
-             title="The border is the training's, not the net's")
+             title="What moves the border (bar: a factor 1.25)")
     format_log(axes.xaxis)
     axes.grid(axis="y")
 

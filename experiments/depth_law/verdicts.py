@@ -209,7 +209,9 @@ def check_rules(record: dict, depths: list[int]) -> list[dict]:
         judged(f"chrono initialisation loses to S = 1 by less than {FAR:g} up to 1000 "
                "layers and by more at 10,000", rounded(chrono), of_chrono, 3),
         judged(f"T-only blocks with S = 1 are within {NEAR:g} of highway blocks with "
-               "S = 1", rounded(both), within(both, NEAR), 3)]
+               "S = 1, above or below", rounded(both),
+               within({depth: max(value, 1 / value) for depth, value in both.items()},
+                      NEAR), 3)]
 
 
 def check_rescue(record: dict, depths: list[int]) -> list[dict]:
