@@ -110,15 +110,15 @@ def measure_start(config: dict, data: hn.Data) -> dict:
     data = take_images(config, data)
     net = make_net(config, data)
     logits, cache = net.forward(np.ascontiguousarray(data.x_train.T))
-    x = cache.x[:, :net.hidden].astype("float64")
-    result = {"S": hn.significant(cache.T.mean(axis=(1, 2), dtype="float64").sum()),
+    x, T = cache.x[:, :net.hidden].astype("float64"), cache.z[:, net.hidden:]
+    result = {"S": hn.significant(T.mean(axis=(1, 2), dtype="float64").sum()),
               "carried": hn.significant((x[-1] * x[0]).sum() / (x[0] ** 2).sum()),
               "output": picked([rms(y) for y in x])}
     with watching(net) as gradients:
         grad = net.backward(hn.cross_entropy(logits, data.y_train)[1], cache)
     return result | {
         "gradient": picked(gradients[::-1]),
-        "W_in": hn.significant(np.linalg.norm(net.views(grad)["W_in"]))}
+        "W_in": hn.significant(float(np.linalg.norm(net.views(grad)["W_in"])))}
 
 
 def train(config: dict, data: hn.Data) -> dict:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import highway_networks as hn
 from experiments.store import Trial, hash_of
 
 TRAINS = math.log(10) / 2       # loss below which a net trains
 ONE = {"sum": 1.0}              # the rule
-RULES = {"S = 1": ONE, "b_T = -2": {"bias": -2.0}, "guideline": {"rule": "guideline"},
-         "chrono": {"rule": "chrono"}}
+RULES: dict[str, dict] = {
+    "S = 1": ONE, "b_T = -2": {"bias": -2.0}, "guideline": {"rule": "guideline"},
+    "chrono": {"rule": "chrono"}}
 
 PROTOCOL = {
     "dataset": "mnist", "n_train": 6000, "n_test": 10_000, "epochs": 12, "hidden": 50,
@@ -63,7 +65,7 @@ def start_config(protocol: dict, depth: int, gates: dict, seed: int) -> dict:
 
 
 def net_config(protocol: dict, depth: int, gates: dict, optimizer: str, lr: float,
-               seed: int, **changes) -> dict:
+               seed: int, **changes: Any) -> dict:
     """A trial of `train_net`."""
     config = {"kind": "train", "dataset": protocol["dataset"], "block": "highway",
               "depth": depth, "hidden": protocol["hidden"], "activation": "tanh",
@@ -77,11 +79,12 @@ def net_config(protocol: dict, depth: int, gates: dict, optimizer: str, lr: floa
 
 
 class Book:
-    """The results of trials, found by their configs. run_trials, if any are to run:
-    {hash: config} -> {hash: Trial}."""
+    """The results of trials, found by their configs. run_trials: {hash: config} ->
+    {hash: Trial}; without it a book only keeps what `add` puts in."""
 
-    def __init__(self, run_trials: Callable | None = None) -> None:
-        self.run_trials, self.results = run_trials, {}
+    def __init__(self, run_trials: Callable = dict) -> None:
+        self.run_trials = run_trials
+        self.results: dict[str, dict] = {}
 
     def add(self, trials: dict[str, Trial]) -> None:
         """Put in finished trials, {hash: Trial}."""
@@ -107,14 +110,14 @@ class Book:
         return loss is not None and loss < TRAINS
 
     def chosen_lr(self, protocol: dict, depth: int, gates: dict, optimizer: str,
-                  **changes) -> float | None:
+                  **changes: Any) -> float | None:
         """The rate of the lowest loss of the first seed; None where none trains."""
         configs = {lr: net_config(protocol, depth, gates, optimizer, lr,
                                   protocol["seeds"][0], **changes)
                    for lr in protocol["lrs"][optimizer]}
-        there = {lr: self.loss(config) for lr, config in configs.items()
-                 if self.trains(config)}
-        return min(there, key=there.get) if there else None
+        there = [(loss, lr) for lr, config in configs.items()
+                 if (loss := self.loss(config)) is not None and loss < TRAINS]
+        return min(there)[1] if there else None
 
 
 def is_first(gates: dict, block: str) -> bool:

@@ -46,7 +46,7 @@ def best_row(book: Book, configs_by_lr: dict[float, list[dict]]) -> dict | None:
         return None
     means = {lr: np.mean(or_infinite([final_loss(result) for result in results]))
              for lr, results in found.items() if len(results) == most}
-    lr = min(means, key=means.get)
+    lr = min(means, key=means.__getitem__)
     return {"lr": lr, "train_loss": [final_loss(result) for result in found[lr]],
             **{name: [result[name] for result in found[lr]]
                for name in ("test_acc", "S_before", "S_after")}}
@@ -127,7 +127,7 @@ def describe_price(rows: list[dict]) -> list[dict]:
         if 1.0 not in own:
             continue
         losses = {S: mean_loss(row) for S, row in own.items()}
-        best, sums = min(losses, key=losses.get), sorted(own)
+        best, sums = min(losses, key=losses.__getitem__), sorted(own)
         low = high = sums.index(best)
         while low and losses[sums[low - 1]] <= NEAR * losses[best]:
             low -= 1
@@ -183,9 +183,9 @@ def describe_mechanism(book: Book, protocol: dict) -> list[dict]:
     own, rows = protocol["mechanism"], []
     for depth in own["depths"]:
         sums = [S for S in protocol["sums"] if 0.1 <= S <= 10 and depth > S]
-        starts = [[book.get(start_config(protocol, depth, {"sum": S}, seed))
-                   for seed in own["seeds"]] for S in sums]
-        if any(None in group for group in starts):
+        starts = [[start for seed in own["seeds"] if (start := book.get(
+            start_config(protocol, depth, {"sum": S}, seed)))] for S in sums]
+        if any(len(group) < len(own["seeds"]) for group in starts):
             continue
         values = {"W_in": [[start["W_in"] for start in group] for group in starts],
                   "gradient": [[start["gradient"]["rms"][0] / start["gradient"]["rms"][
@@ -230,9 +230,10 @@ def describe_full(book: Book, protocol: dict) -> list[dict]:
     for depth in protocol["full"]["depths"]:
         for gates, block in rules_at(protocol, depth):
             for optimizer in OPTIMIZERS:
-                configs = [full_config(book, protocol, depth, gates, block, optimizer,
-                                       seed) for seed in protocol["seeds"]]
-                row = configs[0] and best_row(book, {configs[0]["lr"]: configs})
+                configs = [config for seed in protocol["seeds"] if (
+                    config := full_config(book, protocol, depth, gates, block,
+                                          optimizer, seed))]
+                row = configs and best_row(book, {configs[0]["lr"]: configs})
                 if row:
                     used = [result.get("used") for config in configs
                             if (result := book.get(config))]
