@@ -108,17 +108,22 @@ HERE = Path(__file__).resolve().parent
 
 
 def setting(default: Any, text: str, *, low: float | None = None,
-            high: float | None = None, choices: tuple | None = None) -> Any:
-    """A Config field that is also a flag: its default, help text and allowed values."""
-    allowed = {"help": text, "low": low, "high": high, "choices": choices}
+            high: float | None = None, choices: tuple | None = None,
+            words: tuple = ()) -> Any:
+    """A Config field that is also a flag: its default, help text and allowed values,
+    which are choices, or numbers and the words that may stand for one."""
+    allowed = {"help": text, "low": low, "high": high, "choices": choices,
+               "words": words}
     return field(default=default, metadata=allowed)
 
 
 def is_allowed(value: Any, default: Any, allowed: Mapping) -> bool:
-    """Whether a field may have this value: a choice, or a number of its kind in range.
-    """
+    """Whether a field may have this value: a choice, or a number of its kind in range,
+    or a word for one."""
     if allowed["choices"]:
         return value in allowed["choices"]
+    if isinstance(value, str):
+        return value in allowed["words"]
     kinds = (int, float) if isinstance(default, float) else (int,)     # never a bool
     return type(value) in kinds and allowed["low"] <= value <= allowed["high"]
 
@@ -140,8 +145,10 @@ class Config:
     init: str = setting("uniform", "of weights; uniform is U(+-1/sqrt(fan_in)), a "
                         "third of glorot's variance",
                         choices=("uniform", "glorot", "he"))
-    gate_bias: float = setting(-2.0, "initial b_T; a learned carry gate has minus it",
-                               low=-100, high=100)
+    gate_bias: float | str = setting(
+        -2.0, "initial b_T; a learned carry gate has minus it; auto: logit(1 / depth), "
+        "so that the T of all blocks start with a sum of 1", low=-100, high=100,
+        words=("auto",))
     epochs: int = setting(12, "passes over the training images", low=1, high=100_000)
     batch: int = setting(128, "images per step", low=1, high=10**7)
     optimizer: str = setting("adam", "or momentum SGD", choices=("adam", "sgd"))
@@ -162,7 +169,8 @@ class Config:
                 value = value.item()
                 object.__setattr__(self, item.name, value)
             if allowed and not is_allowed(value, item.default, allowed):
-                among = allowed["choices"] or f"{allowed['low']} to {allowed['high']}"
+                among = allowed["choices"] or ", ".join(
+                    (f"{allowed['low']} to {allowed['high']}", *allowed["words"]))
                 raise ValueError(f"{item.name} is {value!r}; allowed: {among}")
 
 
@@ -651,6 +659,15 @@ def initial_weights(rng: np.random.Generator, init: str, shape: tuple,
     return rng.uniform(-bound, bound, shape)
 
 
+def initial_bias(gate_bias: float | str, depth: int) -> float:
+    """b_T as a number: "auto" is logit(1/L) = -log(L - 1), with which the T of L layers
+    start with a sum of 1; a single layer has no such b_T and starts half open. Raises
+    ValueError for another word."""
+    if gate_bias == "auto":
+        return -math.log(max(depth - 1, 1))
+    return float(gate_bias)
+
+
 class Layer(NamedTuple):
     """Every view of a cache that the two passes need of one layer."""
 
@@ -714,13 +731,13 @@ class DeepNet:
         and for each gate of the block, here T: W_T (L, U, U), b_T (L, U)
 
     Nets of equal seed, hidden and init share W_in, W_out, and W_H and W_T as far as
-    they have them, whatever their block and depth. Raises ValueError for an unknown
-    block, activation or init and for a size below 1.
+    they have them, whatever their block and depth. gate_bias: see `initial_bias`.
+    Raises ValueError for an unknown block, activation or init and for a size below 1.
     """
 
     def __init__(self, block: str = "highway", depth: int = 30, hidden: int = 50, *,
                  inputs: int = 784, classes: int = 10, activation: str = "tanh",
-                 init: str = "uniform", gate_bias: float = -2.0, seed: int = 0,
+                 init: str = "uniform", gate_bias: float | str = -2.0, seed: int = 0,
                  dtype: Any = "float32"):
         for name, value, table in (("block", block, BLOCKS),
                                    ("activation", activation, ACTIVATIONS),
@@ -740,7 +757,7 @@ class DeepNet:
         self.layout = Parameters(self.shapes(depth, hidden, self.rows, inputs, classes))
         self.tensors = self.layout.views        # as they lie in memory, by these names
         self.params = np.zeros(self.layout.size, self.dtype)
-        self._initialize(init, gate_bias, seed)
+        self._initialize(init, initial_bias(gate_bias, depth), seed)
 
     @staticmethod
     def shapes(L: int, U: int, R: int, P: int, C: int) -> dict[str, tuple]:

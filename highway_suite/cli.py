@@ -36,9 +36,12 @@ OWN_FLAGS = ("quick", "data_dir", "jobs", "out", "no_save", "version")  # no set
 QUICK = {"depth": 10, "epochs": 5, "n_train": 2000, "n_test": 1000}
 
 
-def in_range(kind: type, low: float, high: float) -> Callable:
-    """An argparse type: a number of this kind within the range, both ends allowed."""
+def in_range(kind: type, low: float, high: float, words: tuple = ()) -> Callable:
+    """An argparse type: a number of this kind within the range, both ends allowed, or a
+    word for one."""
     def parse(text):
+        if text in words:
+            return text
         try:
             value = kind(text)
         except ValueError:
@@ -46,7 +49,8 @@ def in_range(kind: type, low: float, high: float) -> Callable:
         if not low <= value <= high:
             noun = "a whole number" if kind is int else "a number"
             raise argparse.ArgumentTypeError(
-                f"{text!r} is not {noun} from {low} to {high}")
+                f"{text!r} is not {noun} from {low} to {high}"
+                + "".join(f", nor {word}" for word in words))
         return value
     return parse
 
@@ -81,7 +85,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         if meta["choices"]:
             parser.add_argument(flag, choices=meta["choices"], help=text)
             continue
-        kind = in_range(type(item.default), meta["low"], meta["high"])
+        kind = in_range(type(item.default), meta["low"], meta["high"], meta["words"])
         where: Any = parser
         if item.name in ("seed", "depth"):
             where = parser.add_mutually_exclusive_group()
@@ -251,9 +255,14 @@ def table_of(arms: list[dict]) -> str:
 def give_advice(arms: list[dict], gate_bias: float) -> None:
     """Say what to try where a highway net did not start."""
     for arm in arms:
-        if arm["block"] == "highway" and (arm["final_train_acc"] or 0) < 0.2:
-            say(f"{arm['label']}, seed {arm['seed']}, did not learn: try a more "
-                f"negative --gate-bias than {gate_bias:g}, or a smaller --lr")
+        if arm["block"] != "highway" or (arm["final_train_acc"] or 0) >= 0.2:
+            continue
+        bias, auto = arm.get("gate_bias", gate_bias), hn.initial_bias("auto",
+                                                                      arm["depth"])
+        other = (f"--gate-bias auto ({auto:.3g}) instead of {bias:g}" if bias > auto
+                 else f"a more negative --gate-bias than {bias:.3g}")
+        say(f"{arm['label']}, seed {arm['seed']}, did not learn: try {other}, or a "
+            "smaller --lr")
 
 
 def finish(record: dict, arms: list[dict], out: Path | None) -> None:

@@ -63,7 +63,10 @@ def summarize(arms: list[dict]) -> list[dict]:
 
 
 def make_record(settings: dict, arms: list[dict], command: str) -> dict:
-    """Settings of the command line and its arms -> the record of the run."""
+    """Settings of the command line and its arms -> the record of the run. Of depths
+    that have each their own b_T it names the deepest one's; every arm names its own."""
+    settings = settings | {"gate_bias": hn.initial_bias(settings["gate_bias"],
+                                                        max(settings["depths"]))}
     pairs: dict[tuple, dict] = {}
     for arm in arms:
         pairs.setdefault((arm["depth"], arm["seed"]), {})[arm["block"]] = arm
@@ -87,6 +90,9 @@ def train_arm(config: hn.Config, data: hn.Data, report: Callable | None = None) 
     history, layer_T, status = hn.train(net, hn.scale_pixels(data, config.dtype),
                                         config, report)
     seconds = time.perf_counter() - start
+    own = {}
+    if isinstance(config.gate_bias, str):       # else it is that of the record's config
+        own["gate_bias"] = hn.initial_bias(config.gate_bias, config.depth)
     return {
         "label": f"{config.block} {config.depth}", "block": config.block,
         "depth": config.depth, "hidden": config.hidden, "epochs": config.epochs,
@@ -98,6 +104,7 @@ def train_arm(config: hn.Config, data: hn.Data, report: Callable | None = None) 
         "wallclock_sec": round(seconds, 3),
         "layer_T_history": layer_T,
         "final_T_per_layer": layer_T[-1][1] if layer_T and status == "ok" else [],
+        **own,
     }
 
 

@@ -1,6 +1,7 @@
 """The command line: what it accepts, refuses, writes and says."""
 
 import contextlib
+import math
 import os
 import shlex
 import signal
@@ -140,10 +141,23 @@ def test_a_highway_net_at_chance_gets_advice(capsys):
     cli.main(["--dataset", "digits", "--jobs", "1", "--depth", "60", "--epochs", "1",
              "--gate-bias", "5", "--no-save"])
     advice = [line for line in capsys.readouterr().err.splitlines() if "learn" in line]
-    assert advice == ["highway 60, seed 0, did not learn: try a more negative "
-                      "--gate-bias than 5, or a smaller --lr"]
+    assert advice == ["highway 60, seed 0, did not learn: try --gate-bias auto (-4.08) "
+                      "instead of 5, or a smaller --lr"]
     cli.main(["--dataset", "digits", "--jobs", "1", "--depth", "2", "--no-save"])
     assert "did not learn" not in capsys.readouterr().err
+
+
+def test_auto_gate_bias_is_a_number_in_the_record(tmp_path):
+    record = cli.main(["--dataset", "digits", "--jobs", "1", "--depths", "3,10",
+                       "--epochs", "1", "--gate-bias", "auto", "--out",
+                       str(tmp_path / "r.json")])
+    assert record["config"]["gate_bias"] == pytest.approx(-math.log(9))
+    assert [run["highway"]["gate_bias"] for run in record["runs"]] == pytest.approx(
+        [-math.log(2), -math.log(9)])
+    assert "--gate-bias auto" in record["command"]
+    for run in record["runs"]:      # before training the T of all layers sum to 1
+        epoch, T = run["highway"]["layer_T_history"][0]
+        assert epoch == 0 and sum(T) == pytest.approx(1, abs=0.15)
 
 
 def test_divergence_ends_with_a_record_and_exit_code_0(tmp_path):

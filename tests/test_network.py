@@ -59,6 +59,23 @@ def test_block_with_its_gates_held_is_a_simpler_block(block, held, twin, same, s
     assert any(np.count_nonzero(grad) for grad in gates) != same
 
 
+@pytest.mark.parametrize("depth", [2, 10, 1000])
+def test_auto_gate_bias_opens_one_layer_in_all(depth):
+    net = hn.DeepNet("full", depth, 5, inputs=4, gate_bias="auto", dtype="float64")
+    weights = net.views(net.params)
+    T = 1 / (1 + np.exp(-weights["b_T"]))
+    assert T.sum(axis=0) == pytest.approx(1)
+    assert np.array_equal(weights["b_C"], -weights["b_T"])
+
+
+def test_auto_gate_bias_at_the_edges():
+    assert hn.initial_bias("auto", 1) == 0 and hn.initial_bias(-2, 30) == -2.0
+    with pytest.raises(ValueError):
+        hn.DeepNet(gate_bias="automatic")
+    with pytest.raises(ValueError, match="-100 to 100, auto"):
+        hn.Config(gate_bias="automatic")
+
+
 def test_nets_of_one_seed_share_what_they_can():
     highway = hn.DeepNet("highway", 12, 20, inputs=16, seed=3)
     plain = hn.DeepNet("plain", 12, 20, inputs=16, seed=3)
