@@ -266,7 +266,9 @@ def run_trials(train: Callable, configs: Iterable[dict], folder: str | Path, *,
                 or (retry_failed and there[name].status == "failed")}
     finished = read_packed(packed, protocol)
     if not finished or still_to_do(finished):
-        with ended_by_signals(), open_store(Path(folder), protocol) as (store, there):
+        # Absolute: processes that are started already may be in another folder.
+        folder = Path(folder).absolute()
+        with ended_by_signals(), open_store(folder, protocol) as (store, there):
             finished = merged(finished, there)
             todo = still_to_do(finished)
             place = (on_cluster(store, todo, cluster, train, data) if cluster and todo

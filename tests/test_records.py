@@ -298,7 +298,7 @@ def test_committed_record(path):
     _, _, out = value["command"].partition(" --out ")
     assert path == tree() / (out or "run.json")
     assert value["summary"] == summarize(
-        [run[block] for run in value["runs"] for block in ("highway", "plain")])
+        [run[block] for run in value["runs"] for block in value["config"]["blocks"]])
     deepest = max(value["runs"], key=lambda run: run["depth"])
     assert len(deepest["highway"]["layer_T_history"]) == value["epochs"] + 1
 
