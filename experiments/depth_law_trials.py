@@ -1,0 +1,412 @@
+"""The trials of `depth_law` and their plan: how its nets start, train and are measured.
+
+A trial's config says all that its result depends on. Its gates are said by what they
+are to be: {"sum": S}, {"bias": b} or {"rule": name}; see `initial_biases`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.common import listed
+from experiments.store import hash_of
+from experiments.very_deep import measure_use, rms, watching
+
+TRAINS = math.log(10) / 2       # loss below which a net trains
+ONE = {"sum": 1.0}              # the rule
+RULES = {"S = 1": ONE, "b_T = -2": {"bias": -2.0}, "guideline": {"rule": "guideline"},
+         "chrono": {"rule": "chrono"}}
+
+PROTOCOL = {
+    "dataset": "mnist", "n_train": 6000, "n_test": 10_000, "epochs": 12, "hidden": 50,
+    "batch": 128, "lrs": {"adam": [5e-4, 1e-3, 2e-3], "sgd": [0.025, 0.05, 0.1]},
+    "seeds": [0, 1, 2],
+    "sums": [0.03, 0.1, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0],
+    "depths": [10, 30, 100], "deeper": [300], "deep": [1000],
+    "deep_sums": [0.03, 0.1, 0.3, 1.0, 3.0, 5.0, 10.0],
+    "mechanism": {"depths": [30, 100, 300, 1000], "images": 500,
+                  "seeds": [0, 1, 2, 3, 4]},
+    "rescue": {"depths": [10, 20, 30, 40, 48], "seeds": [0, 1, 2, 3, 4]},
+    "border": {"depth": 50, "lr": 1e-3, "rounds": 5, "octaves": 5, "n_test": 1280,
+               "seeds": [0, 1, 2, 3, 4], "changes": [
+                   {"epochs": 60}, {"lr": 1e-4, "epochs": 60}, {"depth": 200},
+                   {"epochs": 36}, {"lr": 1e-4, "epochs": 36}, {"hidden": 100},
+                   {"depth": 100}, {"dtype": "float64"}, {}, {"lr": 5e-3},
+                   {"lr": 1e-4}, {"eps": 1e-4}, {"eps": 1e-16},
+                   {"optimizer": "sgd", "lr": 0.1}, {"optimizer": "sgd", "lr": 0.01},
+                   {"init": "uniform"}, {"init": "he"},
+                   {"activation": "relu", "init": "he"}, {"hidden": 25}]},
+    "full": {"n_train": 60_000, "epochs": 4, "lr_decay": 0.7, "depths": [100, 1000],
+             "measured": 1280, "groups": 20, "kept": 50},
+    "ten_thousand": {"depth": 10_000, "lr": 1e-3, "lr_decay": 0.6, "epochs": 5,
+                     "n_train": 60_000, "measured": 2560, "groups": 20,
+                     "kept": [50, 100, 500, 1000, 5000], "failed_epochs": 3,
+                     "sums": [0.3, 3.0]}}
+SMOKE = {
+    "dataset": "digits", "n_train": 640, "n_test": 360, "epochs": 2, "batch": 64,
+    "lrs": {"adam": [2e-3, 5e-3], "sgd": [0.05, 0.1]}, "seeds": [0, 1],
+    "sums": [0.3, 1.0, 2.0], "depths": [4, 8], "deeper": [12], "deep": [16],
+    "deep_sums": [0.3, 1.0, 2.0],
+    "mechanism": {"depths": [8, 16], "images": 64, "seeds": [0, 1]},
+    "rescue": {"depths": [4, 6], "seeds": [0, 1]},
+    "border": {"depth": 50, "lr": 3e-3, "rounds": 2, "octaves": 5, "n_test": 128,
+               "seeds": [0, 1], "changes": [{}, {"eps": 1e-4}, {"lr": 1e-3}]},
+    "full": {"n_train": 1437, "epochs": 2, "lr_decay": 0.7, "depths": [8, 16],
+             "measured": 128, "groups": 4, "kept": 2},
+    "ten_thousand": {"depth": 40, "lr": 3e-3, "lr_decay": 0.6, "epochs": 2,
+                     "n_train": 1437, "measured": 128, "groups": 4, "kept": [2, 10],
+                     "failed_epochs": 1, "sums": [0.3, 3.0]}}
+
+# --------------------------------------------------------------------------------------
+# Trials
+
+
+def logit(p):
+    return math.log(p / (1 - p))
+
+
+def initial_biases(gates, depth, hidden, seed):
+    """What a trial says of its gates -> initial b_T (L, U).
+
+    {"sum": S}: T sums to S over the layers; {"bias": b}; {"rule": "guideline"}, the
+    line through P1's three depths; {"rule": "chrono"}, Tallec and Ollivier 2018 with
+    the layers as time: each unit its own, T = 1 / (1 + u), u even from 1 to L - 1.
+    """
+    if gates == {"rule": "chrono"}:
+        rng = np.random.default_rng([seed, 2018])
+        return -np.log(rng.uniform(1, depth - 1, (depth, hidden)))
+    bias = (gates["bias"] if "bias" in gates else
+            logit(gates["sum"] / depth) if "sum" in gates else -depth / 10)
+    return np.full((depth, hidden), bias)
+
+
+def make_net(config, inputs):
+    """A trial's untrained net: hn.make_net's, with the b_T of `initial_biases`."""
+    names = ("block", "depth", "hidden", "activation", "init", "dtype", "seed",
+             "dataset")
+    net = hn.make_net(hn.Config(**{name: config[name] for name in names}), inputs)
+    net.views(net.params)["b_T"][...] = initial_biases(
+        config["gates"], config["depth"], config["hidden"], config["seed"])
+    return net
+
+
+def load_images(config, arrays):
+    """A trial's scaled images: uint8 arrays -> hn.Data, drawn by the seed."""
+    subset = hn.take_subset(hn.Data(*arrays), hn.Config(
+        **{name: config[name] for name in ("seed", "n_train", "n_test", "dataset")}))
+    return hn.scale_pixels(subset, config["dataset"], config["dtype"])
+
+
+def fit(net, data, config, cache):
+    """Train as hn.train does, but test nothing on the way -> the training loss of each
+    epoch, and the status."""
+    names = ("batch", "clip", "lr", "lr_decay", "optimizer")
+    settings = hn.Config(**{name: config[name] for name in names})
+    optimizer = (hn.Adam(net.params, eps=config["eps"])
+                 if config["optimizer"] == "adam"
+                 else hn.SGD(net.params, config["momentum"]))
+    rng = np.random.default_rng(hn.streams(config["seed"])["batches"])
+    losses = []
+    try:
+        with np.errstate(all="ignore"):
+            for epoch in range(1, config["epochs"] + 1):
+                loss, _, _ = hn.train_epoch(net, data, settings, epoch, cache,
+                                            optimizer, rng)
+                losses.append(hn.significant(loss))
+    except hn.Diverged:
+        return losses, "diverged"
+    return losses, "ok"
+
+
+def open_sum(net, x, labels, cache):
+    """Images (N, P) -> accuracy, and the sum over the layers of their mean T."""
+    accuracy, T = hn.evaluate(net, x, labels, cache)
+    return hn.significant(accuracy), hn.significant(T.sum())
+
+
+def train_net(config, *arrays):
+    """Train one net: its losses, test accuracy, S before and after; and if the config
+    asks for it, which layers it uses."""
+    data = load_images(config, arrays)
+    net = make_net(config, data.x_train.shape[1])
+    cache, few = net.cache(config["batch"]), slice(10 * config["batch"])
+    result = {"test_acc": None, "S_after": None, "S_before": open_sum(
+        net, data.x_test[few], data.y_test[few], cache)[1]}
+    result["train_loss"], result["status"] = fit(net, data, config, cache)
+    if result["status"] != "ok":
+        return result
+    try:
+        result["test_acc"], result["S_after"] = open_sum(net, data.x_test, data.y_test,
+                                                         cache)
+    except hn.Diverged:
+        return result | {"status": "diverged"}
+    del cache           # of a net of 10,000 layers it is a gigabyte
+    if measure := config.get("measure"):
+        start, few = make_net(config, data.x_train.shape[1]), slice(measure["measured"])
+        result["used"] = measure_use(net, start, data.x_train[few], data.y_train[few],
+                                     measure | {"batch": config["batch"]})
+    return result
+
+
+def picked(values, points=50):
+    """Values at layers evenly apart, the ends among them."""
+    at = np.unique(np.linspace(0, len(values) - 1, points).round().astype(int))
+    return {"layer": at.tolist(), "rms": listed([values[i] for i in at])}
+
+
+def measure_start(config, *arrays):
+    """An untrained net on one batch: rms of the block outputs (from the projection's
+    on) and of dL/dy of each block, S, the norm of dL/dW_in, and which multiple of the
+    projection's output the last block's holds (`carried`, by least squares)."""
+    data = load_images(config, arrays)
+    net = make_net(config, data.x_train.shape[1])
+    logits, cache = net.forward(np.ascontiguousarray(data.x_train.T))
+    x = cache.x[:, :net.hidden].astype("float64")
+    result = {"S": hn.significant(cache.T.mean(axis=(1, 2), dtype="float64").sum()),
+              "carried": hn.significant((x[-1] * x[0]).sum() / (x[0] ** 2).sum()),
+              "output": picked([rms(y) for y in x])}
+    with watching(net) as gradients:
+        grad = net.backward(hn.cross_entropy(logits, data.y_train)[1], cache)
+    return result | {
+        "gradient": picked(gradients[::-1]),
+        "W_in": hn.significant(np.linalg.norm(net.views(grad)["W_in"]))}
+
+
+def train(config, *arrays):
+    """One trial of either kind."""
+    return {"train": train_net, "start": measure_start}[config["kind"]](config, *arrays)
+
+
+# --------------------------------------------------------------------------------------
+# The plan
+
+
+def start_config(protocol, depth, gates, seed):
+    """A trial of `measure_start`."""
+    return {"kind": "start", "dataset": protocol["dataset"], "block": "highway",
+            "depth": depth, "hidden": protocol["hidden"], "activation": "tanh",
+            "init": "glorot", "dtype": "float32", "gates": gates, "seed": seed,
+            "n_train": protocol["mechanism"]["images"], "n_test": 1}
+
+
+def net_config(protocol, depth, gates, optimizer, lr, seed, **changes):
+    """A trial of `train_net`."""
+    config = {"kind": "train", "dataset": protocol["dataset"], "block": "highway",
+              "depth": depth, "hidden": protocol["hidden"], "activation": "tanh",
+              "init": "glorot", "dtype": "float32", "gates": gates,
+              "optimizer": optimizer, "lr": lr, "lr_decay": 1.0, "seed": seed,
+              "epochs": protocol["epochs"], "batch": protocol["batch"],
+              "clip": 5.0, "n_train": protocol["n_train"],
+              "n_test": protocol["n_test"]}
+    own = {"adam": {"eps": 1e-8}, "sgd": {"momentum": 0.9}}[optimizer]
+    return config | own | changes
+
+
+class Book:
+    """The results of trials, found by their configs."""
+
+    def __init__(self, run=None):
+        self.run_trials, self.results = run, {}
+
+    def add(self, trials):
+        for trial in trials:
+            self.results[hash_of(trial.config)] = trial.result
+
+    def run(self, configs):
+        """Run these trials, in this order, each once."""
+        unique = {hash_of(config): config for config in configs}
+        self.add(self.run_trials(list(unique.values())))
+
+    def get(self, config):
+        """A trial's result, None if it has not run."""
+        return self.results.get(hash_of(config))
+
+    def loss(self, config):
+        """A trial's final training loss, infinite where it diverged; None if it has
+        not run."""
+        result = self.get(config)
+        return (None if result is None else
+                result["train_loss"][-1] if result["status"] == "ok" else math.inf)
+
+    def trains(self, config):
+        loss = self.loss(config)
+        return loss is not None and loss < TRAINS
+
+    def chosen_lr(self, protocol, depth, gates, optimizer, **changes):
+        """The rate of the lowest loss of the first seed; None where none trains."""
+        configs = {lr: net_config(protocol, depth, gates, optimizer, lr,
+                                  protocol["seeds"][0], **changes)
+                   for lr in protocol["lrs"][optimizer]}
+        there = {lr: self.loss(config) for lr, config in configs.items()
+                 if self.trains(config)}
+        return min(there, key=there.get) if there else None
+
+
+def is_first(gates, block):
+    """Whether this is the pair that the sweep over S has already."""
+    return gates == ONE and block == "highway"
+
+
+def starts_of(rules, own=True):
+    """(gates, block) of the rules with highway and with T-only blocks."""
+    return [(RULES[name], block) for block in ("highway", "t_only") for name in rules
+            if own or not is_first(RULES[name], block)]
+
+
+def sweep(protocol, depth, starts, seeds, optimizers=("adam", "sgd")):
+    """Every rate with every start (gates, block), seed after seed."""
+    return [net_config(protocol, depth, gates, optimizer, lr, seed, block=block)
+            for seed in seeds for gates, block in starts for optimizer in optimizers
+            for lr in protocol["lrs"][optimizer]]
+
+
+def repeats(book, protocol, depth, starts, optimizers=("adam", "sgd")):
+    """The rates that the first seed chose, with the other seeds."""
+    chosen = [(gates, block, optimizer, book.chosen_lr(
+        protocol, depth, gates, optimizer, block=block))
+        for gates, block in starts for optimizer in optimizers]
+    return [net_config(protocol, depth, gates, optimizer, lr, seed, block=block)
+            for seed in protocol["seeds"][1:]
+            for gates, block, optimizer, lr in chosen if lr is not None]
+
+
+def highway_sums(sums, depth):
+    return [({"sum": S}, "highway") for S in sums if S < depth]
+
+
+def shallow_configs(protocol):
+    """Mechanism, rescue, and collapse and rules to 100 layers: all seeds."""
+    own, rescue = protocol["mechanism"], protocol["rescue"]
+    configs = [start_config(protocol, depth, {"sum": S}, seed)
+               for depth in own["depths"] for S in protocol["sums"] if S < depth
+               for seed in own["seeds"]]
+    for depth in rescue["depths"]:
+        configs += sweep(protocol, depth, [({"bias": 0.0}, "highway"),
+                                           (ONE, "highway")], rescue["seeds"])
+    for depth in protocol["depths"]:
+        configs += sweep(protocol, depth, highway_sums(protocol["sums"], depth)
+                         + starts_of(RULES, own=False), protocol["seeds"])
+    return configs
+
+
+def border_sum(protocol, step):
+    """The S of a step of the bisection: a power of two in even parts of octaves."""
+    own = protocol["border"]
+    return hn.significant(2 ** (own["octaves"] * step / 2 ** own["rounds"]))
+
+
+def border_config(protocol, change, seed, step):
+    """A trial of the bisection."""
+    own = protocol["border"]
+    rest = {"depth": own["depth"], "lr": own["lr"], "optimizer": "adam",
+            "n_test": own["n_test"]} | change
+    return net_config(protocol, rest.pop("depth"),
+                      {"sum": border_sum(protocol, step)}, rest.pop("optimizer"),
+                      rest.pop("lr"), seed, **rest)
+
+
+def bracket(book, protocol, change, seed):
+    """(low, high): steps of the bisection. The low one trains, the high one does not;
+    the first and the last step are taken to do so. None where it is not finished."""
+    low, high = 0, 2 ** protocol["border"]["rounds"]
+    while high - low > 1:
+        middle = (low + high) // 2
+        config = border_config(protocol, change, seed, middle)
+        if book.get(config) is None:
+            return None, middle
+        low, high = (middle, high) if book.trains(config) else (low, middle)
+    return low, high
+
+
+def border_round(book, protocol):
+    """The next trials of every bisection that is not finished."""
+    own, configs = protocol["border"], []
+    for change in own["changes"]:
+        for seed in own["seeds"]:
+            low, step = bracket(book, protocol, change, seed)
+            if low is None:
+                configs.append(border_config(protocol, change, seed, step))
+    return configs
+
+
+def rules_at(protocol, depth):
+    """The (gates, block) whose rule says something else than others' at this depth.
+    Beyond 200 layers the guideline's T is 0 in float32: the same net at any depth, so
+    it runs only at 300."""
+    deepest = depth > max(protocol["deeper"])
+    return starts_of([name for name in RULES
+                      if not (deepest and name == "guideline")])
+
+
+def full_config(book, protocol, depth, gates, block, optimizer, seed):
+    """A net on all images, at the rate its rule chose on the few, at 300 layers where
+    there is none at this depth; None where the rule never trained."""
+    own = protocol["full"]
+    lr = next((lr for L in (depth, *protocol["deeper"]) if (lr := book.chosen_lr(
+        protocol, L, gates, optimizer, block=block)) is not None), None)
+    if lr is None:
+        return None
+    measure = {"measured": own["measured"], "lesioned": depth // own["groups"],
+               "kept": [own["kept"]]}
+    return net_config(protocol, depth, gates, optimizer, lr, seed, block=block,
+                      n_train=own["n_train"], epochs=own["epochs"],
+                      lr_decay=own["lr_decay"], measure=measure)
+
+
+def full_configs(book, protocol, depth):
+    """The rules on all images, seed after seed."""
+    configs = [full_config(book, protocol, depth, gates, block, optimizer, seed)
+               for seed in protocol["seeds"] for gates, block in rules_at(protocol,
+                                                                          depth)
+               for optimizer in ("adam", "sgd")]
+    return [config for config in configs if config]
+
+
+def record_config(protocol, seed):
+    """10,000 layers on all images."""
+    own = protocol["ten_thousand"]
+    measure = {"measured": own["measured"], "kept": own["kept"],
+               "lesioned": own["depth"] // own["groups"]}
+    return net_config(protocol, own["depth"], ONE, "adam", own["lr"], seed,
+                      n_train=own["n_train"], epochs=own["epochs"],
+                      lr_decay=own["lr_decay"], measure=measure)
+
+
+def deepest_config(book, protocol, gates, block):
+    """A rule with 10,000 layers on the few images, Adam at the rate that it chose at
+    1000; one that did not train there gets a quarter of the epochs."""
+    own, (deep,) = protocol["ten_thousand"], protocol["deep"]
+    lr = book.chosen_lr(protocol, deep, gates, "adam", block=block)
+    changes = {"epochs": own["failed_epochs"]} if lr is None else {}
+    return net_config(protocol, own["depth"], gates, "adam", lr or own["lr"],
+                      protocol["seeds"][0], block=block, **changes)
+
+
+def conduct(book, protocol):
+    """Run the plan: cheap parts with all their seeds first, then the dear ones."""
+    book.run(shallow_configs(protocol))
+    while configs := border_round(book, protocol):
+        book.run(configs)
+    for depth in protocol["deeper"]:
+        starts = [*highway_sums(protocol["sums"], depth), *starts_of(RULES, own=False)]
+        book.run(sweep(protocol, depth, starts, protocol["seeds"][:1]))
+        book.run(repeats(book, protocol, depth, starts))
+    shallow, deep = protocol["full"]["depths"]
+    book.run(full_configs(book, protocol, shallow))
+    (depth,), first = protocol["deep"], protocol["seeds"][:1]
+    sums = highway_sums(protocol["deep_sums"], depth)
+    rules = [start for start in rules_at(protocol, depth) if not is_first(*start)]
+    book.run([record_config(protocol, protocol["seeds"][0]),
+              *sweep(protocol, depth, sums, first),
+              *sweep(protocol, depth, rules, first, ["adam"])])
+    book.run([deepest_config(book, protocol, *start)
+              for start in rules_at(protocol, depth)]
+             + repeats(book, protocol, depth, sums)
+             + repeats(book, protocol, depth, rules, ["adam"]))
+    book.run(full_configs(book, protocol, deep))
+    book.run([deepest_config(book, protocol, {"sum": S}, "highway")
+              for S in protocol["ten_thousand"]["sums"]])
+
