@@ -127,8 +127,11 @@ def mean_loss(row):
 
 
 def explained(y, *columns):
-    """The part of the variance of y that a sum of cubics in the columns explains."""
-    scaled = [(x - np.mean(x)) / np.std(x) for x in columns]
+    """The part of the variance of y that a sum of cubics in the columns explains; None
+    where there is none."""
+    if np.ptp(y) == 0:
+        return None
+    scaled = [(x - np.mean(x)) / (np.std(x) or 1) for x in columns]
     design = np.column_stack([np.ones(len(y)), *(x ** power for x in scaled
                                                  for power in (1, 2, 3))])
     rest = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
@@ -139,7 +142,7 @@ def describe_variance(rows):
     """For each optimiser: what explains the variance of log loss over all its nets, and
     by which factor the depths' mean losses differ at equal S."""
     record = {}
-    for optimizer in OPTIMIZERS:
+    for optimizer in dict.fromkeys(row["optimizer"] for row in rows):
         own = [row for row in rows if row["optimizer"] == optimizer]
         y = np.log(np.minimum([mean_loss(row) for row in own], GUESSING))
         S, L = (np.log([row[name] for row in own]) for name in ("S", "depth"))
@@ -163,6 +166,8 @@ def describe_price(rows):
     for depth, optimizer in sorted({(row["depth"], row["optimizer"]) for row in rows}):
         own = {row["S"]: row for row in rows
                if (row["depth"], row["optimizer"]) == (depth, optimizer)}
+        if 1.0 not in own:
+            continue
         losses = {S: mean_loss(row) for S, row in own.items()}
         best, sums = min(losses, key=losses.get), sorted(own)
         low = high = sums.index(best)
@@ -601,7 +606,9 @@ def check_claims(record):
     full = [*protocol["depths"], *protocol["deeper"], *protocol["deep"]]
     sums = sum(len(highway_sums(protocol["sums"], depth)) for depth in full[:-1])
     deep = len(highway_sums(protocol["deep_sums"], full[-1]))
-    complete = True if len(record["collapse"]) == 2 * (sums + deep) else None
+    complete = True if len(record["collapse"]) == 2 * (sums + deep) and all(
+        len(row["train_loss"]) == len(protocol["seeds"]) or mean_loss(row) >= TRAINS
+        for row in record["collapse"]) else None
     return [
         *check_collapse(record, complete), check_price(record, complete),
         *check_border(record, len(protocol["border"]["seeds"])),
