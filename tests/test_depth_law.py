@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import depth_law, depth_law_trials as trials
-from experiments.depth_law_trials import PROTOCOL, Book, net_config
-from experiments.store import make_trial
+from experiments.depth_law import nets, plan
+from experiments.depth_law.plan import PROTOCOL, Book, net_config
+from experiments.depth_law.record import describe
+from experiments.depth_law.verdicts import check_claims
+from experiments.store import hash_of, make_trial
+from highway_suite.datasets import obtain
 
 CONFIG = net_config(PROTOCOL | {"dataset": "digits"}, 6, {"sum": 1.5}, "adam", 2e-3, 3,
                     epochs=2, batch=64, n_train=200, n_test=100)
@@ -20,23 +23,23 @@ def sigmoid(z):
 
 @pytest.fixture(scope="module")
 def digits():
-    return hn.load_dataset("digits")
+    return obtain("digits")
 
 
 @pytest.mark.parametrize("depth, S", [(10, 0.03), (30, 20.0), (10_000, 1.0)])
 def test_gates_start_with_the_sum_that_was_asked_for(depth, S):
-    bias = trials.initial_biases({"sum": S}, depth, 3, 0)
+    bias = nets.initial_biases({"sum": S}, depth, 3, 0)
     assert bias.shape == (depth, 3)
     assert sigmoid(bias).sum(axis=0) == pytest.approx(S)
 
 
 @pytest.mark.parametrize("depth, bias", [(10, -1), (20, -2), (30, -3)])
 def test_the_line_goes_through_the_guideline(depth, bias):
-    assert (trials.initial_biases({"rule": "guideline"}, depth, 2, 0) == bias).all()
+    assert (nets.initial_biases({"rule": "guideline"}, depth, 2, 0) == bias).all()
 
 
 def test_chrono_draws_time_scales_evenly_for_each_unit():
-    bias = trials.initial_biases({"rule": "chrono"}, 200, 500, 0)
+    bias = nets.initial_biases({"rule": "chrono"}, 200, 500, 0)
     scales = np.exp(-bias)
     assert 1 <= scales.min() < 1.05 and 198.95 < scales.max() <= 199
     assert scales.mean() == pytest.approx(100, rel=0.01)
@@ -46,13 +49,13 @@ def test_chrono_draws_time_scales_evenly_for_each_unit():
 
 
 def test_a_net_trains_as_hn_train_does(digits):
-    result = trials.train_net(CONFIG, *digits)
+    result = nets.train_net(CONFIG, digits)
     names = ("block", "depth", "seed", "epochs", "batch", "lr", "n_train", "n_test",
-             "init", "dataset")
+             "init")
     config = hn.Config(**{name: CONFIG[name] for name in names},
                        gate_bias=math.log(1.5 / 4.5))
-    data = hn.scale_pixels(hn.take_subset(digits, config), "digits")
-    net = hn.make_net(config, 64)
+    data = hn.scale_pixels(hn.take_subset(digits, config))
+    net = hn.make_net(config, data)
     history, layer_T, _ = hn.train(net, data, config)
     assert result["train_loss"] == history["train_loss"]
     assert result["test_acc"] == history["test_acc"][-1]
@@ -61,16 +64,16 @@ def test_a_net_trains_as_hn_train_does(digits):
 
 
 def test_what_starts_carry_is_exact_where_nothing_else_does(digits, monkeypatch):
-    make_net = trials.make_net
+    make_net = nets.make_net
 
-    def carrying(config, inputs):
-        net = make_net(config, inputs)
+    def carrying(config, data):
+        net = make_net(config, data)
         for name in ("W_H", "W_T"):
             net.views(net.params)[name][...] = 0
         return net
-    monkeypatch.setattr(trials, "make_net", carrying)
-    config = trials.start_config(PROTOCOL | {"dataset": "digits"}, 20, {"sum": 4.0}, 0)
-    result = trials.measure_start(config | {"dtype": "float64"}, *digits)
+    monkeypatch.setattr(nets, "make_net", carrying)
+    config = plan.start_config(PROTOCOL | {"dataset": "digits"}, 20, {"sum": 4.0}, 0)
+    result = nets.measure_start(config | {"dtype": "float64"}, digits)
     assert result["S"] == pytest.approx(4, rel=1e-5)
     assert result["carried"] == pytest.approx(0.8 ** 20, rel=1e-5)
     gradient, output = (result[name]["rms"] for name in ("gradient", "output"))
@@ -84,7 +87,7 @@ def test_what_starts_carry_is_exact_where_nothing_else_does(digits, monkeypatch)
 
 def start_of(config):
     """A trial's S before training, and its mean b_T."""
-    bias = trials.initial_biases(config["gates"], config["depth"], 4, config["seed"])
+    bias = nets.initial_biases(config["gates"], config["depth"], 4, config["seed"])
     return sigmoid(bias).sum() / 4, bias.mean()
 
 
@@ -98,7 +101,7 @@ def border_of(config):
 def lawful_loss(config):
     """Loss by S alone, with a border."""
     S, _ = start_of(config)
-    if S > border_of(config):
+    if border_of(config) < S:
         return 2.3
     return min(0.07 * math.exp(0.01 * math.log(S) ** 2 + 0.12 * S), 2.3) * (
         1 + 0.01 * config["seed"])
@@ -124,15 +127,23 @@ def world(loss):
     return give
 
 
+def trial_of(config, result):
+    return make_trial("", config, "ok", None, result, 0)
+
+
+def record_of(book):
+    record = describe(book, PROTOCOL) | {"protocol": PROTOCOL}
+    return record | {"claims": check_claims(record)}
+
+
 @pytest.fixture(scope="module")
 def worlds():
     """The plan's record in a lawful and in a lawless world."""
     def conducted(give):
-        book = Book(lambda configs: [
-            make_trial("", config, "ok", None, give(config), 0) for config in configs])
-        trials.conduct(book, PROTOCOL)
-        record = depth_law.describe(book, PROTOCOL) | {"protocol": PROTOCOL}
-        return record | {"claims": depth_law.check_claims(record)}
+        book = Book(lambda configs: {name: trial_of(config, give(config))
+                                     for name, config in configs.items()})
+        plan.conduct(book, PROTOCOL)
+        return record_of(book)
     return {"lawful": conducted(world(lawful_loss)),
             "lawless": conducted(world(lawless_loss))}
 
@@ -166,7 +177,7 @@ def test_the_bisection_ends_around_the_border(worlds):
         for seed, border in enumerate(row["S"]):
             below, above = (lawful_loss(net_config(
                 PROTOCOL, 50, {"sum": S}, "adam", 1e-3, seed) | row["change"] | {
-                    "depth": 50}) < trials.TRAINS
+                    "depth": 50}) < plan.TRAINS
                 for S in (border / step, border * step))
             assert below and not above
 
@@ -182,10 +193,9 @@ def test_margins_bend_a_verdict_the_right_way(worlds):
 def test_no_verdict_before_its_trials_have_run():
     book = Book()
     give = world(lawful_loss)
-    for config in trials.shallow_configs(PROTOCOL)[:400]:
-        book.add([make_trial("", config, "ok", None, give(config), 0)])
-    record = depth_law.describe(book, PROTOCOL) | {"protocol": PROTOCOL}
-    found = [item["holds"] for item in depth_law.check_claims(record)
+    for config in plan.shallow_configs(PROTOCOL)[:400]:
+        book.add({hash_of(config): trial_of(config, give(config))})
+    found = [item["holds"] for item in record_of(book)["claims"]
              if not item["claim"].startswith(("before training", "gates that start",
                                               "with S = 1 the same"))]
     assert set(found) == {None}
@@ -198,11 +208,11 @@ def test_rates_are_chosen_by_the_first_seed_and_only_where_it_trains():
     def put(gates, losses):
         for lr, loss in losses.items():
             config = net_config(PROTOCOL, 300, gates, "adam", lr, 0)
-            book.add([make_trial("", config, "ok", None, {
-                "status": "ok", "train_loss": [loss]}, 0)])
+            book.add({hash_of(config): trial_of(config, {
+                "status": "ok", "train_loss": [loss]})})
     put({"sum": 1.0}, losses)
     put({"sum": 20.0}, dict.fromkeys(losses, 2.3))
     starts = [({"sum": S}, "highway") for S in (1.0, 20.0)]
-    again = trials.repeats(book, PROTOCOL, 300, starts, ["adam"])
+    again = plan.repeats(book, PROTOCOL, 300, starts, ["adam"])
     assert [(c["gates"]["sum"], c["lr"], c["seed"]) for c in again] == [
         (1.0, 1e-3, 1), (1.0, 1e-3, 2)]

@@ -1,19 +1,12 @@
-"""The trials of `depth_law` and their plan: how its nets start, train and are measured.
-
-A trial's config says all that its result depends on. Its gates are said by what they
-are to be: {"sum": S}, {"bias": b} or {"rule": name}; see `initial_biases`.
-"""
+"""The plan of `depth_law`: which trials, in which order, and which rate goes on."""
 
 from __future__ import annotations
 
 import math
-
-import numpy as np
+from collections.abc import Callable, Iterable, Sequence
 
 import highway_networks as hn
-from experiments.common import listed
-from experiments.store import hash_of
-from experiments.very_deep import measure_use, rms, watching
+from experiments.store import Trial, hash_of
 
 TRAINS = math.log(10) / 2       # loss below which a net trains
 ONE = {"sum": 1.0}              # the rule
@@ -60,131 +53,8 @@ SMOKE = {
                      "n_train": 1437, "measured": 128, "groups": 4, "kept": [2, 10],
                      "failed_epochs": 1, "sums": [0.3, 3.0]}}
 
-# --------------------------------------------------------------------------------------
-# Trials
 
-
-def logit(p):
-    return math.log(p / (1 - p))
-
-
-def initial_biases(gates, depth, hidden, seed):
-    """What a trial says of its gates -> initial b_T (L, U).
-
-    {"sum": S}: T sums to S over the layers; {"bias": b}; {"rule": "guideline"}, the
-    line through P1's three depths; {"rule": "chrono"}, Tallec and Ollivier 2018 with
-    the layers as time: each unit its own, T = 1 / (1 + u), u even from 1 to L - 1.
-    """
-    if gates == {"rule": "chrono"}:
-        rng = np.random.default_rng([seed, 2018])
-        return -np.log(rng.uniform(1, depth - 1, (depth, hidden)))
-    bias = (gates["bias"] if "bias" in gates else
-            logit(gates["sum"] / depth) if "sum" in gates else -depth / 10)
-    return np.full((depth, hidden), bias)
-
-
-def make_net(config, inputs):
-    """A trial's untrained net: hn.make_net's, with the b_T of `initial_biases`."""
-    names = ("block", "depth", "hidden", "activation", "init", "dtype", "seed",
-             "dataset")
-    net = hn.make_net(hn.Config(**{name: config[name] for name in names}), inputs)
-    net.views(net.params)["b_T"][...] = initial_biases(
-        config["gates"], config["depth"], config["hidden"], config["seed"])
-    return net
-
-
-def load_images(config, arrays):
-    """A trial's scaled images: uint8 arrays -> hn.Data, drawn by the seed."""
-    subset = hn.take_subset(hn.Data(*arrays), hn.Config(
-        **{name: config[name] for name in ("seed", "n_train", "n_test", "dataset")}))
-    return hn.scale_pixels(subset, config["dataset"], config["dtype"])
-
-
-def fit(net, data, config, cache):
-    """Train as hn.train does, but test nothing on the way -> the training loss of each
-    epoch, and the status."""
-    names = ("batch", "clip", "lr", "lr_decay", "optimizer")
-    settings = hn.Config(**{name: config[name] for name in names})
-    optimizer = (hn.Adam(net.params, eps=config["eps"])
-                 if config["optimizer"] == "adam"
-                 else hn.SGD(net.params, config["momentum"]))
-    rng = np.random.default_rng(hn.streams(config["seed"])["batches"])
-    losses = []
-    try:
-        with np.errstate(all="ignore"):
-            for epoch in range(1, config["epochs"] + 1):
-                loss, _, _ = hn.train_epoch(net, data, settings, epoch, cache,
-                                            optimizer, rng)
-                losses.append(hn.significant(loss))
-    except hn.Diverged:
-        return losses, "diverged"
-    return losses, "ok"
-
-
-def open_sum(net, x, labels, cache):
-    """Images (N, P) -> accuracy, and the sum over the layers of their mean T."""
-    accuracy, T = hn.evaluate(net, x, labels, cache)
-    return hn.significant(accuracy), hn.significant(T.sum())
-
-
-def train_net(config, *arrays):
-    """Train one net: its losses, test accuracy, S before and after; and if the config
-    asks for it, which layers it uses."""
-    data = load_images(config, arrays)
-    net = make_net(config, data.x_train.shape[1])
-    cache, few = net.cache(config["batch"]), slice(10 * config["batch"])
-    result = {"test_acc": None, "S_after": None, "S_before": open_sum(
-        net, data.x_test[few], data.y_test[few], cache)[1]}
-    result["train_loss"], result["status"] = fit(net, data, config, cache)
-    if result["status"] != "ok":
-        return result
-    try:
-        result["test_acc"], result["S_after"] = open_sum(net, data.x_test, data.y_test,
-                                                         cache)
-    except hn.Diverged:
-        return result | {"status": "diverged"}
-    del cache           # of a net of 10,000 layers it is a gigabyte
-    if measure := config.get("measure"):
-        start, few = make_net(config, data.x_train.shape[1]), slice(measure["measured"])
-        result["used"] = measure_use(net, start, data.x_train[few], data.y_train[few],
-                                     measure | {"batch": config["batch"]})
-    return result
-
-
-def picked(values, points=50):
-    """Values at layers evenly apart, the ends among them."""
-    at = np.unique(np.linspace(0, len(values) - 1, points).round().astype(int))
-    return {"layer": at.tolist(), "rms": listed([values[i] for i in at])}
-
-
-def measure_start(config, *arrays):
-    """An untrained net on one batch: rms of the block outputs (from the projection's
-    on) and of dL/dy of each block, S, the norm of dL/dW_in, and which multiple of the
-    projection's output the last block's holds (`carried`, by least squares)."""
-    data = load_images(config, arrays)
-    net = make_net(config, data.x_train.shape[1])
-    logits, cache = net.forward(np.ascontiguousarray(data.x_train.T))
-    x = cache.x[:, :net.hidden].astype("float64")
-    result = {"S": hn.significant(cache.T.mean(axis=(1, 2), dtype="float64").sum()),
-              "carried": hn.significant((x[-1] * x[0]).sum() / (x[0] ** 2).sum()),
-              "output": picked([rms(y) for y in x])}
-    with watching(net) as gradients:
-        grad = net.backward(hn.cross_entropy(logits, data.y_train)[1], cache)
-    return result | {
-        "gradient": picked(gradients[::-1]),
-        "W_in": hn.significant(np.linalg.norm(net.views(grad)["W_in"]))}
-
-
-def train(config, *arrays):
-    """One trial of either kind."""
-    return {"train": train_net, "start": measure_start}[config["kind"]](config, *arrays)
-
-
-# --------------------------------------------------------------------------------------
-# The plan
-
-
-def start_config(protocol, depth, gates, seed):
+def start_config(protocol: dict, depth: int, gates: dict, seed: int) -> dict:
     """A trial of `measure_start`."""
     return {"kind": "start", "dataset": protocol["dataset"], "block": "highway",
             "depth": depth, "hidden": protocol["hidden"], "activation": "tanh",
@@ -192,7 +62,8 @@ def start_config(protocol, depth, gates, seed):
             "n_train": protocol["mechanism"]["images"], "n_test": 1}
 
 
-def net_config(protocol, depth, gates, optimizer, lr, seed, **changes):
+def net_config(protocol: dict, depth: int, gates: dict, optimizer: str, lr: float,
+               seed: int, **changes) -> dict:
     """A trial of `train_net`."""
     config = {"kind": "train", "dataset": protocol["dataset"], "block": "highway",
               "depth": depth, "hidden": protocol["hidden"], "activation": "tanh",
@@ -206,36 +77,37 @@ def net_config(protocol, depth, gates, optimizer, lr, seed, **changes):
 
 
 class Book:
-    """The results of trials, found by their configs."""
+    """The results of trials, found by their configs. run_trials, if any are to run:
+    {hash: config} -> {hash: Trial}."""
 
-    def __init__(self, run=None):
-        self.run_trials, self.results = run, {}
+    def __init__(self, run_trials: Callable | None = None) -> None:
+        self.run_trials, self.results = run_trials, {}
 
-    def add(self, trials):
-        for trial in trials:
-            self.results[hash_of(trial.config)] = trial.result
+    def add(self, trials: dict[str, Trial]) -> None:
+        """Put in finished trials, {hash: Trial}."""
+        self.results |= {name: trial.result for name, trial in trials.items()}
 
-    def run(self, configs):
+    def run(self, configs: list[dict]) -> None:
         """Run these trials, in this order, each once."""
-        unique = {hash_of(config): config for config in configs}
-        self.add(self.run_trials(list(unique.values())))
+        self.add(self.run_trials({hash_of(config): config for config in configs}))
 
-    def get(self, config):
+    def get(self, config: dict) -> dict | None:
         """A trial's result, None if it has not run."""
         return self.results.get(hash_of(config))
 
-    def loss(self, config):
+    def loss(self, config: dict) -> float | None:
         """A trial's final training loss, infinite where it diverged; None if it has
         not run."""
         result = self.get(config)
         return (None if result is None else
                 result["train_loss"][-1] if result["status"] == "ok" else math.inf)
 
-    def trains(self, config):
+    def trains(self, config: dict) -> bool:
         loss = self.loss(config)
         return loss is not None and loss < TRAINS
 
-    def chosen_lr(self, protocol, depth, gates, optimizer, **changes):
+    def chosen_lr(self, protocol: dict, depth: int, gates: dict, optimizer: str,
+                  **changes) -> float | None:
         """The rate of the lowest loss of the first seed; None where none trains."""
         configs = {lr: net_config(protocol, depth, gates, optimizer, lr,
                                   protocol["seeds"][0], **changes)
@@ -245,25 +117,27 @@ class Book:
         return min(there, key=there.get) if there else None
 
 
-def is_first(gates, block):
+def is_first(gates: dict, block: str) -> bool:
     """Whether this is the pair that the sweep over S has already."""
     return gates == ONE and block == "highway"
 
 
-def starts_of(rules, own=True):
+def starts_of(rules: Iterable[str], own: bool = True) -> list[tuple[dict, str]]:
     """(gates, block) of the rules with highway and with T-only blocks."""
     return [(RULES[name], block) for block in ("highway", "t_only") for name in rules
             if own or not is_first(RULES[name], block)]
 
 
-def sweep(protocol, depth, starts, seeds, optimizers=("adam", "sgd")):
+def sweep(protocol: dict, depth: int, starts: list[tuple[dict, str]], seeds: list[int],
+          optimizers: Sequence[str] = ("adam", "sgd")) -> list[dict]:
     """Every rate with every start (gates, block), seed after seed."""
     return [net_config(protocol, depth, gates, optimizer, lr, seed, block=block)
             for seed in seeds for gates, block in starts for optimizer in optimizers
             for lr in protocol["lrs"][optimizer]]
 
 
-def repeats(book, protocol, depth, starts, optimizers=("adam", "sgd")):
+def repeats(book: Book, protocol: dict, depth: int, starts: list[tuple[dict, str]],
+            optimizers: Sequence[str] = ("adam", "sgd")) -> list[dict]:
     """The rates that the first seed chose, with the other seeds."""
     chosen = [(gates, block, optimizer, book.chosen_lr(
         protocol, depth, gates, optimizer, block=block))
@@ -273,15 +147,16 @@ def repeats(book, protocol, depth, starts, optimizers=("adam", "sgd")):
             for gates, block, optimizer, lr in chosen if lr is not None]
 
 
-def highway_sums(sums, depth):
-    return [({"sum": S}, "highway") for S in sums if S < depth]
+def highway_sums(sums: list[float], depth: int) -> list[tuple[dict, str]]:
+    return [({"sum": S}, "highway") for S in sums
+            if depth > S]
 
 
-def shallow_configs(protocol):
+def shallow_configs(protocol: dict) -> list[dict]:
     """Mechanism, rescue, and collapse and rules to 100 layers: all seeds."""
     own, rescue = protocol["mechanism"], protocol["rescue"]
     configs = [start_config(protocol, depth, {"sum": S}, seed)
-               for depth in own["depths"] for S in protocol["sums"] if S < depth
+               for depth in own["depths"] for S in protocol["sums"] if depth > S
                for seed in own["seeds"]]
     for depth in rescue["depths"]:
         configs += sweep(protocol, depth, [({"bias": 0.0}, "highway"),
@@ -292,13 +167,13 @@ def shallow_configs(protocol):
     return configs
 
 
-def border_sum(protocol, step):
+def border_sum(protocol: dict, step: int) -> float:
     """The S of a step of the bisection: a power of two in even parts of octaves."""
     own = protocol["border"]
     return hn.significant(2 ** (own["octaves"] * step / 2 ** own["rounds"]))
 
 
-def border_config(protocol, change, seed, step):
+def border_config(protocol: dict, change: dict, seed: int, step: int) -> dict:
     """A trial of the bisection."""
     own = protocol["border"]
     rest = {"depth": own["depth"], "lr": own["lr"], "optimizer": "adam",
@@ -308,7 +183,8 @@ def border_config(protocol, change, seed, step):
                       rest.pop("lr"), seed, **rest)
 
 
-def bracket(book, protocol, change, seed):
+def bracket(book: Book, protocol: dict, change: dict, seed: int
+            ) -> tuple[int | None, int]:
     """(low, high): steps of the bisection. The low one trains, the high one does not;
     the first and the last step are taken to do so. None where it is not finished."""
     low, high = 0, 2 ** protocol["border"]["rounds"]
@@ -321,7 +197,7 @@ def bracket(book, protocol, change, seed):
     return low, high
 
 
-def border_round(book, protocol):
+def border_round(book: Book, protocol: dict) -> list[dict]:
     """The next trials of every bisection that is not finished."""
     own, configs = protocol["border"], []
     for change in own["changes"]:
@@ -332,7 +208,7 @@ def border_round(book, protocol):
     return configs
 
 
-def rules_at(protocol, depth):
+def rules_at(protocol: dict, depth: int) -> list[tuple[dict, str]]:
     """The (gates, block) whose rule says something else than others' at this depth.
     Beyond 200 layers the guideline's T is 0 in float32: the same net at any depth, so
     it runs only at 300."""
@@ -341,7 +217,8 @@ def rules_at(protocol, depth):
                       if not (deepest and name == "guideline")])
 
 
-def full_config(book, protocol, depth, gates, block, optimizer, seed):
+def full_config(book: Book, protocol: dict, depth: int, gates: dict, block: str,
+                optimizer: str, seed: int) -> dict | None:
     """A net on all images, at the rate its rule chose on the few, at 300 layers where
     there is none at this depth; None where the rule never trained."""
     own = protocol["full"]
@@ -356,7 +233,7 @@ def full_config(book, protocol, depth, gates, block, optimizer, seed):
                       lr_decay=own["lr_decay"], measure=measure)
 
 
-def full_configs(book, protocol, depth):
+def full_configs(book: Book, protocol: dict, depth: int) -> list[dict]:
     """The rules on all images, seed after seed."""
     configs = [full_config(book, protocol, depth, gates, block, optimizer, seed)
                for seed in protocol["seeds"] for gates, block in rules_at(protocol,
@@ -365,7 +242,7 @@ def full_configs(book, protocol, depth):
     return [config for config in configs if config]
 
 
-def record_config(protocol, seed):
+def record_config(protocol: dict, seed: int) -> dict:
     """10,000 layers on all images."""
     own = protocol["ten_thousand"]
     measure = {"measured": own["measured"], "kept": own["kept"],
@@ -375,7 +252,7 @@ def record_config(protocol, seed):
                       lr_decay=own["lr_decay"], measure=measure)
 
 
-def deepest_config(book, protocol, gates, block):
+def deepest_config(book: Book, protocol: dict, gates: dict, block: str) -> dict:
     """A rule with 10,000 layers on the few images, Adam at the rate that it chose at
     1000; one that did not train there gets a quarter of the epochs."""
     own, (deep,) = protocol["ten_thousand"], protocol["deep"]
@@ -385,7 +262,7 @@ def deepest_config(book, protocol, gates, block):
                       protocol["seeds"][0], block=block, **changes)
 
 
-def conduct(book, protocol):
+def conduct(book: Book, protocol: dict) -> None:
     """Run the plan: cheap parts with all their seeds first, then the dear ones."""
     book.run(shallow_configs(protocol))
     while configs := border_round(book, protocol):
@@ -409,4 +286,3 @@ def conduct(book, protocol):
     book.run(full_configs(book, protocol, deep))
     book.run([deepest_config(book, protocol, {"sum": S}, "highway")
               for S in protocol["ten_thousand"]["sums"]])
-
