@@ -90,7 +90,7 @@ PROTOCOL = {
             "plain": [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3]},
     "decay": 0.001,
     "nets": [
-        *(planned("depth", block, depth, 16, 3, 2)
+        *(planned("depth", block, depth, 16, 3, 3)
           for block, depth in (("highway", 30), ("highway", 20), ("plain", 30),
                                ("plain", 20), ("highway", 10), ("plain", 10))),
         planned("table", "highway", 10, 32, 20, 2),
