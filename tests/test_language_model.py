@@ -337,7 +337,7 @@ def test_smoke(home, monkeypatch):
     assert figure.read_bytes() == picture
     record["nets"][0] |= {"test_perplexity": [None], "valid_perplexity": [[None] * 3],
                           "instead": [None], "gates": None, "neighbours": None}
-    language_model.draw(record).savefig(io.BytesIO(), format="png")
+    language_model.draw(record).savefig(io.BytesIO(), format="png", dpi=40)
 
 
 def test_the_benchmark(tmp_path, monkeypatch, capsys):
