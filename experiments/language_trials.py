@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -202,14 +203,21 @@ def make_training(config: dict, text: Text) -> Training:
 
 
 def learn(training: Training, config: dict, checkpoint: Any = None) -> tuple[list, str]:
-    """`hn.fit` -> its history, a row of each epoch, and status."""
+    """`hn.fit` -> its history, a row of each epoch, and status. Each epoch, which takes
+    minutes, leaves a line on stderr."""
+    def tell(row):
+        print(f"{config['block']} {config['depth']}, seed {config['seed']}, epoch "
+              f"{row['epoch']}: perplexity {perplexity(row['train_loss']):.1f} in "
+              f"training, {row['valid_perplexity']:.1f} on the validation text",
+              file=sys.stderr, flush=True)
+
     def validate(net, cache):
         loss = mean_loss(net, training.valid, cache)
         if not math.isfinite(loss):
             raise hn.Diverged(f"validation loss {loss}")
         return {"valid_perplexity": hn.significant(perplexity(loss))}
     return hn.fit(training.net, training.batches, GradientDescent(),
-                  lambda epoch, history: learning_rate(config, history),
+                  lambda epoch, history: learning_rate(config, history), tell,
                   epochs=config["epochs"], clip=config["clip"], evaluate=validate,
                   cache=training.cache, checkpoint=checkpoint)
 
