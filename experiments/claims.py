@@ -43,6 +43,7 @@ from experiments.recheck import (
     Choice,
     Planned,
     affordable,
+    costs,
     recheck,
     train_again,
     words_of,
@@ -140,6 +141,7 @@ class Source(NamedTuple):
     record: dict
     claims: dict[str, dict]
     trials: list[Trial]
+    cost: dict[str, float]      # of the trials, as `costs` has it
 
 
 def words(value: Any) -> str:
@@ -219,7 +221,8 @@ def load(path: Path) -> Source:
     if record["env"]["git_dirty"] is not False:
         raise RecordError(f"{path}: made from a changed checkout. Make it again with: "
                           f"{record['command']}")
-    return Source(path, record, identified(name_of(path), claims), trials)
+    return Source(path, record, identified(name_of(path), claims), trials,
+                  costs(trials))
 
 
 def deciding(item: dict, trials: Iterable[Trial]) -> list[Trial]:
@@ -233,7 +236,7 @@ def cost_of(source: Source, item: dict) -> str:
     trials = deciding(item, source.trials)
     if not trials:
         return f"{module_of(source.path).minutes} min: all of it"
-    chosen, epochs, seconds = affordable(trials, source.trials)
+    chosen, epochs, seconds = affordable(trials, source.cost)
     return f"{math.ceil(seconds + STARTS)} s: {words_of(chosen, trials, epochs)}"
 
 
@@ -354,7 +357,7 @@ def find(name: str) -> tuple[Source, dict]:
 def recheck_sweep(source: Source, item: dict, options: argparse.Namespace,
                   working: Path) -> bool:
     """Train nets of a sweep again -> whether nothing differs."""
-    chosen, _, _ = affordable(deciding(item, source.trials), source.trials)
+    chosen, _, _ = affordable(deciding(item, source.trials), source.cost)
     dataset = source.record["dataset"]
     data = obtain(dataset, options.data_dir)
     return train_again(Choice([Planned(trial, train_net, data) for trial in chosen]),
@@ -373,7 +376,7 @@ def recheck_claim(name: str, options: argparse.Namespace, working: Path) -> bool
         there = {each.trial.hash: each for each in planned}
         trials = [trial for trial in deciding(item, source.trials)
                   if trial.hash in there]
-        chosen, epochs, _ = affordable(trials, source.trials)
+        chosen, epochs, _ = affordable(trials, source.cost)
         return Choice([there[trial.hash] for trial in chosen], epochs,
                       words_of(chosen, trials, epochs))
     if name_of(source.path) in SWEEPS:

@@ -128,7 +128,7 @@ def keep_weights(lab: Lab, block: str, digest: str) -> str:
         return path.name
     committed = hn.HERE / "results" / lab.name / path.name
     for source in (weights_file(lab.working / "weights", digest), committed):
-        with suppress(ValueError):
+        with suppress(ValueError, OSError):
             if weights_hash(hn.DeepNet.load(source)) == digest:
                 content = read_file(source)
                 if not path.exists() or read_file(path) != content:
@@ -219,7 +219,7 @@ def load_nets(lab: Lab) -> tuple[dict[str, hn.DeepNet], dict]:
             path = nets_lab.folder / f"{block}.npz"
             try:
                 nets[block] = hn.DeepNet.load(path)
-            except ValueError as error:
+            except (ValueError, OSError) as error:
                 raise RecordError(f"{error}. {again}") from error
             if weights_hash(nets[block]) != digest:
                 raise RecordError(f"{path}: not the weights of {nets_lab.record}. "

@@ -328,7 +328,7 @@ def resting_on(claims: Iterable[dict], *trials: dict) -> list[Claim]:
     """Claims, each with the settings of the trials that decide it."""
     made = [Claim(item) for item in claims]
     for item in made:
-        item.trials = trials
+        item.trials = trials or ({},)
     return made
 
 
@@ -425,11 +425,11 @@ def check_fields(record: dict) -> None:
             raise RecordError(f"field 'claims[{i}].holds' is {item['holds']!r:.40}")
 
 
-def load_record(path: Path) -> tuple[dict, str]:
-    """An experiment's NAME/record.json and the SHA-256 of that file. Raises
-    RecordError."""
+def load_record(path: Path, command: str | None = None) -> tuple[dict, str]:
+    """An experiment's NAME/record.json, made by that command, and the SHA-256 of the
+    file. Raises RecordError."""
     name = path.parent.name
-    return load_checked(path, f"python3 -m experiments.{name}",
+    return load_checked(path, command or f"python3 -m experiments.{name}",
                         check_fields, schema=SCHEMA, experiment=name)
 
 
@@ -491,7 +491,7 @@ def is_same(record: dict, path: Path) -> bool:
 
 def draw_record(lab: Lab) -> None:
     """Draw the record that is there."""
-    record, digest = load_record(lab.record)
+    record, digest = load_record(lab.record, lab.command)
     write_file(lab.figure, render(lab.experiment.draw, record, digest,
                                   lab.experiment.name))
 

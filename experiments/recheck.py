@@ -62,9 +62,9 @@ def difference(there: Any, here: Any) -> float:
             largest = np.abs([one, other]).max(initial=0)
             return float(np.abs(one - other).max(initial=0) / largest) if largest else 0
         return max(map(difference, there, here), default=0.0)
-    if type(there) in (int, float) and type(here) in (int, float) and there != here:
-        return abs(there - here) / max(abs(there), abs(here))
-    return 0.0 if there == here else math.inf
+    if type(there) in (int, float) and type(here) in (int, float):
+        return abs(there - here) / max(abs(there), abs(here)) if there != here else 0.0
+    return 0.0 if type(there) is type(here) and there == here else math.inf
 
 
 def changed(env: dict) -> str:
@@ -117,12 +117,10 @@ def cheapest(planned: Sequence[Planned], count: int, seed: int | None = None) ->
     return Choice(order[:count])
 
 
-def affordable(trials: Sequence[Trial], every: Sequence[Trial]
+def affordable(trials: Sequence[Trial], cost: dict[str, float]
                ) -> tuple[list[Trial], int | None, float]:
-    """Trials that decide a claim, of all that there are -> those to train again, the
-    cheapest first, how many epochs of them (None: all), and about the seconds on two
-    cores."""
-    cost = costs(every)
+    """Trials that decide a claim, and their costs -> those to train again, the cheapest
+    first, how many epochs of them (None: all), and about the seconds on two cores."""
     order = sorted(trials, key=lambda trial: cost[trial.hash])
     seconds = [cost[trial.hash] for trial in order]
     count = sum(own <= LONG and so_far <= 2 * LONG for own, so_far in

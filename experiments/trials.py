@@ -300,8 +300,9 @@ def describer(configs: Collection[dict]) -> Callable[[dict], str]:
     def describe(config):
         return ", ".join(
             value if isinstance(value, str) else f"{name} {value:g}"
-            for name, value in config.items() if isinstance(value, (str, int, float))
-            and (len(configs) == 1 or name not in common))
+            for name, value in config.items()
+            if (len(configs) == 1 or name not in common) and name != "sha256"
+            and isinstance(value, (str, int, float)))
     return describe
 
 

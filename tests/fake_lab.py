@@ -1,9 +1,6 @@
 """A lab without files: its trials are made at once, by the experiment or by a fake."""
 
 import json
-import math
-
-import numpy as np
 
 from experiments.store import make_trial
 
@@ -29,10 +26,3 @@ class FakeLab:
 
 def verdicts(claims):
     return [claim["holds"] for claim in claims]
-
-
-def is_log_uniform(values, low, high):
-    """Whether so many values fill the range evenly, as far as logarithms go."""
-    logs = np.log10(values)
-    return (math.log10(low) - 1e-3 <= logs.min() and logs.max() <= math.log10(high)
-            + 1e-9 and abs(logs.mean() - math.log10(low * high) / 2) < 0.1)

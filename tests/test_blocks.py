@@ -14,12 +14,14 @@ from experiments.store import hash_of
 from tests.fake_lab import FakeLab, trial_of, verdicts
 
 
-def test_smoke_of_the_six_forms(smoke):
+def test_smoke_of_the_six_forms(smoke, monkeypatch):
+    """And of a block that was added."""
+    monkeypatch.setitem(hn.BLOCKS, "halved", hn.BLOCKS["residual"])
     record, folder = smoke(blocks.EXPERIMENT)
     assert [(net["block"], net["depth"]) for net in record["nets"]] == [
-        (block, depth) for depth in (3, 5) for block in papers.TABLE_1A]
+        (block, depth) for depth in (3, 5) for block in (*papers.TABLE_1A, "halved")]
     assert {path.stem for path in (folder / "trials").iterdir()} == {
-        f"{block}_{depth}" for block in papers.TABLE_1A for depth in (3, 5)}
+        f"{net['block']}_{net['depth']}" for net in record["nets"]}
     for net in record["nets"]:
         tried, chosen = net["search"], net["chosen"]
         number = int(np.argmax(tried["held_out_acc"]))
@@ -36,7 +38,7 @@ def test_smoke_of_the_six_forms(smoke):
     assert verdicts(record["claims"][-2:]) == [None, None]
 
 
-@pytest.mark.parametrize("depth", [10, 20, 50, 100])
+@pytest.mark.parametrize("depth", [10, 50])
 @pytest.mark.parametrize("block", hn.BLOCKS)
 def test_widths_match_the_highway_nets(block, depth):
     """Against every width's count, and that against real nets."""
@@ -96,19 +98,6 @@ def test_trials_of_the_six_forms(digits):
     assert seen[0]["depth"] == final[0]["depth"] == 99
 
 
-def test_an_added_block_takes_part(digits, monkeypatch):
-    """In the search, the record, the claims and the picture."""
-    monkeypatch.setitem(hn.BLOCKS, "halved", hn.BLOCKS["residual"])
-    protocol = blocks.PROTOCOL | {"dataset": "digits", "held_out": 237, "depths": [3]}
-    lab = FakeLab(protocol, digits, lambda config: {
-        "status": "ok", "train_loss": [0.1 + config["seed"]] * 2, "acc": [0.9, 0.8]})
-    record = {"dataset": "digits", "protocol": protocol, **blocks.run(lab)}
-    assert [net["block"] for net in record["nets"]] == [*papers.TABLE_1A, "halved"]
-    assert len(blocks_claims.check_claims(record)) == len(blocks_claims.STATEMENTS) + 2
-    labels = blocks.draw(record).axes[-1].get_yticklabels()
-    assert labels[-1].get_text() == "halved"
-
-
 @pytest.mark.parametrize("best, expected", [
     ((1e-3, -3.0), []), ((1e-4, -3.0), [(3e-5, b) for b in (-5.0, -3.0, -1.0)]),
     ((1e-3, -1.0), [(lr, 1.0) for lr in blocks.PROTOCOL["lrs"]]),
@@ -157,9 +146,6 @@ def fake_nets(errors, depth=50):
 def test_the_papers_ranking_is_judged_relation_by_relation(changed, expected):
     claims = blocks_claims.check_ranking(fake_nets(PAPER | changed), 50)
     assert verdicts(claims) == expected
-    if not changed:
-        assert [claim["ours"]["relations"][0] for claim in claims[:2]] == [
-            "T-only ahead of Residual", "Residual +0.10 ± 0.28 points from Plain"]
     lost = fake_nets(PAPER | changed)
     lost[1]["test_acc"]["final"][0] = None
     assert blocks_claims.check_ranking(lost, 50)[1]["holds"] is None

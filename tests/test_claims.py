@@ -1,12 +1,15 @@
 """The ledger of claims: up to date, complete, and loud when it is not."""
 
 import json
+import re
 import shutil
+from dataclasses import replace
 
 import pytest
+from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments import NAMES, claims, headline_claims
+from experiments import NAMES, claims, headline_claims, lab, recheck
 from tests import committed
 
 
@@ -89,6 +92,88 @@ def test_a_record_of_a_changed_checkout_is_refused(home, name):
     change(home / name, lambda record: record["env"].update(git_dirty=True))
     with pytest.raises(SystemExit, match="made from a changed checkout"):
         claims.main(["--check"])
+
+
+# --------------------------------------------------------------------------------------
+# Rechecks
+
+
+def sum_up(config, data):
+    return {"sum": int(data.x_train[data.y_train == config["digit"]].sum())}
+
+
+def run_sums(lab):
+    found = lab.trials(sum_up, {digit: {"digit": digit} for digit in range(3)},
+                       lab.load_data())
+    return {"sums": [found[digit].result["sum"] for digit in range(3)]}
+
+
+def check_sums(record):
+    made = [lab.claim(section="ours", text=text, paper=None, ours=record["sums"],
+                      holds=True) for text in ("zeros have a sum", "all have a sum")]
+    return [*lab.resting_on(made[:1], {"digit": 0}), *lab.resting_on(made[1:])]
+
+
+@pytest.fixture
+def sums(tmp_path, monkeypatch):
+    """A checkout whose only record is of an experiment with two claims."""
+    experiment = lab.Experiment(
+        name="experiments.sums", doc="Sums?", minutes=1, run=run_sums, smoke={},
+        protocol={"dataset": "digits"}, draw=lambda record: Figure(), check=check_sums,
+        pack_by=lambda config: "all")
+    monkeypatch.setattr(hn, "HERE", tmp_path)
+    monkeypatch.setattr(claims, "RECORDS", ("results/sums/record.json",))
+    monkeypatch.setattr(claims, "module_of", lambda path: experiment)
+    lab.main(experiment, ["--jobs", "1"])
+    change(tmp_path / claims.RECORDS[0],
+           lambda record: record["env"].update(git="0" * 40, git_dirty=False))
+    return tmp_path
+
+
+def test_each_claim_has_an_id_and_a_recheck(sums, capsys):
+    with pytest.raises(SystemExit, match="written anew"):
+        claims.main([])
+    ids = re.findall(r"`(sums-[0-9a-f]{4})` (\d+ s: .*) \|",
+                     (sums / claims.LEDGER).read_text())
+    assert [what for _, what in ids] == ["6 s: its trial", "6 s: all trials"]
+    capsys.readouterr()
+    for name, equal in zip(dict(ids), (1, 3), strict=True):
+        claims.main(["--recheck", name, "--jobs", "1"])
+        said = capsys.readouterr().out
+        assert "verdict: holds" in said and said.count("equal to the bit; ") == equal
+    with pytest.raises(SystemExit, match=f"no claim 'sums-x'; there are {ids[0][0]}, "):
+        claims.main(["--recheck", "sums-x"])
+    with pytest.raises(SystemExit, match="no claim 'nonsense'. Its ID stands in"):
+        claims.main(["--recheck", "nonsense"])
+
+
+def test_a_recheck_of_a_claim_fails_where_a_trial_differs(sums, monkeypatch, capsys):
+    experiment = claims.module_of(None)
+
+    def other(this):
+        found = this.trials(lambda config, data: {"sum": 1}, {
+            digit: {"digit": digit} for digit in range(3)}, None)
+        return {"sums": [found[digit].result["sum"] for digit in range(3)]}
+    wrong = replace(experiment, run=other)
+    monkeypatch.setattr(claims, "module_of", lambda path: wrong)
+    name = next(iter(claims.load(sums / claims.RECORDS[0]).claims))
+    with pytest.raises(SystemExit, match="1"):
+        claims.main(["--recheck", name, "--jobs", "1"])
+    assert "DIFFERS" in capsys.readouterr().out
+
+
+def test_ids_stay_where_claims_come_between():
+    one, two, new = ({"section": "P1 1", "claim": text} for text in ("a", "b", "new"))
+    before = claims.identified("x", [one, two])
+    after = claims.identified("x", [one, new, two])
+    assert before.items() < after.items() and len(after) == 3
+
+
+def test_nets_of_a_sweep_are_trained_again_to_the_bit(mnist):
+    record = claims.read_record(committed.tree() / claims.RECORDS[0])
+    trial = min(claims.arms_of(record), key=lambda trial: trial.seconds)
+    again = claims.train_net(trial.config, mnist)
+    assert recheck.judge(trial.result, again, record["env"])[0]
 
 
 @pytest.mark.parametrize("value, expected", [

@@ -146,7 +146,7 @@ def test_ink_follows_the_poolings():
 
 
 def fake_net(*percent, epochs=12, **more):
-    return {"final_test_percent": list(percent), "epochs": epochs,
+    return {"final_test_percent": list(percent), "epochs": epochs, "lr": 0.1,
             **convolution.statistics(percent), **more}
 
 
@@ -169,7 +169,7 @@ def test_a_net_is_better_by_every_run(one, other, verdict):
 
 def deep_net(block, depth, losses, percent=(99.0, 98.0)):
     return {"part": "depth", "block": block, "depth": depth, "final_train_loss": losses,
-            "final_test_percent": list(percent)}
+            "final_test_percent": list(percent), "lr": 0.1, "epochs": 3}
 
 
 @pytest.mark.parametrize("changed, expected", [
@@ -216,10 +216,6 @@ def test_smoke(smoke):
     the table the rate of the net of their kind and depth."""
     record, folder = smoke(convolution.EXPERIMENT)
     plan = record["protocol"]["nets"]
-    tried = sum(len(record["protocol"]["lrs"][net["block"]]) - 1 for net in plan
-                if net["part"] == "depth")
-    seeds = sum(len(net["seeds"]) for net in plan)
-    assert len(list((folder / "store" / "checkpoints").iterdir())) == tried + seeds
     assert len(list((folder / "trials").glob("*.jsonl"))) == 7
     assert [each["width"] for each in record["maps"]] == [16, 16]
     assert len(record["claims"]) == 7

@@ -5,7 +5,10 @@ import importlib
 import json
 import math
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +16,11 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import highway_networks as hn
-from experiments import NAMES, lab
+from experiments import NAMES, lab, recheck
 from experiments import __main__ as listing
 from experiments.lab import Experiment, Lab
-from experiments.store import StoreError, load_trials
+from experiments.store import StoreError, load_trials, make_trial, pack_trials
+from highway_suite.files import write_json
 from tests import committed
 
 CALLS = []
@@ -84,7 +88,13 @@ def committed_run(smoked, home):
     """The same as if it were the experiment itself, in a clone without a store."""
     folder = home / "results" / "means"
     shutil.copytree(smoked, folder)
-    return replace(EXPERIMENT, protocol=EXPERIMENT.protocol | EXPERIMENT.smoke), folder
+    experiment = replace(EXPERIMENT, protocol=EXPERIMENT.protocol | EXPERIMENT.smoke)
+    record, _ = lab.load_record(folder / "record.json")
+    record["env"]["git_dirty"] = False      # whatever the state of this checkout is
+    write_json(folder / "record.json", record | {
+        "command": "python3 -m experiments.means"})
+    lab.main(experiment, ["--plot"])
+    return experiment, folder
 
 
 def test_a_run_makes_record_picture_and_packed_trials(smoked):
@@ -111,11 +121,189 @@ def test_a_smoke_run_tries_the_whole_path_each_time(smoked, calls):
     assert calls == [3, 4]
 
 
-def test_packed_trials_are_not_run_again(committed_run, calls):
+def files_in(folder):
+    """Every file below, with what it holds and when it was written."""
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns)
+            for path in folder.rglob("*") if path.is_file()}
+
+
+def test_where_nothing_is_left_to_train_no_file_changes(
+        committed_run, home, calls, capsys):
     experiment, folder = committed_run
-    before, _ = lab.load_record(folder / "record.json")
+    before = files_in(home)
     again = lab.main(experiment, ["--jobs", "1"])
-    assert calls == [] and again["means"] == before["means"]
+    assert "nothing left to train; no file was changed" in capsys.readouterr().out
+    assert calls == [] and files_in(home) == before
+    assert again == lab.load_record(folder / "record.json")[0]
+    alone = replace(experiment, pack_by=None, run=lambda lab: pytest.fail("run again"))
+    lab.main(alone, [])
+    assert files_in(home) == before
+    (folder / "figure.png").unlink()        # what is missing is made
+    lab.main(experiment, ["--jobs", "1"])
+    assert calls == [] and (folder / "figure.png").exists()
+
+
+def test_fresh_trains_anew_beside_the_committed_results(committed_run, home, calls):
+    experiment, folder = committed_run
+    before = files_in(folder)
+    for _ in range(2):
+        fresh = lab.main(experiment, ["--fresh", "--jobs", "1"])
+        assert sorted(calls) == [3, 4] and files_in(folder) == before
+        calls.clear()
+    assert fresh["command"] == "python3 -m experiments.means --fresh"
+    assert fresh["means"] == lab.load_record(folder / "record.json")[0]["means"]
+    made = home / "runs" / "means"
+    assert sorted(path.name for path in made.iterdir()) == [
+        "figure.png", "record.json", "trials"]
+    lab.main(experiment, ["--fresh", "--only", "digit_1", "--jobs", "1"])
+    assert calls == [3] and len(list((made / "trials").iterdir())) == 2
+    with pytest.raises(SystemExit, match="--only x: its trials are none of digit_0, d"):
+        lab.main(experiment, ["--fresh", "--only", "x"])
+
+
+def test_fresh_goes_on_where_it_was_interrupted(committed_run, calls):
+    experiment, _ = committed_run
+
+    def interrupted(lab):
+        run(lab)
+        raise KeyboardInterrupt
+    with pytest.raises(SystemExit, match="130"):
+        lab.main(replace(experiment, run=interrupted), ["--fresh", "--jobs", "1"])
+    lab.main(experiment, ["--fresh", "--jobs", "1"])
+    assert sorted(calls) == [3, 4]
+
+
+def test_two_smoke_runs_leave_each_other_alone(home, calls):
+    def beside(config, data):
+        if not calls:
+            calls.append("beside")
+            lab.main(EXPERIMENT, ["--smoke", "--jobs", "1"])
+        return train(config, data)
+
+    def run_both(this):
+        found = this.trials(beside, {3: {"digit": 3, "times": 1}}, this.load_data())
+        return {"means": [found[3].result["mean"]] * 2}
+    record = lab.main(replace(EXPERIMENT, run=run_both), ["--smoke", "--jobs", "1"])
+    assert calls == ["beside", 3, 4, 3] and len(record["means"]) == 2
+    assert not list(home.rglob(".unfinished-*"))
+
+
+# --------------------------------------------------------------------------------------
+# Rechecks
+
+
+def test_a_recheck_trains_again_and_changes_nothing(committed_run, home, calls, capsys):
+    experiment, _ = committed_run
+    before = files_in(home)
+    lab.main(experiment, ["--recheck", "1", "--jobs", "1"])
+    assert len(calls) == 1 and "equal to the bit; " in capsys.readouterr().out
+    lab.main(experiment, ["--recheck", "9", "--seed", "1", "--jobs", "1"])
+    assert sorted(calls[1:]) == [3, 4] and files_in(home) == before
+    assert capsys.readouterr().out.count("equal to the bit; ") == 2
+
+
+@pytest.fixture
+def another_number(committed_run):
+    """The committed run with another mean of digit 3 in record and trial; -> change(by,
+    env): how much larger, and the environment it is said to be of."""
+    experiment, folder = committed_run
+
+    def change(by, **env):
+        protocol, (trial,) = load_trials(folder / "trials" / "digit_1.jsonl")
+        mean = hn.significant(trial.result["mean"] * (1 + by))
+        other = make_trial(trial.protocol, trial.config, "ok", None, {"mean": mean}, 1)
+        pack_trials(folder / "trials" / "digit_1.jsonl", protocol,
+                    [other._replace(env=other.env | env)])
+        record, _ = lab.load_record(folder / "record.json")
+        record["means"][0] = mean
+        write_json(folder / "record.json", record | {"claims": check(record)})
+        return experiment
+    return change
+
+
+@pytest.mark.parametrize("by, env, says, good", [
+    (0.01, {}, "DIFFERS by up to 0.0099;", False),
+    (0.01, {"blas_kernel": "Abacus"}, "within 0.0099 (blas_kernel ", True),
+    (3, {"blas_kernel": "Abacus"}, "DIFFERS by up to 0.75 (blas_kernel ", False)])
+def test_a_recheck_says_what_differs(another_number, capsys, by, env, says, good):
+    experiment, flags = another_number(by, **env), ["--recheck", "2", "--jobs", "1"]
+    if good:
+        lab.main(experiment, flags)
+    else:
+        with pytest.raises(SystemExit, match="1"):
+            lab.main(experiment, flags)
+    said = capsys.readouterr().out
+    assert f"digit 3: {says}" in said and "digit 4: equal to the bit" in said
+
+
+def test_a_record_that_its_trials_do_not_give_is_found(committed_run, capsys):
+    experiment, folder = committed_run
+    record, _ = lab.load_record(folder / "record.json")
+    record["means"][1] += 1
+    write_json(folder / "record.json", record)
+    with pytest.raises(SystemExit, match="1"):
+        lab.main(experiment, ["--recheck", "1", "--jobs", "1"])
+    assert "record.json: DIFFERS" in capsys.readouterr().out
+
+
+def test_without_trials_all_is_computed_again(committed_run, calls, capsys):
+    experiment, folder = committed_run
+    shutil.rmtree(folder / "trials")
+    lab.main(experiment, ["--recheck", "1", "--jobs", "1"])
+    assert calls == [3, 4]
+    assert capsys.readouterr().out == "record.json: equal to the bit\n"
+
+
+def test_missing_trials_are_named_with_their_remedy(committed_run):
+    experiment, folder = committed_run
+    (folder / "trials" / "digit_0.jsonl").unlink()
+    with pytest.raises(SystemExit, match="1 of 2 trials are not in .*trials. Make them "
+                                         "with: python3 -m experiments.means$"):
+        lab.main(experiment, ["--recheck", "1"])
+
+
+@pytest.mark.parametrize("one, other, apart", [
+    (1, 1, 0), (2, 1, 0.5), ([4, 0.5], [4, 1], 0.125), ([0, 0], [0, 0], 0),
+    ({"a": [1, None], "sha256": "x"}, {"a": [1, None], "sha256": "y"}, 0),
+    ([1, None], [1, 2], math.inf), ([1], [1, 2], math.inf), ("ok", "no", math.inf),
+    ({"a": 1}, {"b": 1}, math.inf), (True, 1, math.inf), ([[1, 2], [4, 4]],
+                                                          [[1, 2], [4, 3]], 0.25)])
+def test_differences_are_measured(one, other, apart):
+    assert recheck.difference(one, other) == apart == recheck.difference(other, one)
+
+
+def timed(seconds, **config):
+    trial = make_trial("0" * 32, config, "ok", None, {"train_loss": [1.0, 0.5]}, 0)
+    return trial._replace(seconds=seconds)
+
+
+def test_a_claims_recheck_takes_two_minutes_at_most():
+    def chosen(*trials):
+        found, epochs, seconds = recheck.affordable(trials, recheck.costs(trials))
+        return [trial.seconds for trial in found], epochs, seconds
+    assert chosen(timed(90, n=1), timed(20, n=2)) == ([20, 90], None, 90)
+    assert chosen(*(timed(100, n=n) for n in range(4))) == ([100, 100], None, 100)
+    assert chosen(timed(600, epochs=6), timed(900, n=1)) == ([600], 1, 100)
+    # The second went on from a checkpoint: it would take as long as the others.
+    assert chosen(*(timed(seconds, lr=0.1 * seconds, epochs=2)
+                    for seconds in (200, 3, 200)))[1:] == (1, 100)
+
+
+def test_one_epoch_of_a_trial_is_compared_with_its_first():
+    trial = timed(1, epochs=2)
+    assert recheck.shortened(trial, 1, trial.result) == {"train_loss": [1.0]}
+    assert recheck.shortened(trial, 1, {"train_loss": [1.0], "T": 3}) == {
+        "train_loss": [1.0]}
+
+
+def test_without_docstrings_all_experiments_start():
+    script = ("import importlib; from experiments import NAMES, claims, lab, __main__\n"
+              "for name in NAMES:\n"
+              "    each = importlib.import_module(f'experiments.{name}').EXPERIMENT\n"
+              "    lab.build_parser(each).format_help()\n"
+              "claims.build_parser().format_help()\n")
+    subprocess.run([sys.executable, "-OO", "-c", script], check=True, timeout=60,
+                   cwd=Path(hn.__file__).parent)
 
 
 def test_an_extended_plan_keeps_the_finished_trials(committed_run, calls):
@@ -241,18 +429,18 @@ def test_what_held_before_training_tells_nothing():
 
 def test_the_state_of_results_is_what_lies_there(committed_run):
     experiment, folder = committed_run
-    assert listing.state_of(experiment, folder) == "complete"
+    assert lab.state_of(experiment, folder) == "complete"
     other = replace(experiment, protocol=experiment.protocol | {"times": 2})
-    assert listing.state_of(other, folder) == "of another protocol"
+    assert lab.state_of(other, folder) == "of another protocol"
     other = replace(experiment, check=lambda record: [])
-    assert listing.state_of(other, folder) == "with other verdicts"
+    assert lab.state_of(other, folder) == "with other verdicts"
     record = (folder / "record.json").read_text()
     (folder / "record.json").write_text(record + "\n")
-    assert listing.state_of(experiment, folder) == "not drawn"
+    assert lab.state_of(experiment, folder) == "not drawn"
     (folder / "record.json").write_text("{")
-    assert listing.state_of(experiment, folder) == "damaged"
+    assert lab.state_of(experiment, folder) == "damaged"
     (folder / "record.json").unlink()
-    assert listing.state_of(experiment, folder) == "none"
+    assert lab.state_of(experiment, folder) == "none"
 
 
 def test_the_list_has_every_experiment_and_its_question(home, capsys):
@@ -271,7 +459,7 @@ def test_committed_results_are_what_the_code_would_make(name):
     Whoever changes a verdict makes the record again."""
     experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
     folder = committed.tree() / "results" / name
-    assert listing.state_of(experiment, folder) == "complete"
+    assert lab.state_of(experiment, folder) == "complete"
     record, _ = lab.load_record(folder / "record.json")
     assert record["env"]["git_dirty"] is False
     assert bool(record.get("claims")) is bool(experiment.check)

@@ -3,10 +3,12 @@
 import itertools
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 
 import highway_networks as hn
 from experiments import store as store_module
+from experiments import trials as trials_module
 from experiments.store import (
     Store,
     StoreError,
@@ -27,6 +30,7 @@ from experiments.store import (
 from experiments.trials import KILLED, run_trials
 from highway_suite import files
 from highway_suite.records import environment
+from highway_suite.workers import ended_by_signals
 from tests import small_search
 
 ROOT = Path(hn.__file__).parent
@@ -453,6 +457,52 @@ def test_ctrl_c_leaves_finished_trials_and_nothing_else(tmp_path, trials, expect
     found = content(tmp_path)
     assert trials <= len(found) < 8 and found.items() <= expected.items()
     assert len(names(tmp_path)) == len(found) + 1
+
+
+def test_a_closed_terminal_ends_a_run_unless_it_is_told_not_to():
+    with pytest.raises(KeyboardInterrupt), ended_by_signals():
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)        # as nohup does
+    try:
+        with ended_by_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_ends_the_trainer_ends_its_workers(tmp_path, number):
+    """Within seconds, and nothing of it stays; of a kill until the next start."""
+    process = search(tmp_path, "--epochs", "150", "--jobs", "2")
+    wait_for_files(tmp_path, 2, process)
+    os.kill(process.pid, number)
+    process.communicate(timeout=20)         # the workers have its stderr
+    assert process.returncode == (-number if number == signal.SIGKILL else 130)
+    deadline = time.monotonic() + 10
+    with pytest.raises(ProcessLookupError):
+        while time.monotonic() < deadline:
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
+    if number == signal.SIGKILL:
+        assert list(tmp_path.glob(".unfinished-*"))
+        store_module.remove_leftovers(tmp_path)
+        trials_module.folder_for_arrays.__wrapped__()
+    assert not list(tmp_path.glob(".unfinished-*"))
+    assert not list(Path(tempfile.gettempdir()).glob(f"highway-*-{process.pid}"))
+
+
+def test_progress_names_settings_loss_and_time(tmp_path, capfd):
+    def train(config, data):
+        time.sleep(0.3)
+        return {"status": "ok", "train_loss": [1.0, 0.12345]}
+    configs = [{"block": "plain", "depth": 9, "lr": 10.0 ** -n} for n in range(6)]
+    run(train, configs, tmp_path)
+    first, line, *_ = capfd.readouterr().err.splitlines()
+    assert first == "6 of 6 trials to run, 0 finished before"
+    assert re.fullmatch(r"trial 1/6  lr 1  loss 0.1235  ok  0\.\d s  about [12] s left",
+                        line)
+    assert trials_module.describer(configs[:1])(configs[0]) == "plain, depth 9, lr 1"
 
 
 def test_an_interrupt_between_trials_ends_the_workers_quietly(tmp_path, monkeypatch):

@@ -98,8 +98,8 @@ def all_configs(protocol: dict) -> dict[tuple, dict]:
                  module.configs(protocol).items()} for part, module in PARTS.items()}
     cells = list(of["map"].items())
     half = len(cells) // len(protocol["map"]["lrs"])
-    return (of["norms"] | of["tutorial"] | dict(cells[:half]) | of["deep"]
-            | dict(cells[half:]) | of["more_seeds"])
+    return (of["norms"] | of["tutorial"] | dict(cells[:half]) | of["more_seeds"]
+            | of["deep"] | dict(cells[half:]))
 
 
 def run(lab: Lab) -> dict:

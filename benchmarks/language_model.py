@@ -1,0 +1,376 @@
+"""A language model's training step against PyTorch's and its own matrix products.
+
+    python3 -m benchmarks.language_model [--batch 20 --steps 35 --words 10000]
+    python3 -m benchmarks.language_model --plot
+
+The net is the one of experiments/language_model.py with one highway layer, in float32.
+Nobody needs its text for this: 10,000 words of random letters, as long as English ones,
+are drawn by Zipf's law, which gives a batch of 700 about as many distinct words as
+newspapers do, 360. All contestants start from the same weights and get the same
+batches; first PyTorch's gradient, with nothing dropped, is held to ours, 1e-4 of the
+largest entry of each tensor. Then one after the other makes a few steps, round after
+round, in one process on one core with one thread; a ratio is taken within a round, and
+its median, least and largest over the rounds are reported. A step is all of it:
+distinct words, dropout, forward, loss, backward, the gradient's norm, the update.
+
+    ours     `LanguageModel.gradient`, `hn.clip_norm`, `GradientDescent`
+    floor    its matrix products alone, on the same arrays
+    torch    PyTorch with nn.LSTM; characters and highway layer, as ours, once for each
+             distinct word; fused cross-entropy, foreach clipping and SGD
+
+Without PyTorch, which pip install -e '.[bench]' brings, torch is left out. Writes
+benchmarks/language_model.json and draws language_model.png from it; of other settings
+than the committed record's both go to runs/benchmarks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from threadpoolctl import threadpool_limits
+
+import highway_networks as hn
+from benchmarks.contestants import machine, peak_memory
+from benchmarks.lab import build_parser, draw_bars, finish, same_gradient, times_ours
+from benchmarks.processes import PINNED, available_cores, bound_to
+from experiments.recurrent_layers import (
+    LSTM,
+    Batch,
+    Characters,
+    GradientDescent,
+    LanguageModel,
+    Softmax,
+)
+from highway_suite.cli import in_range
+
+RECORD = Path(__file__).with_suffix(".json")
+SCHEMA, SCHEMA_VERSION = "highway-networks/language-model-step", 1
+STEPS = 3               # of a round
+LR, CLIP = 1.0, 5.0
+WORDS, CHARACTERS, PLACES = 10_000, 51, 21
+
+
+def make_spelling(rng: np.random.Generator, words: int, characters: int, places: int
+                  ) -> np.ndarray:
+    """Random words (V, P), the longest first; their lengths as in English."""
+    lengths = np.clip(np.rint(rng.normal(9.5, 2.8, words)), 3, places).astype(int)
+    lengths = -np.sort(-lengths)
+    letters = rng.integers(1, characters, (words, places))
+    letters[0, 0] = characters - 1              # the last character occurs
+    return np.where(np.arange(places) < lengths[:, None], letters, 0)
+
+
+class Task:
+    """A net's arguments and a few batches."""
+
+    def __init__(self, batch: int = 20, steps: int = 35, *, block: str = "highway",
+                 depth: int = 1, words: int = WORDS, characters: int = CHARACTERS,
+                 places: int = PLACES, dtype: str = "float32", **sizes: Any):
+        rng = np.random.default_rng(0)
+        self.batch, self.steps = batch, steps
+        self.spelling = make_spelling(rng, words, characters, places)
+        self.net: dict[str, Any] = {"block": block, "depth": depth, "dtype": dtype,
+                                    **sizes}
+        zipf = 1 / np.arange(1, words + 1)
+        text = rng.permutation(words)[rng.choice(
+            words, size=(STEPS * steps + 1, batch), p=zipf / zipf.sum())]
+        self.batches = [Batch(text[t:t + steps], text[t + 1:t + steps + 1], t == 0)
+                        for t in range(0, STEPS * steps, steps)]
+
+
+class Ours:
+    """This suite's step."""
+
+    def __init__(self, task: Task):
+        self.task, self.net = task, LanguageModel(task.spelling, **task.net)
+        self.cache = self.net.cache(task.batch, task.steps)
+        self.optimizer, self.rng = GradientDescent(), np.random.default_rng(0)
+
+    def gradient(self) -> dict[str, np.ndarray]:
+        """Of the last batch after the first ones, with nothing dropped, by name."""
+        for batch in self.task.batches:
+            self.net.forward(batch, self.cache)
+        return self.net.views(self.net.backward(self.cache))
+
+    def step(self, batch: Batch) -> None:
+        _, grad = self.net.gradient(batch._replace(rng=self.rng), self.cache)
+        hn.clip_norm(grad, CLIP)
+        self.optimizer.step(self.net.params, grad, LR)
+
+
+class Floor(Ours):
+    """The matrix products of `Ours` alone."""
+
+    def __init__(self, task: Task):
+        super().__init__(task)
+        super().step(task.batches[0])       # puts numbers into the arrays
+
+    def step(self, batch: Batch) -> None:
+        self.characters(self.cache.characters)
+        family, D = self.cache.family, self.cache.lstms[0].x.shape[1]
+        for layer in family.layers(D):
+            np.matmul(layer.W, layer.x1, out=layer.z)
+            np.matmul(layer.z, layer.x1.T, out=layer.dW)
+            np.matmul(layer.W_back, layer.z, out=family.dH[:, :D])
+        self.recurrent(self.cache.lstms[0], self.cache.dx[:, :D])
+        self.recurrent(self.cache.lstms[1], self.cache.dh)
+        self.softmax(self.cache.softmax)
+
+    def characters(self, layer: Characters) -> None:
+        C, c = layer.starts[-1], self.net.numbers
+        for width, W, dW, filters in layer.kernels:
+            z, fields = layer.z[:C, filters], layer.fields[:C, :width * c]
+            np.matmul(fields, W.T, out=z)
+            np.matmul(z.T, fields, out=dW)
+            np.matmul(z, W, out=layer.part.ravel()[:fields.size].reshape(C, -1))
+
+    def recurrent(self, lstm: LSTM, dx: np.ndarray) -> None:
+        u = lstm.z if lstm.where is None else lstm.u[:, :lstm.x.shape[1]]
+        np.matmul(lstm.W, lstm.x, out=u)
+        for step in lstm.steps:
+            np.matmul(lstm.W_parts, step.h_before, out=lstm.back_parts)
+            np.matmul(lstm.W_h.T, step.z, out=lstm.dh)
+        np.matmul(lstm.z, lstm.h[:, :-lstm.B].T, out=lstm.dW_h)
+        np.matmul(u, lstm.x.T, out=lstm.dW)
+        np.matmul(lstm.W[:, :-1].T, u, out=dx)
+
+    def softmax(self, layer: Softmax) -> None:
+        np.matmul(layer.W, layer.x, out=layer.e)
+        np.matmul(layer.e, layer.scaled.T, out=layer.dW)
+        np.matmul(layer.W[:, :-1].T, layer.e, out=layer.d)
+
+
+class Torch:
+    """PyTorch with its own LSTM."""
+
+    def __init__(self, task: Task):
+        import torch
+        torch.set_num_threads(1)
+        self.torch, self.task = torch, task
+        self.net = LanguageModel(task.spelling, **task.net)
+        self.spelling = torch.tensor(task.spelling)
+        own = self.net.views(self.net.params)
+        self.weights = {name: torch.tensor(W).requires_grad_()
+                        for name, W in self.theirs(own).items()}
+        dtype, M = self.weights["E"].dtype, self.net.units
+        self.lstm = torch.nn.LSTM(self.net.features, M, 2, dropout=self.net.dropout,
+                                  dtype=dtype)
+        for name, parameter in self.lstm.named_parameters():
+            # Its second bias, of the recurrent part, is held at 0: one is enough.
+            parameter.requires_grad_(not name.startswith("bias_hh"))
+            parameter.data = self.weights.get(name, torch.zeros_like(parameter)).data
+        self.weights |= dict(self.lstm.named_parameters())
+        self.learnt = [W for W in self.weights.values() if W.requires_grad]
+        self.state = torch.zeros(2, 2, task.batch, M, dtype=dtype)
+        self.optimizer = torch.optim.SGD(self.learnt, lr=LR, foreach=True)
+
+    def theirs(self, views: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Our tensors by PyTorch's names and shapes: biases apart, as it likes them, an
+        LSTM's rows i, f, g, o."""
+        own, M, c = dict(views), self.net.units, self.net.numbers
+        order = np.r_[:2 * M, 3 * M:4 * M, 2 * M:3 * M]
+        stacked = {"out": own.pop("W_out"), **{
+            f"layer_{n}": W for n, W in enumerate(own.pop("layers"))}, **{
+            f"ih_l{n - 1}": own.pop(f"W_{n}")[order] for n in (1, 2)}}
+        for name, W in stacked.items():
+            own[f"weight_{name}"] = W[:, :-1].copy()
+            own[f"bias_{name}"] = W[:, -1].copy()
+        for n in (1, 2):
+            own[f"weight_hh_l{n - 1}"] = own.pop(f"W_h_{n}")[order]
+        return own | {
+            f"K_{k}": own[f"K_{k}"].reshape(-1, k, c).transpose(0, 2, 1).copy()
+            for k in self.net.widths}
+
+    def ours(self, W: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The way back: PyTorch's tensors as {name: array} of ours."""
+        M, c = self.net.units, self.net.numbers
+        order = np.r_[:2 * M, 3 * M:4 * M, 2 * M:3 * M]
+
+        def stacked(name):
+            return np.column_stack([W[f"weight_{name}"], W[f"bias_{name}"]])
+        found = {name: W[name] for name in ("E", "b_K")} | {
+            f"K_{k}": W[f"K_{k}"].transpose(0, 2, 1).reshape(-1, k * c)
+            for k in self.net.widths}
+        for n in (1, 2):
+            found[f"W_{n}"] = stacked(f"ih_l{n - 1}")[order]
+            found[f"W_h_{n}"] = W[f"weight_hh_l{n - 1}"][order]
+        layers = [stacked(f"layer_{n}") for n in range(self.net.depth)]
+        return found | {"W_out": stacked("out")} | (
+            {"layers": np.array(layers)} if layers else {})
+
+    def linear(self, name: str, x: Any) -> Any:
+        """x W^T + b"""
+        return self.torch.nn.functional.linear(
+            x, self.weights[f"weight_{name}"], self.weights[f"bias_{name}"])
+
+    def features(self, words: Any) -> Any:
+        """Distinct words (D,) -> what the LSTM reads, (D, F)."""
+        torch, W, F = self.torch, self.weights, self.torch.nn.functional
+        x = F.embedding(self.spelling[words], W["E"], padding_idx=0).transpose(1, 2)
+        x = torch.cat([F.conv1d(x, W[f"K_{k}"]).amax(dim=2)
+                       for k in self.net.widths], dim=1)
+        x = torch.tanh(x + W["b_K"])
+        U, gates = self.net.features, self.net.block.gates
+        for n in range(self.net.depth):
+            z = self.linear(f"layer_{n}", x)
+            H = torch.relu(z[:, :U])
+            gate = {name: torch.sigmoid(z[:, k * U:(k + 1) * U])
+                    for k, name in enumerate(gates, 1)}
+            x = FORMS[self.task.net["block"]](torch, x, H, gate)
+        return x
+
+    def loss(self, batch: Batch, training: bool) -> Any:
+        """Sum over steps of the mean over streams."""
+        torch, F = self.torch, self.torch.nn.functional
+        distinct, where = torch.unique(torch.tensor(batch.words), return_inverse=True)
+        if batch.first:
+            self.state.zero_()
+        self.lstm.train(training)
+        h, state = self.lstm(self.features(distinct)[where], tuple(self.state))
+        self.state = torch.stack(state).detach()
+        h = F.dropout(h, self.net.dropout, training).flatten(0, 1)
+        following = torch.tensor(batch.following).flatten()
+        return F.cross_entropy(self.linear("out", h), following,
+                               reduction="sum") / self.task.batch
+
+    def gradient(self) -> dict[str, np.ndarray]:
+        """As `Ours.gradient` gives it."""
+        for batch in self.task.batches:
+            loss = self.loss(batch, training=False)
+        self.optimizer.zero_grad()
+        loss.backward()
+        return self.ours({name: W.grad.numpy() for name, W in self.weights.items()
+                          if W.grad is not None})
+
+    def step(self, batch: Batch) -> None:
+        self.optimizer.zero_grad()
+        self.loss(batch, training=True).backward()
+        self.torch.nn.utils.clip_grad_norm_(self.learnt, CLIP, foreach=True)
+        self.optimizer.step()
+
+
+FORMS = {       # of PyTorch's layers; gate by its name
+    "plain": lambda torch, x, H, gate: H,
+    "highway": lambda torch, x, H, gate: torch.lerp(x, H, gate["T"]),
+    "residual": lambda torch, x, H, gate: H + x,
+    "t_only": lambda torch, x, H, gate: H * gate["T"] + x,
+    "c_only": lambda torch, x, H, gate: H + x * gate["C"],
+    "full": lambda torch, x, H, gate: H * gate["T"] + x * gate["C"]}
+CONTESTANTS = {"ours": Ours, "floor": Floor, "torch": Torch}
+
+
+
+def check_gradient(contestants: dict) -> float | None:
+    """How far PyTorch's gradient is from ours; None without PyTorch."""
+    if "torch" not in contestants:
+        return None
+    return same_gradient("torch", contestants["ours"].gradient(),
+                         contestants["torch"].gradient())
+
+
+def measure(task: Task, names: Sequence[str], repeats: int) -> dict:
+    """The record's measurements: each contestant's seconds per step, by round."""
+    alone = Ours(task)
+    for batch in task.batches:
+        alone.step(batch)
+    del alone
+    memory = peak_memory()              # before the others are there
+    contestants: dict[str, Any] = {name: CONTESTANTS[name](task) for name in names}
+    error = check_gradient(contestants)
+    seconds: dict[str, list] = {name: [] for name in names}
+    for number in range(repeats + 1):
+        for name, contestant in contestants.items():
+            begin = time.perf_counter()
+            for batch in task.batches:
+                contestant.step(batch)
+            if number:                          # the first round only warms up
+                seconds[name].append((time.perf_counter() - begin) / STEPS)
+    return {"parameters": contestants["ours"].net.params.size,
+            "distinct_words": [len(np.unique(batch.words)) for batch in task.batches],
+            "memory_mb": memory and round(memory / 2**20), "gradient_error": error,
+            "contestants": {name: {
+                "seconds": [hn.significant(s) for s in rows],
+                "median": hn.significant(np.median(rows)),
+                "times_ours": times_ours(rows, seconds["ours"])}
+                for name, rows in seconds.items()}}
+
+
+def run(args: argparse.Namespace) -> dict:
+    """Measure -> the record."""
+    names = list(CONTESTANTS)
+    if importlib.util.find_spec("torch") is None:
+        print("torch: not installed, skipped (pip install -e '.[bench]')")
+        names.remove("torch")
+    with bound_to(available_cores()[:1]), threadpool_limits(1, "blas"):
+        measured = measure(Task(args.batch, args.steps, words=args.words), names,
+                           args.repeats)
+        env = machine()
+    if "torch" in names:
+        env["torch"] = sys.modules["torch"].__version__
+    options = {name: getattr(args, name) for name in OPTIONS}
+    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
+            "command": " ".join(["python3 -m benchmarks.language_model", *(
+                f"--{name} {value}" for name, value in options.items())]),
+            "dataset": "words by Zipf's law", **options, "env": env, **measured}
+
+
+def report(record: dict) -> None:
+    """The record as a small table."""
+    print("         ms/step   times ours (least - largest)")
+    for name, part in record["contestants"].items():
+        times = part["times_ours"]
+        print(f"{name:>6} {1e3 * part['median']:>9.1f}   {times['median']:.2f} "
+              f"({times['least']:.2f} - {times['largest']:.2f})")
+    print(f"{record['memory_mb']} MB")
+
+
+def draw(record: dict) -> Figure:
+    """The record -> Figure."""
+    figure = Figure(figsize=(9, 2.4), layout="constrained")
+    draw_bars(figure.subplots(), {
+        name: (1e3 * np.array(part["seconds"]),
+               f"({part['times_ours']['median']:.2f}×)")
+        for name, part in record["contestants"].items()},
+        "milliseconds per step (× ours)")
+    figure.suptitle(
+        f"Character-aware LSTM, {record['parameters']:,} parameters, batches of "
+        f"{record['batch']} × {record['steps']} words, float32, one core; "
+        f"{record['env']['cpu']};\nmedians and ranges of {record['repeats']} rounds; "
+        "ratios are medians of ratios within a round; floor: the matrix products alone",
+        size=8)
+    return figure
+
+
+OPTIONS = {"batch": 20, "steps": 35, "words": 10_000, "repeats": 15}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = build_parser(__doc__, "benchmarks.language_model")
+    for name, default in OPTIONS.items():
+        parser.add_argument(f"--{name}", type=in_range(int, 1, 10_000), metavar="N",
+                            default=default, help=f"(default: {default})")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> dict:
+    """Measure, write the record and draw it; with --plot only draw the record."""
+    return finish(make_parser(), argv, committed=RECORD, measure=run, tell=report,
+                  figure_of=draw, schema=SCHEMA)
+
+
+if __name__ == "__main__":
+    free = {name: value for name, value in os.environ.items() if name not in PINNED}
+    if len(free) < len(os.environ):     # NumPy has read them already: once more without
+        os.execve(sys.executable, [sys.executable, "-m", "benchmarks.language_model",
+                                   *sys.argv[1:]], free)
+    main()

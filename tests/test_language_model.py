@@ -1,0 +1,357 @@
+"""The language model's experiment: text, batches, schedule, trials and verdicts."""
+
+import hashlib
+import io
+import math
+
+import numpy as np
+import pytest
+
+import highway_networks as hn
+from experiments import lab, language_model, language_trials
+from experiments import recurrent_layers as rl
+from experiments.store import hash_of
+
+PROTOCOL = language_model.PROTOCOL | language_model.SMOKE
+
+
+@pytest.fixture(scope="module")
+def text():
+    return language_trials.lecture()
+
+
+def config_of(block="full", depth=2, **more):
+    return language_model.make_config(PROTOCOL | more, {"block": block, "depth": depth},
+                                      0)
+
+
+# --------------------------------------------------------------------------------------
+# Text
+
+
+def test_words_and_their_letters():
+    text = language_trials.make_text({
+        "train": ["the <unk> cat", " a {n}et "], "valid": ["the dog"], "test": ["net"]})
+    assert text.vocabulary == ["cat", "net", "the", "+", "a", "|"]
+
+    def words(numbers):
+        return [text.vocabulary[n] for n in numbers]
+    assert words(text.train) == ["the", "|", "cat", "+", "a", "net", "+"]
+    assert words(text.valid) == ["the", "|", "+"] and words(text.test) == ["net", "+"]
+    letters = [""] + list(text.alphabet)
+    spelling = text.spell(["the", "+", "|"])
+    assert spelling.shape == (3, 5), "the longest word, its start and its end"
+    assert ["".join(letters[n] for n in row) for row in spelling] == [
+        "{the}", "{+}", "{|}"]
+
+
+def test_batches_are_streams_side_by_side():
+    """20 words in 2 streams of 9, of which 3 at a time; the last word but one is read,
+    the last only follows."""
+    batches = language_trials.Batches(np.arange(20), 2, 3)
+    assert len(batches) == 3
+    first, second, third = batches
+    assert np.array_equal(first.words, [[0, 9], [1, 10], [2, 11]])
+    assert np.array_equal(second.words, [[3, 12], [4, 13], [5, 14]])
+    for batch in (first, second, third):
+        assert np.array_equal(batch.following, batch.words + 1)
+    assert [batch.first for batch in batches] == [True, False, False]
+    assert all(batch.rng is None for batch in batches), "nothing is dropped"
+    rng = np.random.default_rng(0)
+    drawing = language_trials.Batches(np.arange(20), 2, 3, rng)
+    assert all(batch.rng is rng for batch in drawing)
+    assert list(drawing.streams.values()) == [rng]
+    with pytest.raises(ValueError, match="no batch"):
+        language_trials.Batches(np.arange(6), 2, 3)
+
+
+@pytest.fixture
+def three_files(tmp_path, monkeypatch):
+    """A folder with three small texts under the names and with the hashes expected."""
+    files = {"train": b" the cat <unk> \n a cat \n", "valid": b" the cat \n",
+             "test": b" a dog \n"}
+    for name, content in files.items():
+        (tmp_path / f"ptb.{name}.txt").write_bytes(content)
+    monkeypatch.setattr(language_trials, "FILES", {
+        name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
+    monkeypatch.delenv("HIGHWAY_PTB_DIR", raising=False)
+    return tmp_path
+
+
+def test_the_text_is_read_from_the_users_folder(three_files, monkeypatch):
+    text = language_trials.load_text(three_files)
+    assert (len(text.train), len(text.valid), len(text.test)) == (7, 3, 3)
+    monkeypatch.setenv("HIGHWAY_PTB_DIR", str(three_files))
+    assert language_trials.load_text().vocabulary == text.vocabulary
+
+
+@pytest.mark.parametrize("spoil, message", [
+    (lambda folder: (folder / "ptb.test.txt").unlink(), "ptb.test.txt: "),
+    (lambda folder: (folder / "ptb.valid.txt").write_bytes(b" a cat \n"),
+     "ptb.valid.txt: SHA-256"),
+    (lambda folder: (folder / "ptb.train.txt").write_bytes(b"x" * 7_000_000),
+     "ptb.train.txt: more than the 6000000 bytes")])
+def test_a_missing_or_altered_text_is_one_line(spoil, message, three_files):
+    spoil(three_files)
+    with pytest.raises(hn.DataError) as caught:
+        language_trials.load_text(three_files)
+    assert message in str(caught.value) and "--data-dir" in str(caught.value)
+    assert "https://" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_text_that_is_not_named(three_files):
+    with pytest.raises(hn.DataError, match=r"--data-dir or \$HIGHWAY_PTB_DIR"):
+        language_trials.load_text()
+
+
+# --------------------------------------------------------------------------------------
+# Training
+
+
+def test_the_plan_is_the_papers_nets():
+    forms = {(net["block"], net["depth"]) for net in
+             language_model.PROTOCOL["nets"]}
+    assert forms == {("plain", 0), ("plain", 1), ("highway", 1), ("highway", 2),
+                     ("t_only", 2), ("c_only", 2), ("full", 2), ("residual", 4),
+                     ("residual", 2)}
+    configs = [language_model.make_config(language_model.PROTOCOL, net, 0)
+               for net in language_model.PROTOCOL["nets"]]
+    for name in set(configs[0]) - {"block", "depth", "gate_bias"}:
+        assert all(config[name] == configs[0][name] for config in configs)
+    assert {(config["block"], config["depth"]): config.get("gate_bias")
+            for config in configs} == {
+                (block, depth): -2 if depth and hn.BLOCKS[block].gates else None
+                for block, depth in forms}
+
+
+def test_the_rate_is_halved_after_small_gains_from_the_third_epoch_on():
+    config = {"lr": 1.0, "lr_decay": 0.5, "least_gain": 1.0}
+    history = [{"valid_perplexity": value} for value in (
+        200, 199.5, 150, 149.5, 149, 120, 121)]
+    rates = [language_trials.learning_rate(config, history[:n]) for n in range(8)]
+    assert rates == [1, 1, 1, 1, 0.5, 0.25, 0.25, 0.125]
+
+
+def test_a_text_read_through_as_one_stream(text):
+    """By batches of any number of steps, what is left at the end included."""
+    net = language_trials.make_training(config_of(), text).net
+    words = text.test[:41]
+    whole = rl.Batch(words[:-1, None], words[1:, None], True)
+    expected = net.forward(whole, net.cache(1, 40)).mean(dtype=float)
+    for steps in (40, 8, 7, 64):
+        assert language_trials.read_through(net, words, steps) == pytest.approx(
+            expected, rel=1e-6)
+
+
+def test_a_net_learns_a_text_by_heart(text):
+    """Without dropout, from guessing to knowing what follows."""
+    config = config_of("highway", 1, dropout=0.0, lr=0.5, scale=0.5, epochs=90,
+                       least_gain=-1e9)         # the first rate to the end
+    history, status = language_trials.learn(language_trials.make_training(
+        config, text._replace(train=text.train[:61], valid=text.valid[:19])), config)
+    losses = [row["train_loss"] for row in history]
+    assert math.exp(losses[0]) > 300 and math.exp(losses[-1]) < 3 and status == "ok"
+
+
+def test_the_gradient_is_cut(text):
+    """To a norm of next to nothing: all weights stay next to where they were."""
+    config = config_of(epochs=1, clip=1e-9)
+    training = language_trials.make_training(config, text)
+    before = training.net.params.copy()
+    history, _ = language_trials.learn(training, config)
+    assert history[0]["grad_norm"] > 0.1, "as it was before it was cut"
+    assert 0 < abs(training.net.params - before).max() < 1e-6
+
+
+SMALL = config_of(epochs=4)
+
+
+def train(config, text, folder):
+    shared = language_trials.Shared(text, str(folder))
+    return language_trials.train_model(config, shared)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(text, tmp_path_factory):
+    """The result of a small trial and its checkpoint."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    return train(SMALL, text, folder), folder
+
+
+def test_a_killed_trial_ends_with_the_same_bits(uninterrupted, text, tmp_path,
+                                                monkeypatch):
+    """Stopped in the middle of the third of four epochs; then it goes on."""
+    expected, folder = uninterrupted
+    steps, gradient = [], rl.LanguageModel.gradient
+
+    def counted(self, batch, cache):
+        steps.append(batch)
+        if len(steps) == 2 * len(language_trials.Batches(text.train, 3, 6)) + 5:
+            raise KeyboardInterrupt
+        return gradient(self, batch, cache)
+    monkeypatch.setattr(rl.LanguageModel, "gradient", counted)
+    with pytest.raises(KeyboardInterrupt):
+        train(SMALL, text, tmp_path)
+    monkeypatch.undo()
+    assert train(SMALL, text, tmp_path) == expected
+    name = f"{hash_of(SMALL)}.npz"
+    with np.load(tmp_path / name) as ours, np.load(folder / name) as theirs:
+        assert np.array_equal(ours["params"], theirs["params"])
+
+
+def test_the_test_text_is_read_once_at_the_end(text, tmp_path, monkeypatch):
+    read = []
+    monkeypatch.setattr(language_trials, "read_through",
+                        lambda net, words, steps: read.append(words) or 5.0)
+    result = train(SMALL, text, tmp_path)
+    assert len(read) == 1 and np.array_equal(read[0], text.test)
+    assert result["test_perplexity"] == hn.significant(math.exp(5))
+
+
+def test_divergence_is_recorded(text, tmp_path):
+    result = train(SMALL | {"lr": 1e30}, text, tmp_path)
+    assert result["status"] == "diverged" and result["test_perplexity"] is None
+    assert result["valid_perplexity"] == [None] * 4
+
+
+# --------------------------------------------------------------------------------------
+# Words
+
+
+def test_gates_and_neighbours_by_hand(text, uninterrupted):
+    """Of a trained net: means over words from the layer's own gates; the nearest words
+    by all cosines."""
+    result, folder = uninterrupted
+    net = language_trials.make_training(SMALL, text).net
+    with np.load(folder / f"{hash_of(SMALL)}.npz") as archive:
+        net.params[...] = archive["params"]
+    V, F = len(text.vocabulary), net.features
+    cache = net.cache(1, V)
+    after = net.read(np.arange(V), cache)[:F]
+    T = np.array([z[F:2 * F] for z in cache.family.z])          # (L, F, V)
+    found = result["gates"]["T"]
+    np.testing.assert_allclose(found["mean"], T.mean(axis=(1, 2)), rtol=1e-5)
+    words = T[-1].mean(axis=0)
+    most, least = found["largest"][0], found["least"][0]
+    assert most[0] == text.vocabulary[words.argmax()]
+    assert least[1] == pytest.approx(words.min(), rel=1e-5)
+    at, = (n for n, word in enumerate(text.vocabulary) if word == "gate")
+    cosines = after.T @ after[:, at] / np.linalg.norm(after, axis=0)
+    order = [text.vocabulary[n] for n in np.argsort(-cosines)]
+    assert order[0] == "gate"
+    assert result["neighbours"]["after"]["gate"] == order[1:6]
+    assert "gatekeeper" in result["neighbours"]["before"], "a word not in the text"
+
+
+def test_held_gates_and_layers_left_out(text):
+    """Gates held at their mean are those of a layer whose gate sees a bias alone; two
+    layers left out are none."""
+    config = config_of("highway", 1, scale=1.0)
+    training = language_trials.make_training(config, text)
+    net, cache, batches, valid = training
+    F, layer = net.features, net.views(net.params)["layers"][0]
+    losses = [language_trials.mean_loss(net, valid, cache)]
+    gates = language_trials.look_up(net, config, text, text.vocabulary)[2]
+    found = language_trials.without(training, gates)
+    assert not cache.family.held and not cache.family.skipped, "as it was before"
+    counts = np.bincount(batches.words.ravel(), minlength=len(text.vocabulary))
+    mean = (gates["T"][0] * counts).sum(axis=1) / counts.sum()
+    layer[F:, :F] = 0
+    for bias in (np.log(mean / (1 - mean)), -1000):
+        layer[F:, F] = bias
+        losses.append(language_trials.mean_loss(net, valid, cache))
+    usual, held, skipped = (math.exp(loss) for loss in losses)
+    assert found["held_gates"] == pytest.approx(held, rel=1e-5)
+    assert found["without_layer"] == [pytest.approx(skipped, rel=1e-5)]
+    assert len({round(usual, 3), round(held, 3), round(skipped, 3)}) == 3
+
+
+# --------------------------------------------------------------------------------------
+# Record
+
+
+def fake_record(**test):
+    """A record of nets with these test perplexities, by block and depth."""
+    usual = {"plain_0": 100.3, "plain_1": 111.2, "highway_1": 92.3, "highway_2": 90.1,
+             "full_2": 90.0, "c_only_2": 90.2, "t_only_2": 94.0, "residual_4": 110.0,
+             "residual_2": 109.0} | test
+    nets = []
+    for name, value in usual.items():
+        block, _, depth = name.rpartition("_")
+        nets.append({"block": block, "depth": int(depth), "seeds": [0],
+                     "test_perplexity": [value], "valid_perplexity": [[120.0, 95.0]],
+                     "instead": [{"held_gates": 102.0}]})
+    return {"nets": nets}
+
+
+def verdicts(**test):
+    return [claim["holds"] for claim in
+            language_model.check_claims(fake_record(**test))]
+
+
+def test_verdicts_follow_the_numbers():
+    assert verdicts() == [True] * 10
+    assert verdicts(highway_1=96.4)[0] is False
+    assert verdicts(plain_1=101.2)[1] is False, "by less than 1"
+    assert verdicts(plain_0=93.0)[2] is False
+    assert verdicts(highway_1=89.0)[:4] == [True, True, True, False]
+    assert verdicts(c_only_2=92.0)[4:7] == [False, True, True]
+    assert verdicts(t_only_2=89.0)[4:9] == [True, False, True, True, False]
+    assert verdicts(residual_4=94.0)[6:8] == [False, False]
+    assert verdicts(plain_1=114.0)[7] is False
+    assert verdicts(full_2=None)[4:7] == [False] * 3, "it diverged"
+    assert verdicts(residual_4=None)[6:8] == [True, False]
+
+
+def test_a_verdict_says_what_it_would_be_at_half_and_twice():
+    for t_only, found in ((91.8, (True, 1.6, [True, False])),
+                          (90.9, (False, 0.7, [True, False])),
+                          (90.3, (False, 0.1, [False, False])),
+                          (93.2, (True, 3.0, [True, True]))):
+        better = language_model.check_claims(fake_record(t_only_2=t_only))[5]
+        assert (better["holds"], better["ours"]["margin"],
+                better["ours"]["holds at half, at twice"]) == found
+
+
+def test_held_gates_must_cost_every_form():
+    record = fake_record()
+    record["nets"][4]["instead"][0]["held_gates"] = 99.9        # of the full form
+    assert language_model.check_claims(record)[9]["holds"] is False
+
+
+def test_smoke(home, monkeypatch):
+    """The whole path on the lecture; --plot draws the same picture again, and the
+    figure bears a run that diverged."""
+    monkeypatch.delenv("HIGHWAY_PTB_DIR", raising=False)
+    record = lab.main(language_model.EXPERIMENT, ["--smoke", "--jobs", "1"])
+    assert record["dataset"] == "lecture" and len(record["claims"]) == 10
+    assert len(record["nets"]) == 9 and not record["papers"], "of another text"
+    for net in record["nets"]:
+        assert net["status"] == ["ok"] and np.shape(net["train_loss"]) == (1, 3)
+        assert net["train_loss"][0][-1] < net["train_loss"][0][0]
+        gates = hn.BLOCKS[net["block"]].gates if net["depth"] else ""
+        assert "".join(net["gates"]) == gates
+    figure = home / "runs" / "smoke" / "language_model" / "figure.png"
+    picture = figure.read_bytes()
+    assert lab.main(language_model.EXPERIMENT, ["--smoke", "--plot"]) == record
+    assert figure.read_bytes() == picture
+    record["nets"][0] |= {"test_perplexity": [None], "valid_perplexity": [[None] * 3],
+                          "instead": [None], "gates": None, "neighbours": None}
+    language_model.draw(record).savefig(io.BytesIO(), format="png", dpi=40)
+
+
+def test_the_benchmark(tmp_path, monkeypatch, capsys):
+    """A small round of it; what is not installed is said to be skipped."""
+    from benchmarks import language_model as benchmark
+    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: None)
+    out, cores = tmp_path / "steps.json", benchmark.available_cores()
+    record = benchmark.main(["--batch", "3", "--steps", "4", "--words", "60",
+                             "--repeats", "2", "--out", str(out)])
+    assert benchmark.available_cores() == cores
+    assert "torch: not installed, skipped" in capsys.readouterr().out
+    ours, floor = (record["contestants"][name] for name in ("ours", "floor"))
+    ratios = np.array(floor["seconds"]) / ours["seconds"]
+    assert floor["times_ours"]["median"] == pytest.approx(np.median(ratios), 1e-4)
+    picture = out.with_suffix(".png").read_bytes()
+    assert benchmark.main(["--plot", "--out", str(out)]) == record
+    assert out.with_suffix(".png").read_bytes() == picture

@@ -1,0 +1,386 @@
+"""The language model's layers: gradients by complex step, by a direction and against
+PyTorch; what a broken backward pass would get away with; words by their definition."""
+
+import numpy as np
+import pytest
+
+from experiments import recurrent_layers as rl
+from tests.contracts import STEP, WrongGradient
+
+FORMS = [("plain", 0), ("plain", 1), ("highway", 1), ("highway", 2), ("t_only", 2),
+         ("c_only", 2), ("full", 2), ("residual", 4), ("residual", 2)]
+STREAMS, STEPS = 3, 5
+
+
+def small_spelling(rng, words=14, places=7, letters=4):
+    """So few letters that windows of one word are often equal, and words of all lengths
+    from 1: some leave room for padding alone, the longest does not."""
+    lengths = np.sort(np.append(rng.integers(1, places, words - 1), places))[::-1]
+    letters = rng.integers(1, letters + 1, (words, places))
+    return np.where(np.arange(places) < lengths[:, None], letters, 0)
+
+
+def small_net(block="highway", depth=1, seed=0, dtype="float64", **more):
+    """scale 0.5 draws biases as well: zero ones would hide an error in their use."""
+    sizes = {"units": 6, "numbers": 3, "widths": (1, 2, 3), "maps": 2, "scale": 0.5}
+    return rl.LanguageModel(small_spelling(np.random.default_rng([seed, 1])), block,
+                            depth, seed=seed, dtype=dtype, **sizes | more)
+
+
+def small_batch(net, seed=0, steps=STEPS, first=True, dropped=True):
+    rng = np.random.default_rng([seed, 2])
+    words = rng.integers(net.words, size=(steps + 1, STREAMS))
+    return rl.Batch(words[:-1], words[1:], first,
+                    np.random.default_rng(3) if dropped else None)
+
+
+def small_cache(net, seed=0):
+    """With a state as a batch before would have left it."""
+    cache, rng = net.cache(STREAMS, STEPS), np.random.default_rng([seed, 4])
+    for lstm in cache.lstms:
+        lstm.h[:, -STREAMS:] = rng.normal(size=(net.units, STREAMS))
+        lstm.c[:, -STREAMS:] = rng.normal(size=(net.units, STREAMS))
+    return cache
+
+
+def loss_of(net, seed):
+    """Sum over steps of means over streams, the same dropped in every call."""
+    batch = small_batch(net, seed, first=False)
+    return net.forward(batch, small_cache(net, seed)).sum() / STREAMS
+
+
+def gradient(net, seed):
+    cache = small_cache(net, seed)
+    net.forward(small_batch(net, seed, first=False), cache)
+    return net.backward(cache).copy()
+
+
+def complex_twin(net):
+    twin = small_net("plain", 0, dtype="complex128")
+    twin.__dict__.update({**net.__dict__, "dtype": np.dtype("complex128"),
+                          "params": net.params.astype("complex128")})
+    return twin
+
+
+def check_gradient(net, seed, entries=4):
+    """Hold random entries of every tensor to their complex-step derivatives, to 1e-11
+    of the tensor's largest. Raises WrongGradient."""
+    found, twin = gradient(net, seed), complex_twin(net)
+    rng = np.random.default_rng([seed, 5])
+    for name, places in net.views(np.arange(found.size)).items():
+        most = abs(found[places]).max(initial=0)
+        for entry in rng.permutation(places.ravel())[:entries]:
+            twin.params[entry] += 1j * STEP
+            expected = loss_of(twin, seed).imag / STEP
+            twin.params[entry] = net.params[entry]
+            if name == "E" and entry in places[rl.PADDING]:
+                expected = 0                    # no parameter
+            if not abs(found[entry] - expected) <= 1e-11 * most:
+                raise WrongGradient(f"{name}[{entry}]: backward {found[entry]}, "
+                                    f"complex step {expected}")
+
+
+# --------------------------------------------------------------------------------------
+# Gradients
+
+
+@pytest.mark.parametrize("block, depth", FORMS)
+def test_gradient_by_complex_step(block, depth, seed):
+    check_gradient(small_net(block, depth, seed), seed)
+
+
+def test_gradient_in_one_direction_at_full_size(seed):
+    """The experiment's own sizes, but for its vocabulary and batch."""
+    net = small_net(units=300, numbers=15, maps=25, widths=(1, 2, 3, 4, 5, 6),
+                    scale=0.05, seed=seed)
+    direction = np.random.default_rng(seed).normal(size=net.params.size)
+    net.views(direction)["E"][rl.PADDING] = 0
+    twin = complex_twin(net)
+    twin.params += 1j * STEP * direction
+    expected = loss_of(twin, seed).imag / STEP
+    assert gradient(net, seed) @ direction == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("block, depth", FORMS)
+def test_gradient_agrees_with_torch(block, depth):
+    """PyTorch's own LSTM, convolution and cross-entropy, and its automatic derivatives,
+    the state carried over three batches."""
+    pytest.importorskip("torch")
+    from benchmarks import language_model as benchmark
+    task = benchmark.Task(STREAMS, STEPS, block=block, depth=depth, words=40,
+                          characters=7, places=8, dtype="float64", units=6, numbers=3,
+                          widths=(1, 2, 3), maps=2, scale=0.5)
+    ours, theirs = (contestant(task).gradient()
+                    for contestant in (benchmark.Ours, benchmark.Torch))
+    for name, expected in theirs.items():
+        assert abs(ours[name] - expected).max() <= 1e-9 * abs(expected).max(), name
+
+
+def caught(seed, block="full", depth=2):
+    with pytest.raises(WrongGradient):
+        check_gradient(small_net(block, depth, seed), seed, entries=12)
+
+
+def no_way_back(self, d, dx, backward=rl.LSTM.backward):
+    """Nothing goes from a step's h to the one before."""
+    W_h, self.W_h = self.W_h, np.zeros_like(self.W_h)
+    backward(self, d, dx)
+    self.W_h = W_h
+
+
+def nothing_forgotten(self, d, dx, backward=rl.LSTM.backward):
+    """The forget gate learns nothing."""
+    self.c[...] = 0
+    backward(self, d, dx)
+
+
+def no_state_before(self, d, dx, backward=rl.LSTM.backward):
+    """The state that the batch before left is taken for zeros."""
+    self.h[:, :self.B] = 0
+    backward(self, d, dx)
+
+
+def last_occurrence(self, where):
+    """A word gets what its last occurrence got."""
+    du = self.du[:, :where.max() + 1]
+    du[:, where] = self.z
+    return du
+
+
+def first_window(self, reach, y, find_largest=rl.Characters.find_largest):
+    """Every gradient goes to the first window."""
+    find_largest(self, reach, y)
+    np.minimum(self.won, 1, out=self.won)
+
+
+def padding_wins_nothing(self, reach, y, find_largest=rl.Characters.find_largest):
+    """The last window gets what padding should."""
+    find_largest(self, reach, y)
+    self.won[:len(y)][self.won[:len(y)] == 0] = 1
+
+
+def not_transposed(self, d):
+    """Each layer hands on only what it carries."""
+    D = d.shape[1]
+    for layer in reversed(self.layers(D)):
+        self.block.backward(d, layer.x, layer.rows, self.dH[:, :D], self.scratch[:, :D])
+        rl.RELU.backward(self.dH[:, :D], layer.rows[0])
+        np.matmul(layer.z, layer.x1.T, out=layer.dW)
+    return d
+
+
+def none_followed(self, backward=rl.Softmax.backward):
+    """No word is the one that followed."""
+    self.e[self.following, np.arange(len(self.following))] += self.total
+    return backward(self)
+
+
+@pytest.mark.parametrize("kind, name, broken", [
+    (rl.LSTM, "backward", no_way_back), (rl.LSTM, "backward", nothing_forgotten),
+    (rl.LSTM, "backward", no_state_before), (rl.LSTM, "gather", last_occurrence),
+    (rl.Characters, "find_largest", first_window),
+    (rl.Characters, "find_largest", padding_wins_nothing),
+    (rl.Family, "backward", not_transposed), (rl.Softmax, "backward", none_followed),
+    (rl.Dropout, "backward", lambda self, d: None)])
+def test_a_broken_layer_is_caught(kind, name, broken, monkeypatch, seed):
+    monkeypatch.setattr(kind, name, broken)
+    caught(seed)
+
+
+def test_a_broken_relu_is_caught(monkeypatch, seed):
+    monkeypatch.setattr(rl, "RELU", rl.RELU._replace(
+        backward=lambda dH, H: np.copyto(H, dH)))
+    caught(seed)
+
+
+# --------------------------------------------------------------------------------------
+# By their definition
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+def spelled_out(net, word):
+    """A word's features, place by place."""
+    W = net.views(net.params)
+    letters = net.windows[word, :, 0]
+    found = []
+    for k in net.widths:
+        windows = [W["E"][letters[p:p + k]].ravel()
+                   for p in range(len(letters) - k + 1)]
+        found.append(np.max(windows @ W[f"K_{k}"].T, axis=0))
+    return np.tanh(np.concatenate(found) + W["b_K"])
+
+
+def by_definition(net, words, following):
+    """-log p of each word, step by step, from a state of zeros; two highway layers."""
+    W, U, M = net.views(net.params), net.features, net.units
+    state, losses = np.zeros((2, 2, M)), []
+    for word, after in zip(words, following, strict=True):
+        x = spelled_out(net, word)
+        for layer in W["layers"]:
+            z = layer[:, :U] @ x + layer[:, U]
+            T = sigmoid(z[U:])
+            x = np.maximum(z[:U], 0) * T + x * (1 - T)
+        for n in (0, 1):
+            h, c = state[n]
+            z = W[f"W_{n + 1}"] @ np.append(x, 1) + W[f"W_h_{n + 1}"] @ h
+            i, f, o = sigmoid(z[:3 * M]).reshape(3, M)
+            c = f * c + i * np.tanh(z[3 * M:])
+            x = o * np.tanh(c)
+            state[n] = x, c
+        logits = W["W_out"] @ np.append(x, 1)
+        losses.append(np.log(np.exp(logits).sum()) - logits[after])
+    return losses
+
+
+def test_a_text_by_the_equations(seed):
+    net = small_net("highway", 2, seed)
+    batch = small_batch(net, seed, dropped=False)
+    found = net.forward(batch, net.cache(STREAMS, STEPS)).reshape(STEPS, STREAMS)
+    for stream in range(STREAMS):
+        np.testing.assert_allclose(found[:, stream], by_definition(
+            net, batch.words[:, stream], batch.following[:, stream]), rtol=1e-12)
+
+
+def test_the_state_goes_on_from_batch_to_batch(seed):
+    """One long batch, or two short ones; or two that begin anew."""
+    net = small_net("full", 2, seed)
+    long = small_batch(net, seed, 2 * STEPS, dropped=False)
+    whole = net.forward(long, net.cache(STREAMS, 2 * STEPS))
+    halves = [long._replace(words=long.words[part], following=long.following[part],
+                            first=part.start is None)
+              for part in (slice(STEPS), slice(STEPS, None))]
+    cache = net.cache(STREAMS, STEPS)
+    parts = [net.forward(half, cache) for half in halves]
+    np.testing.assert_allclose(np.concatenate(parts), whole, rtol=1e-12)
+    again = net.forward(halves[0], cache)
+    assert np.array_equal(again, parts[0]), "what was before is not forgotten"
+    assert not np.allclose(net.forward(halves[1]._replace(first=True), cache), parts[1])
+
+
+def test_large_logits_lose_nothing(seed):
+    """exp of them is not finite, or 0; log p is right all the same, and so is dW."""
+    net = small_net(seed=seed, dtype="float32")
+    batch = small_batch(net, seed, dropped=False)
+    for factor, bias in ((3000, 0), (1, 2000), (1, -2000)):
+        W = net.views(net.params)["W_out"]
+        W *= factor
+        W[:, -1] += bias
+        cache = net.cache(STREAMS, STEPS)
+        found = net.forward(batch, cache)
+        logits = W.astype(float) @ cache.softmax.x
+        logits -= logits.max(axis=0)
+        columns = np.arange(logits.shape[1])
+        expected = np.log(np.exp(logits).sum(axis=0)) - logits[
+            batch.following.ravel(), columns]
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-3)
+        assert np.isfinite(net.backward(cache)).all()
+
+
+def test_dropout_drops_at_its_rate_and_keeps_the_mean(seed):
+    net = small_net(seed=seed, units=200, dropout=0.3)
+    cache = net.cache(STREAMS, STEPS)
+    x = np.asfortranarray(np.ones((200, STREAMS * STEPS)))
+    y = cache.dropouts[0].forward(x, np.random.default_rng(seed))
+    assert (y[-1] == 1).all(), "the row that meets the bias is never dropped"
+    assert set(np.unique(y[:-1])) == {0, 1 / 0.7}
+    assert (y[:-1] == 0).mean() == pytest.approx(0.3, abs=5 * (0.21 / x.size) ** 0.5)
+    assert np.array_equal(cache.dropouts[0].forward(x, None)[:-1], x)
+
+
+# --------------------------------------------------------------------------------------
+# Net
+
+
+def test_sizes_and_first_weights_are_kims():
+    """10,000 words of up to 19 letters, 50 characters: the small model of one layer."""
+    spelling = np.zeros((10_000, 21), int)
+    spelling[:, :3] = 1
+    spelling[0] = 50
+    net = rl.LanguageModel(spelling)
+    assert net.features == 525
+    F, M = 525, 300
+    assert net.params.size == (
+        51 * 15 + sum(25 * k * (15 * k + 1) for k in range(1, 7)) + 2 * F * (F + 1)
+        + 4 * M * (F + 1 + M) + 4 * M * (2 * M + 1) + 10_000 * (M + 1))
+    weights = net.views(net.params)
+    b_T = weights["layers"][:, F:, F]
+    assert abs(b_T + 2).max() <= 0.05 and abs(net.params[weights["E"].size:]).max() > 2
+    weights["layers"][:, F:, F] = 0
+    assert 0.0499 < abs(net.params).max() <= 0.05
+    assert (weights["E"][rl.PADDING] == 0).all() and weights["E"][1:].all()
+
+
+def test_both_gates_begin_by_carrying(seed):
+    """T from -2, C from +2: C = 1 - T but for what is drawn."""
+    net = small_net("full", 2, seed, scale=0.05)
+    layers, F = net.views(net.params)["layers"], net.features
+    assert abs(layers[:, F:2 * F, F] + 2).max() <= 0.05
+    assert abs(layers[:, 2 * F:, F] - 2).max() <= 0.05
+
+
+def test_forms_share_what_they_both_have():
+    full = small_net("full", 4, seed=3)
+    theirs, F = full.views(full.params), full.features
+    for block, depth in FORMS:
+        net = small_net(block, depth, seed=3)
+        own = net.views(net.params)
+        for k, gate in enumerate("H" + net.block.gates):
+            at = "HTC".index(gate) * F
+            assert np.array_equal(own["layers"][:, k * F:(k + 1) * F],
+                                  theirs["layers"][:depth, at:at + F])
+        for name in set(own) - {"layers"}:
+            assert np.array_equal(own[name], theirs[name])
+    assert not np.array_equal(small_net(seed=4).params, small_net(seed=3).params)
+
+
+def test_padding_stays_no_parameter(seed):
+    net = small_net(seed=seed)
+    cache = net.cache(STREAMS, STEPS)
+    _, grad = net.gradient(small_batch(net, seed), cache)
+    assert not net.views(grad)["E"][rl.PADDING].any()
+    rl.GradientDescent().step(net.params, grad, 1.0)
+    assert not net.views(net.params)["E"][rl.PADDING].any()
+
+
+def test_a_layer_without_its_gates_or_left_out(seed):
+    """T held at 0 copies the input, at 1 is a plain layer; so does leaving it out."""
+    net = small_net("highway", 1, seed)
+    words, cache = np.arange(net.words), net.cache(1, net.words)
+    before = cache.family.x[0]
+    usual = net.read(words, cache).copy()
+    cache.family.held = {0: np.zeros((net.features, 1))}
+    assert np.array_equal(net.read(words, cache), before)
+    cache.family.held = {0: np.ones((net.features, 1))}
+    H = np.maximum(net.views(net.params)["layers"][0, :net.features] @ before, 0)
+    np.testing.assert_allclose(net.read(words, cache)[:-1], H, atol=1e-12)
+    cache.family.held, cache.family.skipped = {}, (0,)
+    assert np.array_equal(net.read(words, cache), before)
+    cache.family.skipped = ()
+    assert np.array_equal(net.read(words, cache), usual)
+
+
+def test_garbage_in_the_buffers_changes_nothing(seed):
+    """A batch of other words before it leaves no trace but the state."""
+    net = small_net("full", 2, seed)
+    expected = gradient(net, seed)
+    cache = small_cache(net, seed)
+    parts = {cache: ("dx", "dh"), cache.softmax: ("e", "d", "scaled", "part"),
+             cache.characters: ("fields", "dfields", "part", "z"),
+             cache.family: ("dH", "scratch"), cache.dropouts[1]: ("mask",),
+             cache.lstms[1]: ("z", "tanh_c", "u", "du", "dh", "dc", "scratch", "slope")}
+    for part, names in parts.items():
+        for name in names:
+            getattr(part, name).fill(np.nan)
+    cache.grad.fill(np.nan)
+    net.forward(small_batch(net, seed, first=False), cache)
+    assert np.array_equal(net.backward(cache), expected)
+
+
+@pytest.mark.parametrize("spelling, widths", [
+    ([[1, 0], [1, 2]], (1,)), ([[1, 2], [1, 0]], (3,))])
+def test_a_spelling_that_does_not_fit_is_refused(spelling, widths):
+    with pytest.raises(ValueError, match="the longest first"):
+        rl.LanguageModel(np.array(spelling), widths=widths)
