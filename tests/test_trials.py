@@ -418,15 +418,16 @@ def test_ctrl_c_leaves_finished_trials_and_nothing_else(tmp_path, trials, expect
 
 
 def test_a_closed_terminal_ends_a_run_unless_it_is_told_not_to():
-    with pytest.raises(KeyboardInterrupt), ended_by_signals():
-        os.kill(os.getpid(), signal.SIGHUP)
-    assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)        # as nohup does
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)   # nohup has it ignored
     try:
+        with pytest.raises(KeyboardInterrupt), ended_by_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)        # as nohup does
         with ended_by_signals():
             os.kill(os.getpid(), signal.SIGHUP)
     finally:
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
