@@ -316,7 +316,9 @@ def check_fatal(tmp_path, **where):
     """2 kills its worker always, 4 at first; no other pays for it."""
     folder = tmp_path / "store"
     trials = run(fatal, FATAL, folder, data=str(tmp_path), **where)
-    assert [trial.result for trial in trials] == [0, 1, None, 3, 4, 5, 6]
+    # Where another's end took its process before it began, 4 kills when it runs alone.
+    fourth = None if attempts_at(tmp_path, 4) == 1 else 4
+    assert [trial.result for trial in trials] == [0, 1, None, 3, fourth, 5, 6]
     assert trials[2].status == "failed" and trials[2].error == KILLED
     assert content(folder) == {trial.hash: same(trial) for trial in trials}
     assert run(None, FATAL, folder, cluster="not needed") == trials
