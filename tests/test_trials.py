@@ -388,7 +388,7 @@ def kill(process):
 
 @pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.kill)])
 def test_the_search_survives_kills_and_two_processes_at_once(tmp_path, kills, seed):
-    flags, draw = ("--trials", str(8 * kills), "--epochs", "25"), random.Random(seed)
+    flags, draw = ("--trials", str(8 * kills), "--epochs", "80"), random.Random(seed)
     expected, folder = undisturbed(tmp_path / "undisturbed", *flags), tmp_path / "store"
     for _ in range(kills):
         there = len(list(folder.glob("*.json"))) or 1       # the protocol
