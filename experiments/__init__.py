@@ -2,5 +2,6 @@
 experiments` lists them."""
 
 # In the order of the ledger; `inside` trains the nets that the next two look into.
-NAMES = ("optimization", "very_deep", "inside", "gates", "lesion", "blocks",
+NAMES = ("optimization", "very_deep", "inside", "gates", "lesion",
+         "five_nets", "variants", "blocks",
          "convolution", "data_movement")

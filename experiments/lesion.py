@@ -20,7 +20,7 @@ rank, and no step between two distances makes half of the whole rise.
 
 Beyond P2, the same for the nets before training, and the share of the squared error
 that is bias: sum m^2 / sum (m^2 + s^2) over the units, with m and s a unit's mean and
-deviation. What is as true before training tells nothing, and is left open.
+deviation. What the papers say is judged by five nets of each kind: five_nets.py.
 
 Why these controls, what the paper is silent about, deviations, and what came of it:
 results/lesion/README.md.
@@ -43,11 +43,8 @@ from experiments.lab import (
     COLOURS,
     Experiment,
     Lab,
-    claim,
     listed,
     main,
-    resting_on,
-    telling,
 )
 from experiments.probing import (
     estimation_error,
@@ -144,18 +141,12 @@ def measure(config: dict, nets: Nets) -> dict:
 
 
 # --------------------------------------------------------------------------------------
-# Claims
+# What the verdicts read, for five_claims.py
 
 
 def spared(net: dict) -> np.ndarray:
     """Whether each layer alone can be closed without visible effect, (L,)."""
     return np.array(net["one_closed"]["loss"]) < 2 * net["loss"]
-
-
-def range_of(values: np.ndarray) -> dict:
-    """Lowest, median and highest."""
-    return {name: hn.significant(of(values)) for name, of in (
-        ("lowest", np.min), ("median", np.median), ("highest", np.max))}
 
 
 def rank_correlation(values: Sequence[float]) -> float:
@@ -166,69 +157,6 @@ def rank_correlation(values: Sequence[float]) -> float:
     if len(counts) == 1:
         return 0.0
     return hn.significant(np.corrcoef(ranks, np.arange(len(ranks)))[0, 1])
-
-
-def check_highway(net: dict, protocol: dict) -> list[dict]:
-    """The statements about the highway net with one layer closed; "idle" in the
-    protocol: the first and the last layer of those that P1 found to be so, from 1."""
-    first, last = protocol["idle"]
-    rise = np.array(net["one_closed"]["loss"]) / net["loss"]
-    early, before, idle = (rise[:protocol["early"]], rise[:first - 1],
-                           rise[first - 1:last])
-    share = hn.significant(spared(net).mean())
-    return [
-        claim(section="P1 4.2", text="closing any one of the early layers, here the "
-              f"first {protocol['early']}, raises the loss significantly, at least "
-              "tenfold", paper="factor of loss >= 10", ours=range_of(early),
-              holds=early.min() >= 10),
-        claim(section="ours", text="closing any one of the first "
-              f"{protocol['early']} layers raises the loss by orders of magnitude, at "
-              "least a hundredfold", paper=None, ours=range_of(early),
-              holds=early.min() >= 100),
-        claim(section="ours", text=f"closing any one of layers 1 to {first - 1}, all "
-              "before those that P1 found idle, raises the loss at least tenfold",
-              paper=None, ours=range_of(before), holds=before.min() >= 10),
-        claim(section="P1 4.2", text=f"closing one of layers {first} to {last} has "
-              "close to no effect", paper="factor of loss < 2", ours=range_of(idle),
-              holds=idle.max() < 2),
-        claim(section="P1 4.2", text="more than half of the layers, about 60 %, can be "
-              "closed one at a time without visible effect", paper="0.6", ours=share,
-              holds=share > 0.5)]
-
-
-def check_kinds(nets: dict) -> list[dict]:
-    """The statements about the error of each kind of net without one layer."""
-    ruined = range_of(nets["plain"]["one_closed"]["error"])
-    gentle = {name: range_of(nets[name]["one_closed"]["error"])
-              for name in ("highway", "residual")}
-    return [
-        claim(section="P2 2", text="a plain net (theirs: a VGG of 15 layers) is "
-              "destroyed without any one layer: it errs on most images",
-              paper="error > 0.5", ours=ruined, holds=ruined["lowest"] > 0.5),
-        claim(section="P2 2", text="the error of a plain net without one layer is "
-              "about 90 %, that of guessing, whichever the layer",
-              paper="error >= 0.8", ours=ruined, holds=ruined["lowest"] >= 0.8),
-        claim(section="P2 2", text="highway and residual nets stay far better than "
-              "guessing without one layer, whichever", paper="error < 0.5",
-              ours=gentle,
-              holds=max(found["highest"] for found in gentle.values()) < 0.5),
-        *(claim(section="P2 2", text=f"a {name} net without one layer, whichever, "
-                "performs only a little worse: its error rises by at most 5 points",
-                paper="a minor drop", ours=found | {"whole": nets[name]["error"]},
-                holds=found["highest"] - nets[name]["error"] <= 0.05)
-          for name, found in gentle.items()),
-        *(check_thirds(name, nets[name]) for name in gentle)]
-
-
-def check_thirds(name: str, net: dict) -> dict:
-    """P2 says that the drop is larger for the early layers."""
-    rise = np.array(net["one_closed"]["loss"]) / net["loss"]
-    third = len(rise) // 3
-    medians = {"first": hn.significant(np.median(rise[:third])),
-               "last": hn.significant(np.median(rise[-third:]))}
-    return claim(section="P2 2", text=f"the loss of a {name} net rises more without "
-                 "one of the early layers", paper="median factor of the first third > "
-                 "of the last", ours=medians, holds=medians["first"] > medians["last"])
 
 
 def std_by_block(found: dict) -> float:
@@ -251,58 +179,6 @@ def largest_step(values: Sequence[float]) -> float:
     """The largest rise between neighbours, as a share of that from first to last."""
     rise = values[-1] - values[0]
     return hn.significant(np.diff(values).max() / rise) if rise > 0 else 1.0
-
-
-def check_shuffling(name: str, net: dict) -> dict:
-    """P2 says of which nets the layers may change places."""
-    error = np.mean(net["shuffled"]["error"], axis=0)
-    found = {"rank_correlation": rank_correlation(error),
-             "largest_step": largest_step(error),
-             "first_rise": hn.significant(error[0] - net["sampled"]["error"][0])}
-    return claim(section="P2 4.4" if name == "highway" else "P2 2",
-                 text=f"{name}: the error grows smoothly with the amount of shuffling, "
-                 "and little where layers only move to the next place (theirs: a "
-                 "ResNet-110)", paper="rank correlation > 0.9, largest step < 0.5 of "
-                 "all, first rise < 0.1", ours=found,
-                 holds=found["rank_correlation"] > 0.9 and found["largest_step"] < 0.5
-                 and found["first_rise"] < 0.1)
-
-
-def check_estimation(name: str, nets: dict) -> list[dict]:
-    """The statements about the estimation error of one net; the same before training
-    and the plain one, of which P2 says nothing, stand beside it as controls."""
-    states = {"trained": nets[name]["estimation"]["trained"],
-              "untrained": nets[name]["estimation"]["untrained"],
-              "plain": nets["plain"]["estimation"]["trained"]}
-    falls, ratio, share = ({state: of(found) for state, found in states.items()}
-                           for of in (std_by_block, mean_by_std, largest_bias))
-    return [
-        claim(section="P2 4.2", text=f"{name}: the standard deviation of a_k - A falls "
-              "from block to block", paper="rank correlation with k < -0.9", ours=falls,
-              holds=telling(falls["trained"] < -0.9, falls["untrained"] < -0.9)),
-        claim(section="P2 4.2", text=f"{name}: the mean of a_k - A over images and "
-              "units stays near zero, at every k", paper="at most a tenth of the "
-              "standard deviation", ours=ratio,
-              holds=telling(ratio["trained"] <= 0.1, ratio["untrained"] <= 0.1)),
-        claim(section="P2 Eq. 1", text=f"{name}: the mean of each unit's a_k - A is "
-              "near zero, so that little of the squared error is bias",
-              paper="share < 0.1 at every k", ours=share,
-              holds=telling(share["trained"] < 0.1, share["untrained"] < 0.1))]
-
-
-def check_claims(record: dict) -> list[dict]:
-    """All claims of a record."""
-    nets, both = record["nets"], ("highway", "residual")
-    closed: dict = {"measure": ["whole", "one_closed"]}
-    return [*resting_on(check_highway(nets["highway"], record["protocol"]),
-                        closed | {"net": "highway"}),
-            *resting_on(check_kinds(nets), closed),
-            *(item for name in both for item in resting_on(
-                [check_shuffling(name, nets[name])],
-                {"net": name, "measure": ["sampled", "shuffled"]})),
-            *(item for name in both for item in resting_on(
-                check_estimation(name, nets), {"measure": "estimation",
-                                               "net": [name, "plain"]}))]
 
 
 def needed_layers(net: dict) -> int:
@@ -437,7 +313,7 @@ def draw(record: dict) -> Figure:
 
 EXPERIMENT = Experiment(name="experiments.lesion", doc=__doc__, minutes=3,
                         protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
-                        check=check_claims, pack_by=lambda config: config["net"])
+                        pack_by=lambda config: config["net"])
 
 if __name__ == "__main__":
     main(EXPERIMENT)

@@ -233,28 +233,54 @@ def nets_table(record: dict) -> str:
 
 @about("results/gates/record.json")
 def gates(record: dict) -> dict[str, str]:
-    closed = look_up(record, "the share of gates below 0.1")["trained"]
-    told = look_up(record, "differ by class")
-    return {"fell": percent(look_up(record, "biases fall")),
-            "closed": percent(closed["per_example"]),
-            "closed_mean": percent(closed["of_mean"]),
-            "correlation": f"{look_up(record, 'inversely correlated')['all']:+.2f}"} | {
-        f"{how}_{state}": percent(told[f"T, {words}"][state], 1)
-        for how, words in (("nearest", "nearest mean"), ("ridge", "ridge"))
-        for state in ("trained", "untrained")}
+    two, sparse = record["figure_2"], record["sparsity"]["trained"]
+    told = {(state, how): record["routing"][state]["T"]["accuracy"][words]["all"]
+            for state in ("trained", "untrained")
+            for how, words in (("nearest", "means"), ("ridge", "ridge"))}
+    return {"fell": percent(two["fell"], 1),
+            "closed": percent(np.mean(sparse["closed_per_example"])),
+            "closed_mean": percent(np.mean(sparse["closed_of_mean"])),
+            "correlation": f"{two['bias_activity_correlation']['all']:+.2f}"} | {
+        f"{how}_{state}": percent(share, 1) for (state, how), share in told.items()}
 
 
 @about("results/lesion/record.json")
 def lesion(record: dict) -> dict[str, str]:
-    nets, early = record["nets"], look_up(record, "here the first 5")
-    sixth = nets["highway"]["one_closed"]["loss"][5] / nets["highway"]["loss"]
-    bias = look_up(record, "highway: the mean of each unit's")["trained"]
-    return {"lowest": f"{early['lowest']:.0f}", "highest": f"{early['highest']:.0f}",
-            "sixth": f"{sixth:.1f}", "bias": percent(bias),
+    nets = record["nets"]
+    rise = np.array(nets["highway"]["one_closed"]["loss"]) / nets["highway"]["loss"]
+    bias = max(nets["highway"]["estimation"]["trained"]["bias_share"])
+    return {"lowest": f"{rise[:5].min():.0f}", "highest": f"{rise[:5].max():.0f}",
+            "sixth": f"{rise[5]:.1f}", "bias": percent(bias),
             "spared": percent(nets["highway"]["spared"]),
             "spared_residual": percent(nets["residual"]["spared"]),
             "worst_residual": percent(max(nets["residual"]["one_closed"]["error"]), 1),
             "best_plain": percent(min(nets["plain"]["one_closed"]["error"]), 1)}
+
+
+@about("results/five_nets/record.json")
+def five_nets(record: dict) -> dict[str, str]:
+    def middle(values, scale=1.0, digits=3):
+        return f"{scale * np.median(list(values)):.{digits}g}"
+    highway, gated = record["nets"]["highway"], record["nets"]["t_only"]
+
+    def held(nets, way, layers="all"):
+        return [net["rerouted"][way][layers] for net in nets]
+    fell = [100 * net["gates"]["bias"]["fell"] for net in highway]
+    return {"fell_least": f"{min(fell):.0f}", "fell_most": f"{max(fell):.0f}",
+            "moved": middle((net["gates"]["bias"]["mean_change"] for net in highway),
+                            digits=2),
+            "held_error": middle((error for _, error in held(highway, "mean of all")),
+                                 100),
+            "held_loss": middle(loss for loss, _ in held(highway, "mean of all")),
+            "loss": middle((net["lesion"]["loss"] for net in highway), digits=2),
+            "early_error": middle((error for _, error in held(
+                highway, "mean of all", "1 to 15")), 100),
+            "class_error": middle((error for _, error in held(
+                highway, "mean of its class")), 100, 2),
+            "other_error": middle((error for _, error in held(
+                highway, "of another image")), 100),
+            "t_only_error": middle((error for _, error in held(
+                gated, "mean of all")), 100)}
 
 
 # --------------------------------------------------------------------------------------
