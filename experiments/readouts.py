@@ -105,10 +105,11 @@ def readouts(found: Moments, ridge: float) -> list[Readout]:
 
 def kmeans(points: np.ndarray, k: int, rng: np.random.Generator, restarts: int,
            most: int = 100) -> np.ndarray:
-    """Lloyd's k-means from k-means++ starts (Arthur, Vassilvitskii 2007), the best of
-    so many by the sum of squared distances -> cluster of each of points (N, F)."""
+    """Lloyd's k-means, the best of so many by the sum of squared distances -> cluster
+    of each of points (N, F). It starts from k-means++ (Arthur, Vassilvitskii 2007) in
+    its greedy form: of a few candidates for a next centre the one that helps most."""
     best, best_cost = np.zeros(len(points), int), np.inf
-    squares = (points ** 2).sum(axis=1)
+    squares, candidates = (points ** 2).sum(axis=1), 2 + int(np.log(k))
 
     def distances(centres):
         return np.maximum(squares[:, None] - points @ (2 * centres.T)
@@ -117,8 +118,9 @@ def kmeans(points: np.ndarray, k: int, rng: np.random.Generator, restarts: int,
         centres = points[rng.integers(len(points))][None]
         while len(centres) < k:
             near = distances(centres).min(axis=1).astype("float64")
-            drawn = rng.choice(len(points), p=near / near.sum())
-            centres = np.vstack([centres, points[drawn]])
+            drawn = points[rng.choice(len(points), candidates, p=near / near.sum())]
+            left = np.minimum(near[:, None], distances(drawn)).sum(axis=0)
+            centres = np.vstack([centres, drawn[left.argmin()]])
         labels: Any = None
         for _ in range(most):
             apart, before = distances(centres), labels
