@@ -458,7 +458,7 @@ AHEAD = pytest.mark.xfail(reason="the plan is ahead of the record", strict=True)
 
 
 @pytest.mark.parametrize("name", [
-    pytest.param(name, marks=AHEAD) if name in ("blocks", "very_deep") else name
+    pytest.param(name, marks=AHEAD) if name == "blocks" else name
     for name in NAMES])
 def test_committed_results_are_what_the_code_would_make(name):
     """Of the module's protocol, with its verdicts, drawn, from a clean checkout.
