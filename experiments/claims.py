@@ -398,7 +398,7 @@ def build_parser() -> argparse.ArgumentParser:
                         help="processes of a recheck (default: one per core)")
     parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
                         help="of the data set's files")
-    parser.set_defaults(smoke=False, fresh=False, only=None, cluster=None,
+    parser.set_defaults(smoke=False, fresh=False, only=None, cluster=None, dataset=None,
                         retry_failed=False)
     return parser
 
