@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import highway_networks as hn
 from experiments import NAMES, headline_claims
 from experiments.lab import (
+    VERDICTS,
     Claim,
     Experiment,
     Lab,
@@ -73,7 +74,7 @@ SWEEPS = ("sweep_five_seeds", "sweep_glorot_five_seeds", "depth_45_seeds",
 STARTS = 5      # seconds that a recheck takes to start and to read
 RECORDS = (*(f"results/headline/{name}.json" for name in SWEEPS),
            *(f"results/{name}/record.json" for name in NAMES))
-VERDICTS = {True: "**holds**", False: "**does not hold**", None: "open"}
+
 
 class Open(NamedTuple):
     """A claim that no record here can tell."""
@@ -254,12 +255,14 @@ def table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
 def verdict(item: dict) -> str:
     """A claim's verdict, why it is open, and whether its threshold is the younger."""
     why = f": {item.get('why', 'undecided')}" if item["holds"] is None else ""
-    return VERDICTS[item["holds"]] + why + (" †" if item.get("younger") else "")
+    bold = "" if item["holds"] is None else "**"
+    return (f"{bold}{VERDICTS[item['holds']]}{bold}{why}"
+            + " †" * item.get("younger", False))
 
 
 def at_others(item: dict) -> str:
     """The verdict at other thresholds."""
-    return "; ".join(f"{name}: {VERDICTS[holds].strip('*')}"
+    return "; ".join(f"{name}: {VERDICTS[holds]}"
                      for name, holds in item.get("also", {}).items()) or "–"
 
 
@@ -369,7 +372,7 @@ def recheck_claim(name: str, options: argparse.Namespace, working: Path) -> bool
     differs. Raises RecordError, StoreError, hn.DataError."""
     source, item = find(name)
     print(f"{item['section']}: {item['claim']}\ntheirs: {words(item['paper'])}\nours: "
-          f"{words(item['ours'])}\nverdict: {VERDICTS[item['holds']].strip('*')}\n"
+          f"{words(item['ours'])}\nverdict: {VERDICTS[item['holds']]}\n"
           f"about {cost_of(source, item)}", flush=True)
 
     def choose(planned):

@@ -86,6 +86,7 @@ from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
 CLAIM = {"section", "claim", "paper", "ours", "n", "holds"}     # fields of every one
+VERDICTS = {True: "holds", False: "does not hold", None: "open"}
 DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
 
 
@@ -551,6 +552,9 @@ def run_and_write(lab: Lab) -> None:
         changed.append(lab.packed)
     if lab.options.fresh:       # or the next one would have nothing to train
         shutil.rmtree(lab.store, ignore_errors=True)
+    if lab.options.dataset:         # whose claims no ledger collects
+        for item in record.get("claims", []):
+            print(f"{VERDICTS[item['holds']]}: {item['section']}, {item['claim']}")
     if not lab.trained and not anew and lab.experiment.pack_by:
         print("nothing left to train" + "; no file was changed" * (not changed))
     if changed:
