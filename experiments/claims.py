@@ -85,6 +85,8 @@ class Open(NamedTuple):
     needs: str      # what it would take
 
 
+CIFAR_100 = ("CIFAR-100, of which `python3 -m experiments.harder_data --dataset "
+             "cifar100` asks it")
 OPEN = [Open(*about) for about in (
     ("P1 Table 2", "11 layers, 236 K parameters, match Fitnet A without its hints: "
      "accuracy on CIFAR-10", "89.18 %, Fitnet A 89.01 %", "CIFAR-10; the layout is "
@@ -100,11 +102,11 @@ OPEN = [Open(*about) for about in (
     ("P1 Table 3", "19 convolutional layers, by the authors' code: accuracy on "
      "CIFAR-100", "67.76 % (67.61 ± 0.15)", "CIFAR-100, and about 100 TFLOP an epoch"),
     ("P1 4", "b_T rises with depth, and mean activity falls with b_T", "Figure 2",
-     "CIFAR-100"),
-    ("P1 4", "outputs change within the first 40 layers", "Figure 2", "CIFAR-100"),
+     CIFAR_100),
+    ("P1 4", "outputs change within the first 40 layers", "Figure 2", CIFAR_100),
     ("P1 4.1", "class differences are sparser and in all layers", "Figure 3",
-     "CIFAR-100"),
-    ("P1 4.2", "each of the first 40 layers matters", "Figure 4", "CIFAR-100"),
+     CIFAR_100),
+    ("P1 4.2", "each of the first 40 layers matters", "Figure 4", CIFAR_100),
     ("P2 2", "a ResNet-110 bears many shuffles within a stage", "error rises smoothly",
      "CIFAR-10"),
     ("P2 4.2", "the mean estimation error of a ResNet-50 is near zero in stages 1 to "
