@@ -88,6 +88,7 @@ import math
 import os
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -190,6 +191,10 @@ class ForeignData(DataError):
     """A good file, but another one."""
 
 
+FETCH_AGAIN = ("Delete it and run again to fetch a good copy, or name another folder "
+               "with --data-dir")
+
+
 class DataFile(NamedTuple):
     """One file of a data set, as it must be."""
 
@@ -204,12 +209,13 @@ class Dataset(NamedTuple):
     """A row of the table of data sets; `read` tells how one of its files is read."""
 
     title: str          # on pictures
-    files: tuple        # training images, their labels, test images, theirs
+    files: tuple        # training images, their labels, test images, theirs; or fewer
     images: tuple       # how many: training, test
-    shape: tuple        # of one image: height, width
+    shape: tuple        # of one image: height, width; of colour: 3, height, width
     scale: int          # the largest pixel value
     classes: int
-    read: Callable      # (path, DataFile, classes) -> uint8 array; raises DataError
+    read: Callable      # (path, DataFile, classes) -> uint8 array, or a tuple of those
+                        # that lie in one file, in this order; raises DataError
     folder: Path | None = None      # where it is shipped, if it is
     cache: str = ""                 # else its folder in ~/.cache,
     mirrors: tuple = ()             # and where its files are to be had
@@ -326,18 +332,24 @@ def check_idx(content: bytes, expected: DataFile, classes: int) -> np.ndarray:
     return array
 
 
-def read_idx(path: Path, expected: DataFile, classes: int) -> np.ndarray:
-    """One checked file of a data set -> uint8 array. DataError: path and remedy."""
-    size = 4 + 4 * len(expected.shape) + math.prod(expected.shape)
-    try:    # no gzip of good data is longer by more
-        return check_idx(read_content(path, size + 4096), expected, classes)
+@contextmanager
+def naming(path: Path, remedy: str) -> Iterator[None]:
+    """A DataError of the body says which file it is, and what to do."""
+    try:
+        yield
     except DataError as error:
-        remedy = ("Delete it and run again to fetch a good copy, or name another "
-                  "folder with --data-dir" if expected.gz_sha256 else
-                  "Restore it from the repository")
         if isinstance(error, ForeignData):
             remedy = "Each data set has a folder of its own: name it with --data-dir"
         raise type(error)(f"{path}: {error}. {remedy}") from error
+
+
+def read_idx(path: Path, expected: DataFile, classes: int) -> np.ndarray:
+    """One checked file of a data set -> uint8 array. DataError: path and remedy."""
+    size = 4 + 4 * len(expected.shape) + math.prod(expected.shape)
+    with naming(path, FETCH_AGAIN if expected.gz_sha256 else
+                "Restore it from the repository"):
+        # no gzip of good data is longer by more
+        return check_idx(read_content(path, size + 4096), expected, classes)
 
 
 def idx_files(train: int, test: int, side: int, *facts: tuple) -> tuple:
@@ -404,10 +416,11 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
         path = folder / file.name
         if not os.path.lexists(path) and os.path.exists(path.with_suffix("")):
             path = path.with_suffix("")
-        array = (read(path, file, dataset) if read else
+        found = (read(path, file, dataset) if read else
                  dataset.read(path, file, dataset.classes))
-        arrays.append(array if array.ndim == 1 else array.reshape(len(array), -1))
-    x_train, y_train, x_test, y_test = arrays
+        arrays += found if isinstance(found, tuple) else (found,)
+    x_train, y_train, x_test, y_test = (
+        array if array.ndim == 1 else array.reshape(len(array), -1) for array in arrays)
     return Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
 
 

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import highway_networks as hn
 from experiments import NAMES, headline_claims
 from experiments.lab import (
+    VERDICTS,
     Claim,
     Experiment,
     Lab,
@@ -73,7 +74,7 @@ SWEEPS = ("sweep_five_seeds", "sweep_glorot_five_seeds", "depth_45_seeds",
 STARTS = 5      # seconds that a recheck takes to start and to read
 RECORDS = (*(f"results/headline/{name}.json" for name in SWEEPS),
            *(f"results/{name}/record.json" for name in NAMES))
-VERDICTS = {True: "**holds**", False: "**does not hold**", None: "open"}
+
 
 class Open(NamedTuple):
     """A claim that no record here can tell."""
@@ -84,6 +85,8 @@ class Open(NamedTuple):
     needs: str      # what it would take
 
 
+CIFAR_100 = ("CIFAR-100, of which `python3 -m experiments.harder_data --dataset "
+             "cifar100` asks it")
 OPEN = [Open(*about) for about in (
     ("P1 Table 2", "11 layers, 236 K parameters, match Fitnet A without its hints: "
      "accuracy on CIFAR-10", "89.18 %, Fitnet A 89.01 %", "CIFAR-10; the layout is "
@@ -99,11 +102,11 @@ OPEN = [Open(*about) for about in (
     ("P1 Table 3", "19 convolutional layers, by the authors' code: accuracy on "
      "CIFAR-100", "67.76 % (67.61 ± 0.15)", "CIFAR-100, and about 100 TFLOP an epoch"),
     ("P1 4", "b_T rises with depth, and mean activity falls with b_T", "Figure 2",
-     "CIFAR-100"),
-    ("P1 4", "outputs change within the first 40 layers", "Figure 2", "CIFAR-100"),
+     CIFAR_100),
+    ("P1 4", "outputs change within the first 40 layers", "Figure 2", CIFAR_100),
     ("P1 4.1", "class differences are sparser and in all layers", "Figure 3",
-     "CIFAR-100"),
-    ("P1 4.2", "each of the first 40 layers matters", "Figure 4", "CIFAR-100"),
+     CIFAR_100),
+    ("P1 4.2", "each of the first 40 layers matters", "Figure 4", CIFAR_100),
     ("P2 2", "a ResNet-110 bears many shuffles within a stage", "error rises smoothly",
      "CIFAR-10"),
     ("P2 4.2", "the mean estimation error of a ResNet-50 is near zero in stages 1 to "
@@ -254,12 +257,14 @@ def table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
 def verdict(item: dict) -> str:
     """A claim's verdict, why it is open, and whether its threshold is the younger."""
     why = f": {item.get('why', 'undecided')}" if item["holds"] is None else ""
-    return VERDICTS[item["holds"]] + why + (" †" if item.get("younger") else "")
+    bold = "" if item["holds"] is None else "**"
+    return (f"{bold}{VERDICTS[item['holds']]}{bold}{why}"
+            + " †" * item.get("younger", False))
 
 
 def at_others(item: dict) -> str:
     """The verdict at other thresholds."""
-    return "; ".join(f"{name}: {VERDICTS[holds].strip('*')}"
+    return "; ".join(f"{name}: {VERDICTS[holds]}"
                      for name, holds in item.get("also", {}).items()) or "–"
 
 
@@ -369,7 +374,7 @@ def recheck_claim(name: str, options: argparse.Namespace, working: Path) -> bool
     differs. Raises RecordError, StoreError, hn.DataError."""
     source, item = find(name)
     print(f"{item['section']}: {item['claim']}\ntheirs: {words(item['paper'])}\nours: "
-          f"{words(item['ours'])}\nverdict: {VERDICTS[item['holds']].strip('*')}\n"
+          f"{words(item['ours'])}\nverdict: {VERDICTS[item['holds']]}\n"
           f"about {cost_of(source, item)}", flush=True)
 
     def choose(planned):
@@ -398,7 +403,7 @@ def build_parser() -> argparse.ArgumentParser:
                         help="processes of a recheck (default: one per core)")
     parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
                         help="of the data set's files")
-    parser.set_defaults(smoke=False, fresh=False, only=None, cluster=None,
+    parser.set_defaults(smoke=False, fresh=False, only=None, cluster=None, dataset=None,
                         retry_failed=False)
     return parser
 

@@ -371,7 +371,8 @@ def draw_routing(figure: SubFigure, record: dict) -> None:
         if count:
             panels[2].text(column, row, count, ha="center", va="center", fontsize=5.5,
                            color="white" if count < counts.max() / 2 else "black")
-    panels[2].set(xticks=range(counts.shape[1]), xlabel="digit", yticks=[],
+    panels[2].set(xticks=range(counts.shape[1]), yticks=[],
+                  xlabel="class" if "cifar" in record["dataset"] else "digit",
                   ylabel="cluster", title="k-means on $T$ of test images\n"
                   f"adjusted Rand index {clusters['adjusted_rand']:.2f}")
     for axes in panels:
@@ -399,7 +400,8 @@ def draw(record: dict) -> Figure:
 
 EXPERIMENT = Experiment(name="experiments.gates", doc=__doc__, minutes=2,
                         protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
-                        pack_by=lambda config: config["state"])
+                        pack_by=lambda config: config["state"],
+                        others=dict.fromkeys(("cifar10", "cifar10-jpeg75"), False))
 
 if __name__ == "__main__":
     main(EXPERIMENT)

@@ -11,6 +11,7 @@ An experiment is a module NAME.py that makes an `Experiment` and hands it to `ma
                                     or drawn, and says what differs
         --plot                      only draws, from the record
         --pack                      only packs the trials that are finished
+        --dataset NAME              asks it of other data, where it can: into runs/NAME
         --smoke                     all of it in seconds, on the shipped digits, into
                                     runs/smoke/NAME
 
@@ -85,6 +86,7 @@ from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
 CLAIM = {"section", "claim", "paper", "ours", "n", "holds"}     # fields of every one
+VERDICTS = {True: "holds", False: "does not hold", None: "open"}
 DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
 
 
@@ -102,6 +104,8 @@ class Experiment:
     check: Callable | None = None       # check(record) -> its claims, by `claim`
     pack_by: Callable | None = None     # config -> the name of the packed file of its
                                         # trial; None: nothing is made of trials
+    others: Mapping[str, bool] | None = None    # what --dataset may name, and whether
+                                                # `check` speaks of that too
 
     @property
     def question(self) -> str:
@@ -121,11 +125,12 @@ class Lab:
         self.experiment, self.options = experiment, options
         self.name = experiment.name.rpartition(".")[2]
         self.protocol = experiment.protocol | (
-            experiment.smoke if options.smoke else {})
-        runs = hn.HERE / "runs" / ("smoke" if options.smoke else "")
+            experiment.smoke if options.smoke else
+            {"dataset": options.dataset} if options.dataset else {})
+        runs = hn.HERE / "runs" / ("smoke" if options.smoke else options.dataset or "")
         self.working = working or runs
-        self.folder = (runs / self.name if options.smoke or options.fresh else
-                       hn.HERE / "results" / self.name)
+        self.apart = bool(options.smoke or options.fresh or options.dataset)
+        self.folder = (runs if self.apart else hn.HERE / "results") / self.name
         self.record = self.folder / "record.json"
         self.figure = self.folder / "figure.png"
         self.packed = self.folder / "trials"
@@ -138,7 +143,7 @@ class Lab:
     def packed_files(self) -> list[Path]:
         """The packed trials that count as finished: none for who trains anew, but for
         those that --only does not name."""
-        if self.options.smoke:
+        if self.options.smoke or self.options.dataset:
             return []
         files = sorted((hn.HERE / "results" / self.name / "trials").glob("*.jsonl"))
         if not self.options.fresh:
@@ -204,7 +209,7 @@ class Lab:
                    if not (self.packed / f"{name}.jsonl").exists()
                    or any(packed.get(trial.hash) != trial for trial in group)]
         self.packed.mkdir(parents=True, exist_ok=True)
-        if self.options.smoke or self.options.fresh:
+        if self.apart:
             for old in self.packed.glob("*.jsonl"):
                 if old.stem not in groups:
                     old.unlink(missing_ok=True)
@@ -217,6 +222,8 @@ class Lab:
     def command(self) -> str:
         """What makes these results."""
         flags = ["--smoke"] * self.options.smoke + ["--fresh"] * self.options.fresh
+        if self.options.dataset:
+            flags += ["--dataset", self.options.dataset]
         only = ["--only", *self.options.only] if self.options.only else []
         return " ".join(["python3 -m", self.experiment.name, *flags, *only])
 
@@ -230,7 +237,8 @@ class Lab:
     def answer(self) -> dict:
         """Run the experiment -> its record, as its file gives it back."""
         record = self.header() | self.experiment.run(self)
-        if self.experiment.check:
+        if self.experiment.check and (self.experiment.others or {}).get(
+                self.options.dataset, True):
             record["claims"] = self.experiment.check(record)
         return as_read(record)
 
@@ -469,8 +477,11 @@ def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
                         help="with --recheck: draw the N trials by it")
     parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
                         help="of the data set's files")
-    parser.set_defaults(pack=False, only=None, jobs=None, cluster=None,
+    parser.set_defaults(pack=False, only=None, jobs=None, cluster=None, dataset=None,
                         retry_failed=False)
+    if experiment.others:
+        parser.add_argument("--dataset", choices=experiment.others, help="ask it of "
+                            "another data set; its files go to runs/DATASET")
     if experiment.pack_by:
         parser.add_argument("--only", nargs="+", metavar="KEY", help="with --fresh: "
                             "only the trials of these files of results/NAME/trials")
@@ -541,6 +552,9 @@ def run_and_write(lab: Lab) -> None:
         changed.append(lab.packed)
     if lab.options.fresh:       # or the next one would have nothing to train
         shutil.rmtree(lab.store, ignore_errors=True)
+    if lab.options.dataset:         # whose claims no ledger collects
+        for item in record.get("claims", []):
+            print(f"{VERDICTS[item['holds']]}: {item['section']}, {item['claim']}")
     if not lab.trained and not anew and lab.experiment.pack_by:
         print("nothing left to train" + "; no file was changed" * (not changed))
     if changed:
@@ -574,6 +588,8 @@ def parse_options(experiment: Experiment, argv: Sequence[str] | None
         parser.error("--only is for --fresh")
     if options.seed is not None and not options.recheck:
         parser.error("--seed is for --recheck")
+    if options.dataset and (options.smoke or options.recheck):
+        parser.error("--dataset is neither for --smoke nor for --recheck")
     return options
 
 

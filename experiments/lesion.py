@@ -38,7 +38,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.inside import load_nets, untrained
+from experiments.inside import OTHERS, load_nets, untrained
 from experiments.lab import (
     COLOURS,
     Experiment,
@@ -181,10 +181,10 @@ def largest_step(values: Sequence[float]) -> float:
     return hn.significant(np.diff(values).max() / rise) if rise > 0 else 1.0
 
 
-def needed_layers(net: dict) -> int:
-    """The smallest k for which the first k layers alone, and all more, err by at most
-    one percentage point more than the whole net."""
-    off = np.flatnonzero(np.array(net["first_only"]["error"]) > net["error"] + 0.01)
+def needed_layers(net: dict, more: float = 0.01) -> int:
+    """The smallest k for which the first k layers alone, and all larger k, err on at
+    most this share of the images more than the whole net."""
+    off = np.flatnonzero(np.array(net["first_only"]["error"]) > net["error"] + more)
     return int(off.max(initial=-1)) + 1
 
 
@@ -313,7 +313,7 @@ def draw(record: dict) -> Figure:
 
 EXPERIMENT = Experiment(name="experiments.lesion", doc=__doc__, minutes=3,
                         protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
-                        pack_by=lambda config: config["net"])
+                        pack_by=lambda config: config["net"], others=OTHERS)
 
 if __name__ == "__main__":
     main(EXPERIMENT)

@@ -116,7 +116,7 @@ def build_parser() -> argparse.ArgumentParser:
         f"--{name.replace('_', '-')} {value}" for name, value in QUICK.items())
         + ", each unless given")
     parser.add_argument("--data-dir", metavar="FOLDER", default=None, type=path_of,
-                        help="of the data set's four idx files (default: "
+                        help="of the data set's files (default: "
                              "$HIGHWAY_DATA_DIR, or one of its own in ~/.cache)")
     parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
                         default=None, help="processes (default: one per core, if that "

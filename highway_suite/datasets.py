@@ -1,8 +1,8 @@
 """Data sets: what is missing is downloaded, what is broken is fetched anew.
 
 Each file is checked by its SHA-256 before it takes its name, and again whenever it is
-read (highway_networks.read_idx). This module adds the rows of the table that the core
-does not need.
+read (highway_networks.read_idx, highway_suite.cifar). This module adds the rows of the
+table that the core does not need.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import highway_networks as hn
+from highway_suite.cifar import ROWS
 from highway_suite.files import write_file
 from highway_suite.terminal import say
 
@@ -29,6 +30,7 @@ hn.DATASETS["fashion"] = hn.Dataset("Fashion-MNIST", images=(60000, 10000),
     mirrors=("https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
              "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/"
              "fashion/"))
+hn.DATASETS |= ROWS
 
 
 def fetch(expected: hn.DataFile, dataset: hn.Dataset, folder: Path) -> Path:
@@ -52,8 +54,8 @@ def fetch(expected: hn.DataFile, dataset: hn.Dataset, folder: Path) -> Path:
             reasons.append(f"{path}: {error.strerror}")
             break
     raise hn.MissingData(f"{path} is missing and cannot be fetched "
-                         f"({'; '.join(reasons)}). Put the {len(dataset.files)} files "
-                         f"of {dataset.title} there, or name their folder with "
+                         f"({'; '.join(reasons)}). Put the files of "
+                         f"{dataset.title} there, or name their folder with "
                          "--data-dir or $HIGHWAY_DATA_DIR, or use --dataset digits")
 
 
@@ -78,7 +80,8 @@ def mend(path: Path, expected: hn.DataFile, dataset: hn.Dataset,
     return good
 
 
-def obtain_file(path: Path, file: hn.DataFile, dataset: hn.Dataset) -> np.ndarray:
+def obtain_file(path: Path, file: hn.DataFile, dataset: hn.Dataset
+                ) -> np.ndarray | tuple[np.ndarray, ...]:
     """One file of a data set, as `hn.load_dataset` wants it read: fetched if it is not
     there, fetched anew if it is broken. A good file of another set is left alone."""
     if not os.path.lexists(path) and dataset.mirrors:

@@ -24,6 +24,7 @@ from tqdm import tqdm
 import highway_networks as hn
 
 TIMEOUT, DEADLINE = 20, 900     # seconds without a byte, and for one file in all
+SLOWEST = 50_000                # bytes a second, that a large file may take longer at
 HEADERS = 1 << 16               # bytes that may come beside the file
 
 
@@ -34,8 +35,10 @@ class MirrorError(ValueError):
 class Meter:
     """The bytes and the time that are left to all the responses for one file."""
 
-    def __init__(self, most: int, report: Callable[[int], Any]):
-        self.left, self.stop, self.report = most, time.monotonic() + DEADLINE, report
+    def __init__(self, size: int, report: Callable[[int], Any]):
+        self.left, self.report = size + HEADERS, report
+        self.seconds = max(DEADLINE, size / SLOWEST)
+        self.stop = time.monotonic() + self.seconds
 
     def response(self, sock: Any, **more: Any) -> http.client.HTTPResponse:
         """A connection's next response, as http.client makes it, read through this."""
@@ -65,7 +68,7 @@ class Metered(io.RawIOBase):
                 raise
             seconds = count = 0
         if seconds <= 0:
-            raise MirrorError(f"not complete after {DEADLINE} s")
+            raise MirrorError(f"not complete after {meter.seconds:.0f} s")
         meter.left -= count
         if meter.left < 0:
             raise MirrorError("more than the bytes expected")
@@ -122,7 +125,7 @@ def read(url: str, expected: hn.DataFile) -> bytes:
     request = urllib.request.Request(url, headers={"User-Agent": "highway-networks"})
     with tqdm(total=size, desc=expected.name, unit="B", unit_scale=True,
               disable=not sys.stderr.isatty()) as bar:
-        meter = Meter(size + HEADERS, bar.update)
+        meter = Meter(size, bar.update)
         with opener_for(meter).open(request, timeout=min(TIMEOUT, DEADLINE)) as answer:
             while len(body) <= size and (chunk := answer.read(1 << 16)):
                 body += chunk

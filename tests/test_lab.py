@@ -188,6 +188,26 @@ def test_two_smoke_runs_leave_each_other_alone(home, calls):
     assert not list(home.rglob(".unfinished-*"))
 
 
+@pytest.mark.parametrize("judged", [True, False])
+def test_other_data_are_asked_beside_the_committed_results(committed_run, home, calls,
+                                                           judged):
+    _, folder = committed_run
+    other, before = replace(EXPERIMENT, others={"digits": judged}), files_in(folder)
+    for _ in range(2):
+        record = lab.main(other, ["--dataset", "digits", "--jobs", "1"])
+    assert calls == [0, 1, 2] and len(record["means"]) == 3     # the plan's, once
+    assert record["command"] == "python3 -m experiments.means --dataset digits"
+    assert record["dataset"] == "digits" and ("claims" in record) == judged
+    assert sorted(path.name for path in (home / "runs" / "digits" / "means").iterdir()
+                  ) == ["figure.png", "record.json", "store", "trials"]
+    assert files_in(folder) == before
+    for flags in (["--smoke"], ["--recheck", "1"]):
+        with pytest.raises(SystemExit, match="2"):
+            lab.main(other, ["--dataset", "digits", *flags])
+    with pytest.raises(SystemExit, match="2"):
+        lab.main(EXPERIMENT, ["--dataset", "digits"])
+
+
 # --------------------------------------------------------------------------------------
 # Rechecks
 
