@@ -2,12 +2,18 @@
 
 The net and its training are those of the authors' Caffe fork, flukeskywalker/highway-
 networks on GitHub, examples/highways/mnist-10layers; the experiment is `convolution`.
+`table_1` has a schedule of its own, by these settings of a trial:
+
+    schedule    "thirds", the authors': x 0.1 after each third of the epochs; or
+                "cosine": an epoch at lr / 10, then half a cosine's wave from lr to 0
+    order       of the images in an epoch: "files", the authors', or "shuffled" anew
+    dropout     all of the authors' rates are multiplied by it
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,10 +43,11 @@ def layers(config: dict) -> list[tuple]:
     width, facts = config["width"], FACTS[config["dataset"]]
     first, second, third = ([(config["block"], width, 3, 1)] * n
                             for n in config["stages"])
-    return [("dropout", 0.2), ("plain", width, *facts.first),
-            *first, ("pool", 3, 2), ("dropout", 0.3),
-            *second, ("pool", 3, 2), ("dropout", 0.4),
-            *third, *facts.last, ("dropout", 0.5), ("dense", 10)]
+    drops = [("dropout", rate * config.get("dropout", 1))
+             for rate in (0.2, 0.3, 0.4, 0.5)]
+    return [drops[0], ("plain", width, *facts.first), *first, ("pool", 3, 2),
+            drops[1], *second, ("pool", 3, 2),
+            drops[2], *third, *facts.last, drops[3], ("dense", 10)]
 
 
 def make_net(config: dict, side: int) -> ConvNet:
@@ -64,8 +71,13 @@ def make_optimizer(net: ConvNet, config: dict) -> Nesterov:
 
 
 def learning_rate(config: dict, epoch: int) -> float:
-    """The rate of an epoch, 1 to the last: x 0.1 after each third of them."""
-    return config["lr"] * 0.1 ** (3 * (epoch - 1) // config["epochs"])
+    """The rate of an epoch, 1 to the last."""
+    if config.get("schedule", "thirds") == "thirds":
+        return config["lr"] * 0.1 ** (3 * (epoch - 1) // config["epochs"])
+    if epoch == 1:
+        return config["lr"] / 10
+    return config["lr"] * (1 + math.cos(
+        math.pi * (epoch - 2) / (config["epochs"] - 1))) / 2
 
 
 def pixels(images: np.ndarray, config: dict) -> np.ndarray:
@@ -90,6 +102,24 @@ class InOrder:
                    self.streams["dropout"])
 
 
+class Shuffled(InOrder):
+    """The same in an order that each epoch draws anew."""
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray, config: dict):
+        super().__init__(images, labels, config)
+        order, dropout = hn.streams(config["seed"])["batches"].spawn(2)
+        self.streams = {"order": np.random.default_rng(order),
+                        "dropout": np.random.default_rng(dropout)}
+
+    def __iter__(self) -> Iterator[tuple]:
+        for x, labels in hn.Batches(self.images, self.labels, self.size,
+                                    self.streams["order"]):
+            yield pixels(x.T, self.config), labels, self.streams["dropout"]
+
+
+ORDERS = {"files": InOrder, "shuffled": Shuffled}
+
+
 def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
     """Slices of one size that cover so many images, and how many of each are repeated:
     the last one reaches back."""
@@ -98,41 +128,99 @@ def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
         yield slice(start - back, start - back + size), back
 
 
-def accuracy(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,
-             cache: Cache) -> float:
-    """The part of the images (N, P) that are classified rightly. Raises hn.Diverged."""
-    right = 0
+def judge(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,
+          cache: Cache) -> tuple[float, float]:
+    """The part of the images (N, P) that are classified rightly, and the mean loss.
+    Raises hn.Diverged."""
+    right, loss = 0, 0.0
     for rows, back in pieces(len(images), cache.batch):
         logits, _ = net.forward(pixels(images[rows], config), cache)
         if not np.isfinite(logits).all():
             raise hn.Diverged("a logit is not finite")
-        right += np.count_nonzero((logits.argmax(axis=0) == labels[rows])[back:])
-    return right / len(images)
+        logits, wanted = logits[:, back:], labels[rows][back:]
+        right += np.count_nonzero(logits.argmax(axis=0) == wanted)
+        loss += float(hn.cross_entropy(logits, wanted)[0]) * len(wanted)
+    return right / len(images), loss / len(images)
 
 
-def train_net(config: dict, data: hn.Data, folder: str) -> dict:
-    """One trial, from its checkpoint in the folder if there is one: per epoch the mean
-    training loss and the test accuracy, and of a highway net where its gates are open.
+class Trained(NamedTuple):
+    """A net at the end of its training, or where it diverged."""
+
+    net: ConvNet
+    cache: Cache
+    history: list
+    status: str
+
+    def columns(self, config: dict, *names: str) -> dict:
+        """What was measured in each epoch, by name; None in those that never came."""
+        missing = [None] * (config["epochs"] - len(self.history))
+        return {name: [row[name] for row in self.history] + missing for name in names}
+
+
+def fit_net(config: dict, images: np.ndarray, labels: np.ndarray, folder: str,
+            evaluate: Callable | None = None) -> Trained:
+    """Train a net on images (N, P), from its checkpoint in the folder if there is one.
     """
     path = Path(folder) / f"{hash_of(config)}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
+    net = make_net(config, math.isqrt(images.shape[1]))
+    cache = net.cache(config["piece"])
+    history, status = hn.fit(
+        net, ORDERS[config.get("order", "files")](images, labels, config),
+        make_optimizer(net, config),
+        lambda epoch, history: learning_rate(config, epoch), epochs=config["epochs"],
+        evaluate=evaluate, cache=cache, checkpoint=Checkpoint(path, config))
+    return Trained(net, cache, history, status)
+
+
+def train_net(config: dict, data: hn.Data, folder: str) -> dict:
+    """One trial of `convolution`: per epoch the mean training loss and the test
+    accuracy, and of a highway net where its gates are open."""
     y_train, y_test = (labels.astype(np.intp) for labels in (data.y_train, data.y_test))
-    net = make_net(config, math.isqrt(data.x_train.shape[1]))
-    cache, gates = net.cache(config["piece"]), {}
 
     def test(net, cache):
         return {"test_acc": hn.significant(
-            accuracy(net, data.x_test, y_test, config, cache))}
-    history, status = hn.fit(
-        net, InOrder(data.x_train, y_train, config), make_optimizer(net, config),
-        lambda epoch, history: learning_rate(config, epoch), epochs=config["epochs"],
-        evaluate=test, cache=cache, checkpoint=Checkpoint(path, config))
-    if config["block"] == "highway" and status == "ok":
-        gates = look_at_gates(net, data.x_test, config, cache)
-    missing = [None] * (config["epochs"] - len(history))
-    return {"status": status, "parameters": net.params.size, **gates, **{
-        name: [row[name] for row in history] + missing
-        for name in ("train_loss", "test_acc")}}
+            judge(net, data.x_test, y_test, config, cache)[0])}
+    found, gates = fit_net(config, data.x_train, y_train, folder, test), {}
+    if config["block"] == "highway" and found.status == "ok":
+        gates = look_at_gates(found.net, data.x_test, config, found.cache)
+    return {"status": found.status, "parameters": found.net.params.size, **gates,
+            **found.columns(config, "train_loss", "test_acc")}
+
+
+def train_held_out(config: dict, data: hn.Data, folder: str) -> dict:
+    """One trial of a search: trained without `held_out` of the training images, which
+    its seed draws, and judged by these after each epoch."""
+    rng = np.random.default_rng(hn.streams(config["seed"])["subset"])
+    order = rng.permutation(len(data.x_train))
+    held, rest = order[:config["held_out"]], np.sort(order[config["held_out"]:])
+    labels = data.y_train.astype(np.intp)
+    held_images, held_labels = data.x_train[held], labels[held]
+
+    def evaluate(net, cache):
+        right, loss = judge(net, held_images, held_labels, config, cache)
+        return {"held_out_acc": hn.significant(right),
+                "held_out_loss": hn.significant(loss)}
+    found = fit_net(config, data.x_train[rest], labels[rest], folder, evaluate)
+    return {"status": found.status, "parameters": found.net.params.size,
+            **found.columns(config, "train_loss", "held_out_acc", "held_out_loss")}
+
+
+def train_and_test(config: dict, data: hn.Data, folder: str) -> dict:
+    """One run on all training images; the test images are looked at once, at the end.
+    """
+    found = fit_net(config, data.x_train, data.y_train.astype(np.intp), folder)
+    status, measured = found.status, (None, None)
+    if status == "ok":
+        try:
+            measured = tuple(map(hn.significant, judge(
+                found.net, data.x_test, data.y_test.astype(np.intp), config,
+                found.cache)))
+        except hn.Diverged:
+            status = "diverged"
+    return {"status": status, "parameters": found.net.params.size,
+            "final_test_acc": measured[0], "final_test_loss": measured[1],
+            **found.columns(config, "train_loss")}
 
 
 # --------------------------------------------------------------------------------------

@@ -100,13 +100,13 @@ def test_divergence_is_recorded(digits, tmp_path):
     net = ct.make_net(SMALL, 8)
     net.views(net.params)[max(net.layout.shapes)][0] = np.inf       # the outputs' b
     with pytest.raises(hn.Diverged):
-        ct.accuracy(net, digits.x_test, digits.y_test, SMALL, net.cache(50))
+        ct.judge(net, digits.x_test, digits.y_test, SMALL, net.cache(50))
 
 
 def test_gates_and_accuracy_by_hand(digits):
     """In pieces, the last of which reaches back, against one large batch."""
     net, labels = ct.make_net(SMALL, 8), digits.y_test.astype(np.intp)
-    assert len({ct.accuracy(net, digits.x_test, labels, SMALL, net.cache(size))
+    assert len({ct.judge(net, digits.x_test, labels, SMALL, net.cache(size))[0]
                 for size in (50, 360)}) == 1
     T = net.gates(ct.pixels(digits.x_test, SMALL))
     found = ct.look_at_gates(net, digits.x_test, SMALL, net.cache(50))
