@@ -77,7 +77,7 @@ class Ours:
 
     def __init__(self, task: Task):
         self.task = task
-        self.net = convolution_trials.make_net(task.config, task.side)
+        self.net = convolution_trials.make_net(task.config, len(task.x))
         self.cache = self.net.cache(task.config["piece"])
         self.optimizer = convolution_trials.make_optimizer(self.net, task.config)
         self.rng = np.random.default_rng(0)

@@ -1,19 +1,22 @@
-"""One trial of Table 1: a convolutional net, its training by `hn.fit`, its gates.
+"""One trial of Tables 1 to 3: a convolutional net, its training by `hn.fit`, its gates.
 
-The net and its training are those of the authors' Caffe fork, flukeskywalker/highway-
-networks on GitHub, examples/highways/mnist-10layers; the experiment is `convolution`.
-`table_1` has a schedule of its own, by these settings of a trial:
+A trial's settings:
 
-    schedule    "thirds", the authors': x 0.1 after each third of the epochs; or
-                "cosine": an epoch at lr / 10, then half a cosine's wave from lr to 0
+    net         of which table; Table 1's unless it is given
+    centre      the mean of each channel, taken from the pixels; none unless given
+    crop        training images get so many pixels of the mean around them, and a window
+                of their own size and one half of the images mirrored; 0 unless given
+    schedule    "thirds", the authors' for MNIST: x 0.1 after each third of the epochs;
+                or "cosine": an epoch at lr / 10, then half a cosine's wave from lr to 0
     order       of the images in an epoch: "files", the authors', or "shuffled" anew
+    widths      of the stages of Tables 2 and 3; theirs unless given
     dropout     all of the authors' rates are multiplied by it
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,31 +32,71 @@ from highway_suite.checkpoints import Checkpoint
 class Facts(NamedTuple):
     """What differs from one data set to the next."""
 
-    scale: int          # the pixels are divided by it
-    first: tuple        # kernel and zeros of the first layer
-    last: list          # the layers before the outputs
+    scale: int                  # the pixels are divided by it
+    channels: int = 1
+    classes: int = 10
+    first: tuple = (3, 1)       # Table 1: kernel and zeros of the first layer,
+    last: tuple = ()            # and the layers before the outputs
 
 
-FACTS = {"mnist": Facts(256, (5, 0), [("pool", 2, 2)]),     # Caffe's 1/256
-         "digits": Facts(16, (3, 1), [])}
+FACTS = {"mnist": Facts(256, first=(5, 0), last=(("pool", 2, 2),)),     # Caffe's 1/256
+         "digits": Facts(16), "cifar10": Facts(64, 3), "cifar10-jpeg75": Facts(64, 3),
+         "cifar100": Facts(64, 3, 100)}
+
+
+def table_1(config: dict) -> list[tuple]:
+    """The authors' 10 layers, of any width; or more of them."""
+    width, facts = config["width"], FACTS[config["dataset"]]
+    first, second, third = ([(config["block"], width, 3, 1)] * n
+                            for n in config["stages"])
+    return [("dropout", 0.2), ("plain", width, *facts.first),
+            *first, ("pool", 3, 2), ("dropout", 0.3),
+            *second, ("pool", 3, 2), ("dropout", 0.4),
+            *third, *facts.last, ("dropout", 0.5), ("dense", 10)]
+
+
+def stages(config: dict, widths: Sequence[int], counts: Sequence[int]) -> list[tuple]:
+    """A plain layer of each width, highway layers, and a pooling that halves the image
+    but after the last: as Tables 2 and 3 have it."""
+    made: list[tuple] = [("dropout", 0.2)]
+    for i, (width, count) in enumerate(zip(widths, counts, strict=True)):
+        made += [("pool", 2, 2), ("dropout", 0.2)] if i else []
+        made += [("plain", width, 3, 1)] + [(config["block"], width, 3, 1)] * count
+    return made
+
+
+def table_2(config: dict) -> list[tuple]:
+    """Our reading of the 11 layers with 236 K parameters: Fitnet A's three stages, each
+    of one width, whose first layer has no gates, and a hidden layer of 250 units."""
+    side = 8 if FACTS[config["dataset"]].channels == 3 else 2
+    return [*stages(config, config.get("widths", (16, 32, 64)), (2, 2, 2)),
+            ("pool", side, side),
+            ("dropout", 0.2), ("plain", 250, 1, 0), ("dropout", 0.2),
+            ("dense", FACTS[config["dataset"]].classes)]
+
+
+def table_3(config: dict) -> list[tuple]:
+    """The authors' 19 layers with 2.3 M parameters."""
+    return [*stages(config, config.get("widths", (32, 80, 128)), (4, 5, 5)),
+            ("plain", 100, 1, 0), ("average",), ("dropout", 0.2),
+            ("dense", FACTS[config["dataset"]].classes)]
+
+
+NETS = {"table 1": table_1, "table 2": table_2, "table 3": table_3}
 
 
 def layers(config: dict) -> list[tuple]:
     """The list of layers of a trial's net, for ConvNet."""
-    width, facts = config["width"], FACTS[config["dataset"]]
-    first, second, third = ([(config["block"], width, 3, 1)] * n
-                            for n in config["stages"])
-    drops = [("dropout", rate * config.get("dropout", 1))
-             for rate in (0.2, 0.3, 0.4, 0.5)]
-    return [drops[0], ("plain", width, *facts.first), *first, ("pool", 3, 2),
-            drops[1], *second, ("pool", 3, 2),
-            drops[2], *third, *facts.last, drops[3], ("dense", 10)]
+    factor = config.get("dropout", 1)
+    return [(kind, numbers[0] * factor) if kind == "dropout" else (kind, *numbers)
+            for kind, *numbers in NETS[config.get("net", "table 1")](config)]
 
 
-def make_net(config: dict, side: int) -> ConvNet:
-    """The untrained net for images of this side."""
-    return ConvNet(layers(config), side, seed=config["seed"],
-                   gate_bias=config.get("gate_bias", 0.0))
+def make_net(config: dict, size: int) -> ConvNet:
+    """The untrained net for images of so many numbers."""
+    channels = FACTS[config["dataset"]].channels
+    return ConvNet(layers(config), math.isqrt(size // channels), channels,
+                   seed=config["seed"], gate_bias=config.get("gate_bias", 0.0))
 
 
 def make_optimizer(net: ConvNet, config: dict) -> Nesterov:
@@ -82,7 +125,31 @@ def learning_rate(config: dict, epoch: int) -> float:
 
 def pixels(images: np.ndarray, config: dict) -> np.ndarray:
     """uint8 (N, P) -> float32 (P, N)."""
-    return np.multiply(images.T, 1 / FACTS[config["dataset"]].scale, dtype="float32")
+    scale = FACTS[config["dataset"]].scale
+    x = np.multiply(images.T, 1 / scale, dtype="float32")
+    if centre := config.get("centre"):
+        planes = x.reshape(len(centre), -1, len(images))        # a view
+        np.subtract(planes, np.array(centre, x.dtype)[:, None, None] / scale,
+                    out=planes)
+    return x
+
+
+def cropped(images: np.ndarray, config: dict, rng: np.random.Generator) -> np.ndarray:
+    """uint8 (N, P) -> the same with each image moved by up to `crop` pixels each way,
+    and one half of them mirrored."""
+    room, centre = config["crop"], np.array(config["centre"])[None, :, None, None]
+    N, C = len(images), centre.size
+    S = math.isqrt(images.shape[1] // C)
+    padded = np.empty((N, C, S + 2 * room, S + 2 * room), np.uint8)
+    padded[...] = np.round(centre)
+    padded[:, :, room:-room, room:-room] = images.reshape(N, C, S, S)
+    moved = np.empty((N, C, S, S), np.uint8)
+    corners, mirrored = rng.integers(2 * room + 1, size=(N, 2)), rng.random(N) < 0.5
+    for to, of, (top, left), turned in zip(moved, padded, corners, mirrored,
+                                           strict=True):
+        window = of[:, top:top + S, left:left + S]
+        to[...] = window[..., ::-1] if turned else window
+    return moved.reshape(N, -1)
 
 
 class InOrder:
@@ -107,14 +174,17 @@ class Shuffled(InOrder):
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, config: dict):
         super().__init__(images, labels, config)
-        order, dropout = hn.streams(config["seed"])["batches"].spawn(2)
-        self.streams = {"order": np.random.default_rng(order),
-                        "dropout": np.random.default_rng(dropout)}
+        names = ("order", "dropout", "crop")[:3 if config.get("crop") else 2]
+        self.streams = {name: np.random.default_rng(stream) for name, stream in zip(
+            names, hn.streams(config["seed"])["batches"].spawn(3), strict=False)}
 
     def __iter__(self) -> Iterator[tuple]:
         for x, labels in hn.Batches(self.images, self.labels, self.size,
                                     self.streams["order"]):
-            yield pixels(x.T, self.config), labels, self.streams["dropout"]
+            images = x.T
+            if "crop" in self.streams:
+                images = cropped(images, self.config, self.streams["crop"])
+            yield pixels(images, self.config), labels, self.streams["dropout"]
 
 
 ORDERS = {"files": InOrder, "shuffled": Shuffled}
@@ -163,7 +233,7 @@ def fit_net(config: dict, images: np.ndarray, labels: np.ndarray, folder: str,
     """
     path = Path(folder) / f"{hash_of(config)}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    net = make_net(config, math.isqrt(images.shape[1]))
+    net = make_net(config, images.shape[1])
     cache = net.cache(config["piece"])
     history, status = hn.fit(
         net, ORDERS[config.get("order", "files")](images, labels, config),

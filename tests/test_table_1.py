@@ -73,7 +73,7 @@ def test_images_are_trained_on_or_held_out(digits, monkeypatch):
 
     def fit(config, images, labels, folder, evaluate=None):
         seen.update(images=images, evaluate=evaluate)
-        net = ct.make_net(config, 8)
+        net = ct.make_net(config, 64)
         return ct.Trained(net, net.cache(50), [], "ok")
 
     def judge(net, images, labels, config, cache):
@@ -93,7 +93,7 @@ def test_images_are_trained_on_or_held_out(digits, monkeypatch):
 
 
 def test_judged_in_pieces_as_at_once(digits):
-    net, labels = ct.make_net(CONFIG, 8), digits.y_test.astype(np.intp)
+    net, labels = ct.make_net(CONFIG, 64), digits.y_test.astype(np.intp)
     logits, _ = net.forward(ct.pixels(digits.x_test, CONFIG))
     for size in (50, 360):
         right, loss = ct.judge(net, digits.x_test, labels, CONFIG, net.cache(size))
