@@ -226,13 +226,14 @@ def shade(net: dict) -> tuple:
 
 
 def label_of(net: dict) -> str:
-    """Kind, width, and whose schedule."""
-    return (f"{net['block']}\nwidth {net['width']}\n{net['epochs']} epochs"
+    """Kind, width where nets differ in it, and whose schedule."""
+    width = f"\nwidth {net['width']}" if "width" in net else ""
+    return (f"{net['block']}{width}\n{net['epochs']} epochs"
             + "\n(authors')" * (net["schedule"] == "authors"))
 
 
-def draw_runs(axes: Axes, nets: list[dict], paper: dict) -> None:
-    """Every run, mean and deviation, and the paper's."""
+def draw_runs(axes: Axes, nets: list[dict]) -> None:
+    """Every run's test accuracy, their mean and deviation."""
     for at, net in enumerate(nets):
         runs = [value for value in net["final_test_percent"] if value is not None]
         axes.plot([at - 0.12] * len(runs), runs, "o", markersize=4.5,
@@ -240,15 +241,20 @@ def draw_runs(axes: Axes, nets: list[dict], paper: dict) -> None:
         if net["std"] is not None:
             axes.errorbar(at, net["mean"], net["std"], color=LIGHT.ink, fmt="_",
                           capsize=3, linewidth=1.2)
+    axes.set_xticks(range(len(nets)), map(label_of, nets))
+    axes.tick_params(axis="x", labelsize=8)
+    axes.set(xlim=(-0.5, len(nets) - 0.5), ylabel="test accuracy, %")
+
+
+def draw_paper(axes: Axes, nets: list[dict], paper: dict) -> None:
+    """The paper's runs beside those of its nets: mean, deviation, best."""
+    for at, net in enumerate(nets):
         if net["schedule"] == "chosen" and net["block"] == "highway":
             theirs = paper[str(net["width"])]
             axes.errorbar(at + 0.16, theirs["mean"], theirs["std"], color=LIGHT.soft,
                           fmt="D", markersize=4, capsize=3, linewidth=1.2)
             axes.plot(at + 0.16, theirs["best"], "^", color=LIGHT.soft, markersize=4)
-    axes.set_xticks(range(len(nets)), map(label_of, nets))
-    axes.tick_params(axis="x", labelsize=8)
-    axes.set(xlim=(-0.5, len(nets) - 0.5), ylabel="test accuracy, %",
-             title="Runs, mean and deviation (diamonds, triangles: the paper's mean "
+    axes.set(title="Runs, mean and deviation (diamonds, triangles: the paper's mean "
                    f"and best, {TABLE_1_EPOCHS} epochs)")
 
 
@@ -258,7 +264,7 @@ def draw_losses(axes: Axes, nets: list[dict]) -> None:
         for i, losses in enumerate(net["train_loss"]):
             axes.plot(range(1, net["epochs"] + 1), np.array(losses, float),
                       linestyle=DASHES[net["block"]], color=shade(net),
-                      linewidth=0.5 + net["width"] / 32,
+                      linewidth=0.5 + net.get("width", 32) / 32,
                       label=None if i else label_of(net).replace("\n", ", "))
     axes.set(yscale="log", xlabel="epoch", ylabel="mean cross-entropy",
              title="Training loss, with what was dropped")
@@ -295,7 +301,9 @@ def draw(record: dict) -> Figure:
     """The record -> the figure: runs above; training losses and the search below."""
     figure = Figure(figsize=(9, 7.4), layout="constrained")
     grid = figure.add_gridspec(2, 2)
-    draw_runs(figure.add_subplot(grid[0, :]), record["nets"], record["paper"])
+    upper = figure.add_subplot(grid[0, :])
+    draw_runs(upper, record["nets"])
+    draw_paper(upper, record["nets"], record["paper"])
     draw_losses(figure.add_subplot(grid[1, 0]), record["nets"])
     draw_search(figure.add_subplot(grid[1, 1]), record["search"])
     for axes in figure.axes:
