@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from fake_lab import verdicts
 
+from experiments import convolution, table_2
 from experiments import convolution_trials as ct
 
 COLOUR = {"dataset": "cifar10", "block": "highway", "seed": 0, "gate_bias": -1.0,
@@ -66,3 +68,33 @@ def test_twins_see_the_same_crops(rng):
     for (x, labels, _), (other, same, _) in zip(*batches, strict=True):
         assert np.array_equal(x, other) and np.array_equal(labels, same)
     assert not np.array_equal(x, ct.pixels(images[labels], config))
+
+
+@pytest.mark.parametrize("highway, plain, expected", [
+    ((89.0, 89.2), (88.0, 88.5), [True, True, True, True, True]),
+    ((83.0, 82.0), (82.5, 81.0), [None, True, True, True, None]),
+    ((95.0, None), (81.0, 80.0), [None, True, True, False, None]),
+    ((81.0, 81.5), (70.0, 75.0), [None, True, True, False, True])])
+def test_verdicts_follow_the_numbers(highway, plain, expected):
+    nets = [{"block": block, "epochs": 45, "final_test_percent": list(runs),
+             "parameters": 236_328, **convolution.statistics(runs)}
+            for block, runs in (("highway", highway), ("plain", plain))]
+    record = {"nets": nets, "title": "CIFAR-10, JPEG quality 75",
+              "table_3": {"cifar10": 2_256_838, "cifar100": 2_265_928}}
+    claims = table_2.check_claims(record)
+    assert verdicts(claims) == expected
+    assert all("JPEG" in claims[i]["claim"] for i in (0, 3, 4))
+    nets[0] |= {"parameters": 240_000, "epochs": 400}
+    record["table_3"]["cifar10"] = 1
+    found = verdicts(table_2.check_claims(record))
+    assert found[1:3] == [False, False] and found[0] is bool(expected[0])
+
+
+def test_smoke(smoke):
+    """The whole path; the runs have what the search chose for their kind."""
+    record, folder = smoke(table_2.EXPERIMENT)
+    assert len(list((folder / "trials").glob("*.jsonl"))) == 4
+    for net in record["nets"]:
+        assert net["settings"] == record["search"][net["block"]]["chosen"] | {
+            "epochs": net["epochs"]}
+    assert record["table_3"] == {"cifar10": 2_256_838, "cifar100": 2_265_928}
