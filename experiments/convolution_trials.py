@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,11 +92,12 @@ def layers(config: dict) -> list[tuple]:
             for kind, *numbers in NETS[config.get("net", "table 1")](config)]
 
 
-def make_net(config: dict, size: int) -> ConvNet:
+def make_net(config: dict, size: int, dtype: Any = "float32") -> ConvNet:
     """The untrained net for images of so many numbers."""
     channels = FACTS[config["dataset"]].channels
     return ConvNet(layers(config), math.isqrt(size // channels), channels,
-                   seed=config["seed"], gate_bias=config.get("gate_bias", 0.0))
+                   gate_bias=config.get("gate_bias", 0.0), seed=config["seed"],
+                   dtype=dtype)
 
 
 def make_optimizer(net: ConvNet, config: dict) -> Nesterov:

@@ -152,14 +152,15 @@ def test_a_broken_backward_pass_is_caught(name, where, what, broken, monkeypatch
         check_gradient(small_net(NETS[name], seed), seed=seed)
 
 
-def test_gradient_agrees_with_torch(digits):
-    """Of the experiment's whole net, by automatic differentiation."""
+@pytest.mark.parametrize("table", [1, 2, 3])
+def test_gradient_agrees_with_torch(table, digits):
+    """Of the experiments' whole nets, by automatic differentiation."""
     pytest.importorskip("torch")
-    args = benchmark.make_parser().parse_args(["--batch", "20", "--piece", "20"])
-    task = benchmark.Task("digits", digits, 3, args)
-    ours, theirs = (contestant(task).gradient()
-                    for contestant in (benchmark.Ours, benchmark.Torch))
-    assert benchmark.same_gradient("torch", ours, theirs) < 1e-5
+    size = {1: "20", 2: "4", 3: "1"}[table]
+    args = benchmark.make_parser().parse_args(["--batch", size, "--piece", size])
+    task = (benchmark.in_colour(table, args) if table > 1 else
+            benchmark.table_1("digits", digits, 3, args))
+    assert benchmark.check_gradient(task) < 1e-10
 
 
 @pytest.mark.parametrize("piece", [4, 1])
