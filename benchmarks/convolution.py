@@ -65,8 +65,9 @@ LR = 0.001              # so small that no net diverges
 class Task:
     """A net's configuration, one batch as pixels (P, N) and its labels."""
 
-    def __init__(self, name: str, config: dict, images: np.ndarray, labels: np.ndarray):
-        self.name, self.config = name, config
+    def __init__(self, table: int, config: dict, images: np.ndarray,
+                 labels: np.ndarray):
+        self.table, self.config = table, config
         self.x = convolution_trials.pixels(images, config)
         self.labels = labels.astype(np.intp)
 
@@ -83,8 +84,7 @@ def table_1(dataset: str, data: hn.Data, width: int, args: argparse.Namespace) -
     plan = convolution.planned("table", "highway", 10, width, 1, 1)
     config = convolution.make_config(convolution.PROTOCOL | {
         "dataset": dataset, "batch": args.batch, "piece": args.piece}, plan, LR, 0)
-    return Task(f"Table 1, width {width}", config, data.x_train[:args.batch],
-                data.y_train[:args.batch])
+    return Task(1, config, data.x_train[:args.batch], data.y_train[:args.batch])
 
 
 def in_colour(table: int, args: argparse.Namespace) -> Task:
@@ -93,7 +93,7 @@ def in_colour(table: int, args: argparse.Namespace) -> Task:
     config = {"net": f"table {table}", "dataset": "cifar10", "block": "highway",
               "gate_bias": -1.0, "seed": 0, "centre": [127.5] * 3, "lr": LR,
               "decay": 0.001, "momentum": 0.9, "batch": args.batch, "piece": args.piece}
-    return Task(f"Table {table}", config,
+    return Task(table, config,
                 rng.integers(256, size=(args.batch, 3072), dtype=np.uint8),
                 rng.integers(10, size=args.batch))
 
@@ -252,7 +252,7 @@ def measure(task: Task, names: Sequence[str], repeats: int) -> dict:
             contestant.step()
             if number:                          # the first round only warms up
                 seconds[name].append(time.process_time() - begin)
-    return {"net": task.name,
+    return {"table": task.table, "width": task.config.get("width"),
             "parameters": contestants["ours"].net.params.size, "gradient_error": error,
             "contestants": {name: {
                 "seconds": [hn.significant(s) for s in rows],
@@ -285,13 +285,19 @@ def run(args: argparse.Namespace) -> dict:
             "repeats": args.repeats, "env": env, "nets": nets}
 
 
+def title_of(net: dict) -> str:
+    """Its table and, where there are several, its width."""
+    return f"Table {net.get('table', 1)}" + (
+        f", width {net['width']}" if net["width"] else "")
+
+
 def report(record: dict) -> None:
     """The record as a small table."""
     print("net                          ms/step   times ours (least - largest)")
     for net in record["nets"]:
         for name, part in net["contestants"].items():
             times = part["times_ours"]
-            print(f"{net['net']:<17} {name:>8} {1e3 * part['median']:>9.1f}"
+            print(f"{title_of(net):<17} {name:>8} {1e3 * part['median']:>9.1f}"
                   f"   {times['median']:.2f} ({times['least']:.2f} - "
                   f"{times['largest']:.2f})")
 
@@ -307,7 +313,7 @@ def draw(record: dict) -> Figure:
                                 f"({part['times_ours']['median']:.2f}×)")
                          for name, part in net["contestants"].items()},
                   "milliseconds per step (× ours)")
-        axes.set_title(f"{net['net']}, {net['parameters']:,} parameters", size=10)
+        axes.set_title(f"{title_of(net)}, {net['parameters']:,} parameters", size=10)
     for axes in panels[len(nets):]:
         axes.remove()
     figure.suptitle(

@@ -259,7 +259,8 @@ def test_convolutional_steps_of_narrow_nets(tmp_path, no_frameworks):
         "--piece", "2",
         "--repeats", "2", "--out", str(out)])
     assert processes.available_cores() == cores
-    assert [net["net"] for net in record["nets"]] == ["Table 1, width 3", "Table 2"]
+    assert [(net["table"], net["width"]) for net in record["nets"]] == [(1, 3),
+                                                                        (2, None)]
     for net in record["nets"]:
         ours, floor = (net["contestants"][name] for name in ("ours", "floor"))
         assert ours["times_ours"] == {"median": 1, "least": 1, "largest": 1}
