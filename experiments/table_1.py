@@ -149,31 +149,32 @@ def above(net: dict, threshold: float) -> bool | None:
     return None if net["epochs"] < TABLE_1_EPOCHS else False
 
 
+def check_accuracy(net: dict, paper: dict) -> list[dict]:
+    """One width's row of Table 1: our mean beside the paper's, and its best run."""
+    numbers = {name: net[name] for name in ("best", "mean", "std", "epochs")}
+    words = f"10 layers of width {net['width']}, in a tenth of the epochs: "
+    return [*resting_on([
+        claim(section="P1 3.2", text=words + "test accuracy in %, our mean at least "
+              "theirs", paper=paper | {"epochs": TABLE_1_EPOCHS}, ours=numbers,
+              n=net["n"], holds=above(net, paper["mean"]), why="epochs", also={
+                  f"{times} deviations less": above(
+                      net, paper["mean"] - times * paper["std"]) for times in (1, 2)}),
+        claim(section="ours", text=words + "the mean of our runs is above the paper's "
+              "best run, in %", paper=paper["best"], ours=numbers, n=net["n"],
+              holds=None not in net["final_test_percent"]
+              and net["mean"] > paper["best"])],
+        {"block": "highway", "width": net["width"], "epochs": net["epochs"]})]
+
+
 def check_claims(record: dict) -> list[dict]:
     """The paper's statements with our numbers and whether they hold."""
     chosen = {(net["block"], net["width"]): net for net in record["nets"]
               if net["schedule"] == "chosen"}
     authors = [net for net in record["nets"] if net["schedule"] == "authors"]
     narrow, wide = (chosen["highway", width] for width in TABLE_1)
-    claims = []
-    for width, paper in TABLE_1.items():
-        net = chosen["highway", width]
-        numbers = {name: net[name] for name in ("best", "mean", "std", "epochs")}
-        claims += resting_on([
-            claim(section="P1 3.2", text=f"10 layers of width {width}, in a tenth of "
-                  "the epochs: test accuracy in %, our mean at least theirs",
-                  paper=paper | {"epochs": TABLE_1_EPOCHS}, ours=numbers, n=net["n"],
-                  holds=above(net, paper["mean"]), why="epochs", also={
-                      f"{times:g} deviations less": above(
-                          net, paper["mean"] - times * paper["std"])
-                      for times in (1, 2)}),
-            claim(section="ours", text=f"10 layers of width {width}, in a tenth of the "
-                  "epochs: the mean of our runs is above the paper's best run, in %",
-                  paper=paper["best"], ours=numbers, n=net["n"],
-                  holds=None not in net["final_test_percent"]
-                  and net["mean"] > paper["best"])],
-            {"block": "highway", "width": width, "epochs": net["epochs"]})
-    return [*claims, *resting_on([
+    accuracy = [item for width, paper in TABLE_1.items()
+                for item in check_accuracy(chosen["highway", width], paper)]
+    return [*accuracy, *resting_on([
         claim(section="P1 3.2", text="the wider net is the better one, every run of it "
               "than every run of the other, both by one schedule: test accuracy in %",
               paper={f"width {width}": paper["mean"]
