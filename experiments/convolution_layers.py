@@ -21,7 +21,8 @@ at width 32; with every field copied k^2 times 11 and 35, and as k^2 products of
 images that are added up 10 and 33 (float32, one thread, AVX-512 kernels).
 
 OpenBLAS multiplies without packing what takes at most SMALL multiplications: products
-are cut into such.
+are cut into such, unless they would be narrower than NARROW columns: of width 64 and
+more they would be slower.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import numpy as np
 
 import highway_networks as hn
 
-SMALL = 10**6
+SMALL, NARROW = 10**6, 50
 
 
 def windows(rows: np.ndarray, size: int, parts: int) -> np.ndarray:
@@ -48,9 +49,10 @@ def windows(rows: np.ndarray, size: int, parts: int) -> np.ndarray:
 
 def cut(columns: int, entries: int) -> int:
     """The least number of equal parts of so many columns that makes each product with
-    a matrix of so many entries small."""
-    return next(parts for parts in range(1, columns + 1) if columns % parts == 0
-                and (columns // parts * entries <= SMALL or parts == columns))
+    a matrix of so many entries small; 1 if they would be too narrow."""
+    parts = next(parts for parts in range(1, columns + 1) if columns % parts == 0
+                 and (columns // parts * entries <= SMALL or parts == columns))
+    return parts if columns // parts >= NARROW else 1
 
 
 RELU = hn.ACTIVATIONS["relu"]
@@ -300,7 +302,7 @@ class Dropout:
         self.rate = rate
 
     def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
-        if rng is None:
+        if rng is None or not self.rate:
             self.mask.fill(1)
         else:
             rng.random(out=self.draws, dtype="float32")

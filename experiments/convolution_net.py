@@ -8,7 +8,8 @@ A net is a list of layers of experiments/convolution_layers.py, for example
 No layer mixes examples, so a batch goes through in pieces, whose arrays stay closer to
 the processor, and their gradients are added up.
 
-Legend, beside that of the layers: P = S S pixels, N examples of a batch, B of a piece.
+Legend, beside that of the layers: P = C S S numbers of an image, whose C channels (one,
+or red, green and blue) are planes, row by row; N examples of a batch, B of a piece.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Cache:
 
 
 class ConvNet:
-    """Square images of one channel -> layers -> logits.
+    """Square images -> layers -> logits.
 
     layers: a list of (kind, *numbers), kind of LAYERS; the last leaves one pixel.
     params is one flat vector; views(flat) names the parts of it by layer, counted from
@@ -56,10 +57,10 @@ class ConvNet:
     share all weights but W_T. Raises ValueError for a list that does not fit together.
     """
 
-    def __init__(self, layers: Sequence[tuple], side: int, *, gate_bias: float = -1.0,
-                 seed: int = 0, dtype: Any = "float32"):
+    def __init__(self, layers: Sequence[tuple], side: int, channels: int = 1, *,
+                 gate_bias: float = -1.0, seed: int = 0, dtype: Any = "float32"):
         self.layers, self.side, self.dtype = layers, side, np.dtype(dtype)
-        self.shapes, shapes = [(side, 1)], dict[tuple, tuple]()
+        self.shapes, shapes = [(side, channels)], dict[tuple, tuple]()
         for i, (kind, *numbers) in enumerate(layers):
             shape, named = LAYERS[kind].plan(self.shapes[-1], *numbers)
             self.shapes.append(shape)
@@ -89,16 +90,18 @@ class ConvNet:
 
     def forward(self, x: np.ndarray, cache: Cache | None = None,
                 rng: np.random.Generator | None = None) -> tuple[np.ndarray, Cache]:
-        """(P, B), pixel after pixel and row after row, -> logits (classes, B) and the
-        cache, filled. rng: what dropout draws from; without it nothing is dropped.
-        Raises ValueError for an x that does not fit."""
-        if x.ndim != 2 or len(x) != self.side ** 2 or x.dtype != self.dtype:
+        """(P, B) -> logits (classes, B) and the cache, filled. rng: what dropout draws
+        from; without it nothing is dropped. Raises ValueError for an x that does not
+        fit."""
+        S, C = self.shapes[0]
+        if x.ndim != 2 or len(x) != C * S * S or x.dtype != self.dtype:
             raise ValueError(f"x is {x.dtype} {x.shape}; the net takes {self.dtype} "
-                             f"({self.side ** 2}, B)")
+                             f"({C * S * S}, B)")
         if cache is None or cache.net is not self or cache.batch != x.shape[1]:
             cache = self.cache(x.shape[1])
-        layers, S = cache.layers, self.side
-        np.copyto(layers[0].x.reshape(S, S, -1), x.reshape(S, S, -1))
+        layers = cache.layers
+        np.copyto(layers[0].x.reshape(S, C, S, -1),
+                  x.reshape(C, S, S, -1).transpose(1, 0, 2, 3))
         outputs = [layer.x for layer in layers[1:]] + [cache.logits]
         for layer, y in zip(layers, outputs, strict=True):
             layer.forward(y, rng)

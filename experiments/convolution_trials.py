@@ -1,15 +1,24 @@
-"""One trial of Table 1: a convolutional net, its training by `hn.fit`, its gates.
+"""One trial of Tables 1 to 3: a convolutional net, its training by `hn.fit`, its gates.
 
-The net and its training are those of the authors' Caffe fork, flukeskywalker/highway-
-networks on GitHub, examples/highways/mnist-10layers; the experiment is `convolution`.
+A trial's settings:
+
+    net         of which table; Table 1's unless it is given
+    centre      the mean of each channel, taken from the pixels; none unless given
+    crop        training images get so many pixels of the mean around them, and a window
+                of their own size and one half of the images mirrored; 0 unless given
+    schedule    "thirds", the authors' for MNIST: x 0.1 after each third of the epochs;
+                or "cosine": an epoch at lr / 10, then half a cosine's wave from lr to 0
+    order       of the images in an epoch: "files", the authors', or "shuffled" anew
+    widths      of the stages of Tables 2 and 3; theirs unless given
+    dropout     all of the authors' rates are multiplied by it
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,17 +32,20 @@ from highway_suite.checkpoints import Checkpoint
 class Facts(NamedTuple):
     """What differs from one data set to the next."""
 
-    scale: int          # the pixels are divided by it
-    first: tuple        # kernel and zeros of the first layer
-    last: list          # the layers before the outputs
+    scale: int                  # the pixels are divided by it
+    channels: int = 1
+    classes: int = 10
+    first: tuple = (3, 1)       # Table 1: kernel and zeros of the first layer,
+    last: tuple = ()            # and the layers before the outputs
 
 
-FACTS = {"mnist": Facts(256, (5, 0), [("pool", 2, 2)]),     # Caffe's 1/256
-         "digits": Facts(16, (3, 1), [])}
+FACTS = {"mnist": Facts(256, first=(5, 0), last=(("pool", 2, 2),)),     # Caffe's 1/256
+         "digits": Facts(16), "cifar10": Facts(64, 3), "cifar10-jpeg75": Facts(64, 3),
+         "cifar100": Facts(64, 3, 100)}
 
 
-def layers(config: dict) -> list[tuple]:
-    """The list of layers of a trial's net, for ConvNet."""
+def table_1(config: dict) -> list[tuple]:
+    """The authors' 10 layers, of any width; or more of them."""
     width, facts = config["width"], FACTS[config["dataset"]]
     first, second, third = ([(config["block"], width, 3, 1)] * n
                             for n in config["stages"])
@@ -43,10 +55,49 @@ def layers(config: dict) -> list[tuple]:
             *third, *facts.last, ("dropout", 0.5), ("dense", 10)]
 
 
-def make_net(config: dict, side: int) -> ConvNet:
-    """The untrained net for images of this side."""
-    return ConvNet(layers(config), side, seed=config["seed"],
-                   gate_bias=config.get("gate_bias", 0.0))
+def stages(config: dict, widths: Sequence[int], counts: Sequence[int]) -> list[tuple]:
+    """A plain layer of each width, highway layers, and a pooling that halves the image
+    but after the last: as Tables 2 and 3 have it."""
+    made: list[tuple] = [("dropout", 0.2)]
+    for i, (width, count) in enumerate(zip(widths, counts, strict=True)):
+        made += [("pool", 2, 2), ("dropout", 0.2)] if i else []
+        made += [("plain", width, 3, 1)] + [(config["block"], width, 3, 1)] * count
+    return made
+
+
+def table_2(config: dict) -> list[tuple]:
+    """Our reading of the 11 layers with 236 K parameters: Fitnet A's three stages, each
+    of one width, whose first layer has no gates, and a hidden layer of 250 units."""
+    side = 8 if FACTS[config["dataset"]].channels == 3 else 2
+    return [*stages(config, config.get("widths", (16, 32, 64)), (2, 2, 2)),
+            ("pool", side, side),
+            ("dropout", 0.2), ("plain", 250, 1, 0), ("dropout", 0.2),
+            ("dense", FACTS[config["dataset"]].classes)]
+
+
+def table_3(config: dict) -> list[tuple]:
+    """The authors' 19 layers with 2.3 M parameters."""
+    return [*stages(config, config.get("widths", (32, 80, 128)), (4, 5, 5)),
+            ("plain", 100, 1, 0), ("average",), ("dropout", 0.2),
+            ("dense", FACTS[config["dataset"]].classes)]
+
+
+NETS = {"table 1": table_1, "table 2": table_2, "table 3": table_3}
+
+
+def layers(config: dict) -> list[tuple]:
+    """The list of layers of a trial's net, for ConvNet."""
+    factor = config.get("dropout", 1)
+    return [(kind, numbers[0] * factor) if kind == "dropout" else (kind, *numbers)
+            for kind, *numbers in NETS[config.get("net", "table 1")](config)]
+
+
+def make_net(config: dict, size: int, dtype: Any = "float32") -> ConvNet:
+    """The untrained net for images of so many numbers."""
+    channels = FACTS[config["dataset"]].channels
+    return ConvNet(layers(config), math.isqrt(size // channels), channels,
+                   gate_bias=config.get("gate_bias", 0.0), seed=config["seed"],
+                   dtype=dtype)
 
 
 def make_optimizer(net: ConvNet, config: dict) -> Nesterov:
@@ -64,13 +115,42 @@ def make_optimizer(net: ConvNet, config: dict) -> Nesterov:
 
 
 def learning_rate(config: dict, epoch: int) -> float:
-    """The rate of an epoch, 1 to the last: x 0.1 after each third of them."""
-    return config["lr"] * 0.1 ** (3 * (epoch - 1) // config["epochs"])
+    """The rate of an epoch, 1 to the last."""
+    if config.get("schedule", "thirds") == "thirds":
+        return config["lr"] * 0.1 ** (3 * (epoch - 1) // config["epochs"])
+    if epoch == 1:
+        return config["lr"] / 10
+    return config["lr"] * (1 + math.cos(
+        math.pi * (epoch - 2) / (config["epochs"] - 1))) / 2
 
 
 def pixels(images: np.ndarray, config: dict) -> np.ndarray:
     """uint8 (N, P) -> float32 (P, N)."""
-    return np.multiply(images.T, 1 / FACTS[config["dataset"]].scale, dtype="float32")
+    scale = FACTS[config["dataset"]].scale
+    x = np.multiply(images.T, 1 / scale, dtype="float32")
+    if centre := config.get("centre"):
+        planes = x.reshape(len(centre), -1, len(images))        # a view
+        np.subtract(planes, np.array(centre, x.dtype)[:, None, None] / scale,
+                    out=planes)
+    return x
+
+
+def cropped(images: np.ndarray, config: dict, rng: np.random.Generator) -> np.ndarray:
+    """uint8 (N, P) -> the same with each image moved by up to `crop` pixels each way,
+    and one half of them mirrored."""
+    room, centre = config["crop"], np.array(config["centre"])[None, :, None, None]
+    N, C = len(images), centre.size
+    S = math.isqrt(images.shape[1] // C)
+    padded = np.empty((N, C, S + 2 * room, S + 2 * room), np.uint8)
+    padded[...] = np.round(centre)
+    padded[:, :, room:-room, room:-room] = images.reshape(N, C, S, S)
+    moved = np.empty((N, C, S, S), np.uint8)
+    corners, mirrored = rng.integers(2 * room + 1, size=(N, 2)), rng.random(N) < 0.5
+    for to, of, (top, left), turned in zip(moved, padded, corners, mirrored,
+                                           strict=True):
+        window = of[:, top:top + S, left:left + S]
+        to[...] = window[..., ::-1] if turned else window
+    return moved.reshape(N, -1)
 
 
 class InOrder:
@@ -90,6 +170,27 @@ class InOrder:
                    self.streams["dropout"])
 
 
+class Shuffled(InOrder):
+    """The same in an order that each epoch draws anew."""
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray, config: dict):
+        super().__init__(images, labels, config)
+        names = ("order", "dropout", "crop")[:3 if config.get("crop") else 2]
+        self.streams = {name: np.random.default_rng(stream) for name, stream in zip(
+            names, hn.streams(config["seed"])["batches"].spawn(3), strict=False)}
+
+    def __iter__(self) -> Iterator[tuple]:
+        for x, labels in hn.Batches(self.images, self.labels, self.size,
+                                    self.streams["order"]):
+            images = x.T
+            if "crop" in self.streams:
+                images = cropped(images, self.config, self.streams["crop"])
+            yield pixels(images, self.config), labels, self.streams["dropout"]
+
+
+ORDERS = {"files": InOrder, "shuffled": Shuffled}
+
+
 def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
     """Slices of one size that cover so many images, and how many of each are repeated:
     the last one reaches back."""
@@ -98,41 +199,99 @@ def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
         yield slice(start - back, start - back + size), back
 
 
-def accuracy(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,
-             cache: Cache) -> float:
-    """The part of the images (N, P) that are classified rightly. Raises hn.Diverged."""
-    right = 0
+def judge(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,
+          cache: Cache) -> tuple[float, float]:
+    """The part of the images (N, P) that are classified rightly, and the mean loss.
+    Raises hn.Diverged."""
+    right, loss = 0, 0.0
     for rows, back in pieces(len(images), cache.batch):
         logits, _ = net.forward(pixels(images[rows], config), cache)
         if not np.isfinite(logits).all():
             raise hn.Diverged("a logit is not finite")
-        right += np.count_nonzero((logits.argmax(axis=0) == labels[rows])[back:])
-    return right / len(images)
+        logits, wanted = logits[:, back:], labels[rows][back:]
+        right += np.count_nonzero(logits.argmax(axis=0) == wanted)
+        loss += float(hn.cross_entropy(logits, wanted)[0]) * len(wanted)
+    return right / len(images), loss / len(images)
 
 
-def train_net(config: dict, data: hn.Data, folder: str) -> dict:
-    """One trial, from its checkpoint in the folder if there is one: per epoch the mean
-    training loss and the test accuracy, and of a highway net where its gates are open.
+class Trained(NamedTuple):
+    """A net at the end of its training, or where it diverged."""
+
+    net: ConvNet
+    cache: Cache
+    history: list
+    status: str
+
+    def columns(self, config: dict, *names: str) -> dict:
+        """What was measured in each epoch, by name; None in those that never came."""
+        missing = [None] * (config["epochs"] - len(self.history))
+        return {name: [row[name] for row in self.history] + missing for name in names}
+
+
+def fit_net(config: dict, images: np.ndarray, labels: np.ndarray, folder: str,
+            evaluate: Callable | None = None) -> Trained:
+    """Train a net on images (N, P), from its checkpoint in the folder if there is one.
     """
     path = Path(folder) / f"{hash_of(config)}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
+    net = make_net(config, images.shape[1])
+    cache = net.cache(config["piece"])
+    history, status = hn.fit(
+        net, ORDERS[config.get("order", "files")](images, labels, config),
+        make_optimizer(net, config),
+        lambda epoch, history: learning_rate(config, epoch), epochs=config["epochs"],
+        evaluate=evaluate, cache=cache, checkpoint=Checkpoint(path, config))
+    return Trained(net, cache, history, status)
+
+
+def train_net(config: dict, data: hn.Data, folder: str) -> dict:
+    """One trial of `convolution`: per epoch the mean training loss and the test
+    accuracy, and of a highway net where its gates are open."""
     y_train, y_test = (labels.astype(np.intp) for labels in (data.y_train, data.y_test))
-    net = make_net(config, math.isqrt(data.x_train.shape[1]))
-    cache, gates = net.cache(config["piece"]), {}
 
     def test(net, cache):
         return {"test_acc": hn.significant(
-            accuracy(net, data.x_test, y_test, config, cache))}
-    history, status = hn.fit(
-        net, InOrder(data.x_train, y_train, config), make_optimizer(net, config),
-        lambda epoch, history: learning_rate(config, epoch), epochs=config["epochs"],
-        evaluate=test, cache=cache, checkpoint=Checkpoint(path, config))
-    if config["block"] == "highway" and status == "ok":
-        gates = look_at_gates(net, data.x_test, config, cache)
-    missing = [None] * (config["epochs"] - len(history))
-    return {"status": status, "parameters": net.params.size, **gates, **{
-        name: [row[name] for row in history] + missing
-        for name in ("train_loss", "test_acc")}}
+            judge(net, data.x_test, y_test, config, cache)[0])}
+    found, gates = fit_net(config, data.x_train, y_train, folder, test), {}
+    if config["block"] == "highway" and found.status == "ok":
+        gates = look_at_gates(found.net, data.x_test, config, found.cache)
+    return {"status": found.status, "parameters": found.net.params.size, **gates,
+            **found.columns(config, "train_loss", "test_acc")}
+
+
+def train_held_out(config: dict, data: hn.Data, folder: str) -> dict:
+    """One trial of a search: trained without `held_out` of the training images, which
+    its seed draws, and judged by these after each epoch."""
+    rng = np.random.default_rng(hn.streams(config["seed"])["subset"])
+    order = rng.permutation(len(data.x_train))
+    held, rest = order[:config["held_out"]], np.sort(order[config["held_out"]:])
+    labels = data.y_train.astype(np.intp)
+    held_images, held_labels = data.x_train[held], labels[held]
+
+    def evaluate(net, cache):
+        right, loss = judge(net, held_images, held_labels, config, cache)
+        return {"held_out_acc": hn.significant(right),
+                "held_out_loss": hn.significant(loss)}
+    found = fit_net(config, data.x_train[rest], labels[rest], folder, evaluate)
+    return {"status": found.status, "parameters": found.net.params.size,
+            **found.columns(config, "train_loss", "held_out_acc", "held_out_loss")}
+
+
+def train_and_test(config: dict, data: hn.Data, folder: str) -> dict:
+    """One run on all training images; the test images are looked at once, at the end.
+    """
+    found = fit_net(config, data.x_train, data.y_train.astype(np.intp), folder)
+    status, measured = found.status, (None, None)
+    if status == "ok":
+        try:
+            measured = tuple(map(hn.significant, judge(
+                found.net, data.x_test, data.y_test.astype(np.intp), config,
+                found.cache)))
+        except hn.Diverged:
+            status = "diverged"
+    return {"status": status, "parameters": found.net.params.size,
+            "final_test_acc": measured[0], "final_test_loss": measured[1],
+            **found.columns(config, "train_loss")}
 
 
 # --------------------------------------------------------------------------------------

@@ -255,10 +255,12 @@ def test_scaling_of_small_nets(tmp_path, monkeypatch):
 def test_convolutional_steps_of_narrow_nets(tmp_path, no_frameworks):
     out, cores = tmp_path / "c.json", processes.available_cores()
     record = convolution.main([
-        "--dataset", "digits", "--widths", "2,3", "--batch", "20", "--piece", "10",
+        "--dataset", "digits", "--widths", "3", "--tables", "2", "--batch", "4",
+        "--piece", "2",
         "--repeats", "2", "--out", str(out)])
     assert processes.available_cores() == cores
-    assert [net["width"] for net in record["nets"]] == [2, 3]
+    assert [(net["table"], net["width"]) for net in record["nets"]] == [(1, 3),
+                                                                        (2, None)]
     for net in record["nets"]:
         ours, floor = (net["contestants"][name] for name in ("ours", "floor"))
         assert ours["times_ours"] == {"median": 1, "least": 1, "largest": 1}

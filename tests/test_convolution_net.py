@@ -11,6 +11,7 @@ import highway_networks as hn
 from benchmarks import convolution as benchmark
 from experiments import convolution_layers as cl
 from experiments import convolution_net
+from experiments import convolution_trials as ct
 from experiments.convolution_net import ConvNet, Nesterov
 
 SIDE = 7
@@ -30,10 +31,10 @@ NETS = {        # every kind of layer above a convolution, so that its dx is che
 }
 
 
-def small_net(layers, seed=0, dtype="float64"):
+def small_net(layers, seed=0, dtype="float64", shape=(SIDE, 1)):
     """A net on 7x7 pixels. Biases are drawn: zero ones would hide an error in their
     use."""
-    net = ConvNet(layers, SIDE, seed=seed, dtype=dtype)
+    net = ConvNet(layers, *shape, seed=seed, dtype=dtype)
     rng = np.random.default_rng([seed, 1])
     for (_, name), tensor in net.views(net.params).items():
         if name == "b":
@@ -41,20 +42,20 @@ def small_net(layers, seed=0, dtype="float64"):
     return net
 
 
-def small_batch(seed=0, size=4):
-    """x (49, size), labels (size,), and a generator that drops the same in every call.
+def small_batch(seed=0, size=4, shape=(SIDE, 1)):
+    """x (P, size), labels (size,), and a generator that drops the same in every call.
     """
-    rng = np.random.default_rng([seed, 2])
-    return (rng.normal(size=(SIDE ** 2, size)), rng.integers(5, size=size),
+    rng, (side, channels) = np.random.default_rng([seed, 2]), shape
+    return (rng.normal(size=(channels * side ** 2, size)), rng.integers(5, size=size),
             np.random.default_rng(3))
 
 
 def gradient(net, seed=0):
-    return net.gradient(small_batch(seed), net.cache(4))[1].copy()
+    return net.gradient(small_batch(seed, shape=net.shapes[0]), net.cache(4))[1].copy()
 
 
 def loss_of(net, seed=0):
-    x, labels, rng = small_batch(seed)
+    x, labels, rng = small_batch(seed, shape=net.shapes[0])
     return hn.cross_entropy(net.forward(x.astype(net.dtype), rng=rng)[0], labels)[0]
 
 
@@ -62,7 +63,7 @@ def check_gradient(net, entries=9, seed=0):
     """Hold random entries of every tensor to their complex-step derivatives, to 1e-11
     of the tensor's largest. Raises WrongGradient."""
     found = gradient(net, seed)
-    twin = ConvNet(net.layers, net.side, dtype="complex128")
+    twin = ConvNet(net.layers, *net.shapes[0], dtype="complex128")
     rng = np.random.default_rng([seed, 4])
     for name, places in net.views(np.arange(found.size)).items():
         places = places.ravel()
@@ -80,6 +81,15 @@ def check_gradient(net, entries=9, seed=0):
 @pytest.mark.parametrize("layers", NETS.values(), ids=NETS)
 def test_gradient_by_complex_step(layers, seed):
     check_gradient(small_net(layers, seed), seed=seed)
+
+
+@pytest.mark.parametrize("table, depth", [("table 2", 11), ("table 3", 19)])
+def test_gradient_in_colour_by_complex_step(table, depth, seed):
+    """The nets of CIFAR, narrower."""
+    layers = ct.layers({"net": table, "dataset": "cifar10", "block": "highway",
+                        "widths": (3, 4, 5)})
+    assert sum(kind in ("plain", "highway", "dense") for kind, *_ in layers) == depth
+    check_gradient(small_net(layers, seed, shape=(32, 3)), entries=2, seed=seed)
 
 
 def unturned(self, d, add_below=cl.Plain.add_below):
@@ -142,14 +152,15 @@ def test_a_broken_backward_pass_is_caught(name, where, what, broken, monkeypatch
         check_gradient(small_net(NETS[name], seed), seed=seed)
 
 
-def test_gradient_agrees_with_torch(digits):
-    """Of the experiment's whole net, by automatic differentiation."""
+@pytest.mark.parametrize("table", [1, 2, 3])
+def test_gradient_agrees_with_torch(table, digits):
+    """Of the experiments' whole nets, by automatic differentiation."""
     pytest.importorskip("torch")
-    args = benchmark.make_parser().parse_args(["--batch", "20", "--piece", "20"])
-    task = benchmark.Task("digits", digits, 3, args)
-    ours, theirs = (contestant(task).gradient()
-                    for contestant in (benchmark.Ours, benchmark.Torch))
-    assert benchmark.same_gradient("torch", ours, theirs) < 1e-5
+    size = {1: "20", 2: "4", 3: "1"}[table]
+    args = benchmark.make_parser().parse_args(["--batch", size, "--piece", size])
+    task = (benchmark.in_colour(table, args) if table > 1 else
+            benchmark.table_1("digits", digits, 3, args))
+    assert benchmark.check_gradient(task) < 1e-10
 
 
 @pytest.mark.parametrize("piece", [4, 1])

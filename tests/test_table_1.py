@@ -1,0 +1,160 @@
+"""Table 1 in a tenth of its epochs: schedule, search, runs, verdicts, the figure."""
+
+import math
+
+import numpy as np
+import pytest
+from fake_lab import FakeLab, verdicts
+
+import highway_networks as hn
+from experiments import convolution, table_1
+from experiments import convolution_trials as ct
+from experiments.convolution_search import search
+
+CONFIG = table_1.base({"dataset": "digits", "batch": 200, "piece": 50, "momentum": 0.9},
+                      "highway", 3, 0) | table_1.START | {"epochs": 3}
+HELD_OUT = CONFIG | {"held_out": 200}
+
+
+def test_rate_warms_up_and_falls_as_a_cosine():
+    config = {"lr": 0.1, "epochs": 31, "schedule": "cosine"}
+    rates = [ct.learning_rate(config, epoch) for epoch in range(1, 32)]
+    assert rates[:2] == [pytest.approx(0.01), 0.1] and rates[16] == pytest.approx(0.05)
+    assert all(np.diff(rates[1:]) < 0) and 0 < rates[-1] < 0.001
+    assert ct.learning_rate(config | {"epochs": 1}, 1) == rates[0], "as a recheck of it"
+
+
+def test_dropout_is_a_part_of_the_authors():
+    full, half = (ct.layers(CONFIG | {"dropout": factor}) for factor in (1, 0.5))
+    pairs = [(one[1], other[1]) for one, other in zip(full, half, strict=True)
+             if one[0] == "dropout"]
+    assert pairs == [(0.2, 0.1), (0.3, 0.15), (0.4, 0.2), (0.5, 0.25)]
+    assert ct.layers({**CONFIG, "dropout": 1}) == ct.layers(
+        {name: value for name, value in CONFIG.items() if name != "dropout"})
+
+
+def test_each_epoch_has_an_order_of_its_own_and_twins_the_same(digits):
+    images, labels = digits.x_train[:600], np.arange(600)
+    one, twin = (ct.Shuffled(images, labels, CONFIG | {"block": block})
+                 for block in ("highway", "plain"))
+    first, again = (np.concatenate([chosen for _, chosen, _ in one]) for _ in range(2))
+    assert sorted(first) == sorted(again) == list(range(600))
+    assert not np.array_equal(first, again) and not np.array_equal(first, labels)
+    for x, chosen, _ in twin:
+        expected, first = first[:200], first[200:]
+        assert np.array_equal(chosen, expected)
+        assert np.array_equal(x, ct.pixels(images[chosen], CONFIG))
+
+
+@pytest.mark.parametrize("train, config", [(ct.train_held_out, HELD_OUT),
+                                           (ct.train_and_test, CONFIG)])
+def test_a_killed_trial_ends_with_the_same_bits(digits, tmp_path, monkeypatch, train,
+                                                config):
+    result = train(config, digits, str(tmp_path / "uninterrupted"))
+    step, left = hn.train_step, [10]
+
+    def dying(*args):
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        return step(*args)
+    monkeypatch.setattr(hn, "train_step", dying)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, digits, str(tmp_path))
+    left[0] = 20
+    assert train(config, digits, str(tmp_path)) == result
+    diverged = train(config | {"lr": 1e9}, digits, str(tmp_path))
+    assert diverged["status"] == "diverged" and diverged["train_loss"][-1] is None
+
+
+def test_images_are_trained_on_or_held_out(digits, monkeypatch):
+    """And those of the test are not looked at before the end."""
+    seen = {}
+
+    def fit(config, images, labels, folder, evaluate=None):
+        seen.update(images=images, evaluate=evaluate)
+        net = ct.make_net(config, 64)
+        return ct.Trained(net, net.cache(50), [], "ok")
+
+    def judge(net, images, labels, config, cache):
+        seen["judged"] = images
+        return 0.5, 1.0
+    monkeypatch.setattr(ct, "fit_net", fit)
+    monkeypatch.setattr(ct, "judge", judge)
+    ct.train_held_out(HELD_OUT, digits, "")
+    seen["evaluate"](None, None)
+    both = np.concatenate([seen["images"], seen["judged"]])
+    assert len(seen["judged"]) == 200
+    assert np.array_equal(*(np.sort(rows.view("S64"), axis=0)
+                            for rows in (np.ascontiguousarray(both), digits.x_train)))
+    assert ct.train_and_test(CONFIG, digits, "")["final_test_acc"] == 0.5
+    assert seen["evaluate"] is None and seen["images"] is digits.x_train
+    assert seen["judged"] is digits.x_test
+
+
+def test_judged_in_pieces_as_at_once(digits):
+    net, labels = ct.make_net(CONFIG, 64), digits.y_test.astype(np.intp)
+    logits, _ = net.forward(ct.pixels(digits.x_test, CONFIG))
+    for size in (50, 360):
+        right, loss = ct.judge(net, digits.x_test, labels, CONFIG, net.cache(size))
+        assert right == np.mean(logits.argmax(axis=0) == labels)
+        assert loss == pytest.approx(hn.cross_entropy(logits, labels)[0], rel=1e-5)
+
+
+def test_a_search_keeps_the_least_held_out_loss_of_each_setting():
+    """With what the steps before it chose; what diverged is not chosen."""
+    def fake(config):
+        loss = (abs(math.log(config["lr"] / 0.03)) + config["decay"]
+                + config["dropout"] * (1 if config["block"] == "plain" else -1))
+        return {name: [9.0, None if config["lr"] > 1 else loss] for name in (
+            "held_out_loss", "held_out_acc", "train_loss")}
+    lab = FakeLab({}, None, fake)
+    found = search(lab, None, None, {
+        block: {"block": block} for block in ("highway", "plain")},
+        {"lr": 0.1, "decay": 0.5, "dropout": 0.5},
+        [{"epochs": 2, "lr": [5, 0.01, 0.03]},
+         {"epochs": 4, "decay": [0.5, 0.1], "dropout": [0.5, 1]}])
+    assert [found[block]["chosen"] for block in found] == [
+        {"lr": 0.03, "decay": 0.1, "dropout": 1},
+        {"lr": 0.03, "decay": 0.1, "dropout": 0.5}]
+    assert [(c["lr"], c["decay"], c["dropout"]) for c in lab.seen if c["epochs"] == 4
+            ][:4] == [(0.03, 0.5, 0.5), (0.03, 0.1, 0.5), (0.03, 0.5, 0.5),
+                      (0.03, 0.5, 1)]
+    assert found["plain"]["tried"][0]["held_out_loss"][0] is None
+
+
+def fake_net(schedule, block, width, *percent, epochs=30, parameters=1):
+    return {**table_1.planned(schedule, block, width, epochs, len(percent)),
+            "final_test_percent": list(percent), "parameters": parameters,
+            **convolution.statistics(percent)}
+
+
+@pytest.mark.parametrize("narrow, wide, plain, expected", [
+    ((99.44, 99.46), (99.56, 99.58), (99.2,), [True] * 8),
+    ((99.41, 99.43), (99.53, 99.55), (99.2,), [True, False, True, False,
+                                               True, True, True, True]),
+    ((99.3, 99.6), (99.4, 99.5), (99.3,), [True, True, None, False,
+                                           None, True, None, None]),
+    ((99.5, None), (99.49, 99.48), (99.5,), [None, False, None, False,
+                                            None, None, None, None])])
+def test_verdicts_follow_the_numbers(narrow, wide, plain, expected):
+    nets = [fake_net("chosen", "highway", 16, *narrow),
+            fake_net("chosen", "highway", 32, *wide, parameters=151_690),
+            fake_net("chosen", "plain", 16, *plain),
+            fake_net("authors", "highway", 16, 99.35, epochs=60)]
+    found = verdicts(table_1.check_claims({"nets": nets}))
+    # mean and best of width 16, of 32; wider, competitive, twin, authors' schedule
+    assert found == expected
+
+
+def test_smoke(smoke):
+    """The whole path; runs have what the search chose for their kind, or the authors'
+    settings."""
+    record, folder = smoke(table_1.EXPERIMENT)
+    assert len(list((folder / "trials").glob("*.jsonl"))) == 5
+    for net in record["nets"]:
+        chosen = (table_1.AUTHORS if net["schedule"] == "authors" else
+                  record["search"][net["block"]]["chosen"])
+        assert net["settings"] == chosen | {"epochs": net["epochs"]}
+        assert np.shape(net["train_loss"]) == (len(net["seeds"]), net["epochs"])
+    assert len(record["claims"]) == 9
