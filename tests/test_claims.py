@@ -216,7 +216,7 @@ def test_verdicts_of_a_sweep_follow_its_means(last, std, diverged, verdict):
     assert [item["holds"] for item in found] == [verdict, verdict]
     for item in found:
         assert item["n"] == 4 and item["ours"] == {
-            "5 blocks": f"0.900 ± {std:.3f}", "50 blocks": f"{last:.3f} ± {std:.3f}"}
+            "6 layers": f"0.900 ± {std:.3f}", "51 layers": f"{last:.3f} ± {std:.3f}"}
 
 
 @pytest.mark.parametrize("last, expected", [(0.895, True), (0.85, False),

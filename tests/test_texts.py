@@ -7,7 +7,7 @@ import pytest
 from committed import tree
 from records_for_figures import diverge, make_record, save
 
-from experiments import texts, values
+from experiments import claims, texts, values
 from experiments.texts import TextError, rewrite
 from highway_suite.studies import load
 
@@ -40,6 +40,7 @@ def test_wrong_markers_are_named_with_their_line(text, words):
 def test_a_changed_digit_is_noticed_and_mended(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("highway_networks.HERE", tmp_path)
     monkeypatch.setattr(values, "ABOUT", {"run": values.ABOUT["run"]})
+    monkeypatch.setattr(claims, "RECORDS", ())
     readme, text = tmp_path / "README.md", "<!-- value: run.highway -->72<!-- end -->"
     for stale, words in ((text, "--check"), (text, ""), (text.replace("72", "73"), "")):
         readme.write_text(stale)
@@ -70,17 +71,17 @@ def test_a_table_has_a_row_for_each_net_and_depth(tmp_path):
         return [record["runs"][i][block]["history"]["test_acc"][-1] for i in runs]
     acc, kept = ends("highway", 0, 1, 2), ends("plain", 1, 2)
     rows = cells(values.net_table(study))
-    assert rows[0] == ["net", "depth", "parameters", "n", "test accuracy",
+    assert rows[0] == ["net", "layers", "parameters", "n", "test accuracy",
                        "last training loss"]
-    assert rows[2][:5] == ["highway", "3", "6,000", "3",
+    assert rows[2][:5] == ["highway", "4", "6,000", "3",
                            f"{np.mean(acc):.4f} ± {np.std(acc, ddof=1):.4f}"]
-    assert rows[3][:5] == ["plain", "3", "3,000", "3, of which 1 diverged",
+    assert rows[3][:5] == ["plain", "4", "3,000", "3, of which 1 diverged",
                            f"{np.mean(kept):.4f} ± {np.std(kept, ddof=1):.4f}"]
-    assert rows[5] == ["plain", "6", "6,000", "3, of which 3 diverged", "–", "–"]
+    assert rows[5] == ["plain", "7", "6,000", "3, of which 3 diverged", "–", "–"]
     rows = cells(values.depths(study, study))
     assert rows[0][1:3] == ["highway, U(±1/√fan_in), n = 3",
                             "plain, U(±1/√fan_in), n = 3"]
-    assert rows[2][0] == "3" and rows[2][2] == (
+    assert rows[2][0] == "4" and rows[2][2] == (
         f"{np.mean(kept):.3f} ± {np.std(kept, ddof=1):.3f}, 1 diverged")
     one = load(save(tmp_path / "r.json", make_record()))
     assert "±" not in values.net_table(one)
