@@ -46,6 +46,7 @@ from experiments.ledger import (
     count_table,
     full_table,
     ledger_table,
+    measured,
     table,
     words,
 )
@@ -297,8 +298,8 @@ def link(path: Path) -> str:
 
 def pieces(root: Path) -> dict[str, str]:
     """What texts say of the claims of a checkout's records: {name: text}. A claim's ID
-    stands for its n and its check, "claims.NAME" for the table of a page, "ledger.…"
-    for counts. Raises RecordError."""
+    stands for its n and its check, with ".ours" for our numbers, "claims.NAME" for the
+    table of a page, "ledger.…" for counts. Raises RecordError."""
     pages: dict[str, list[Row]] = {}
     for record in RECORDS:
         for row in rows_of(load(root / record)):
@@ -310,8 +311,10 @@ def pieces(root: Path) -> dict[str, str]:
     for whose, own in (("theirs", sum(papers.values(), [])), ("ours", ours)):
         found |= {f"ledger.{whose}_{name}": str(value)
                   for name, value in count(own)._asdict().items()}
-    return found | {row.name: f"{words(row.claim['n'])} | {check_of(row)}"
-                    for own in pages.values() for row in own}
+    for row in (row for own in pages.values() for row in own):
+        found[row.name] = f"{words(row.claim['n'])} | {check_of(row)}"
+        found[f"{row.name}.ours"] = measured(row.claim)
+    return found
 
 
 # --------------------------------------------------------------------------------------

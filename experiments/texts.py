@@ -13,6 +13,7 @@ wrong.
 from __future__ import annotations
 
 import argparse
+import importlib
 import inspect
 import re
 import sys
@@ -21,14 +22,15 @@ from pathlib import Path
 from textwrap import dedent
 
 import highway_networks as hn
+from experiments import NAMES
 from experiments.claims import pieces
-from experiments.values import collect
+from experiments.values import collect, table
 from highway_suite.files import write_files
 from highway_suite.schema import RecordError
 
 MARKER = re.compile(r"<!--\s*(?:(value|table):\s*(.+?)|end)\s*-->")
 HEADING = re.compile(r"([A-Z]\w+(?: \w+){0,4})[.:] ")
-PAGES = ("*.md", "results/*/README.md", "benchmarks/README.md")
+PAGES = ("*.md", "results/README.md", "results/*/README.md", "benchmarks/README.md")
 
 
 class TextError(ValueError):
@@ -49,7 +51,8 @@ def rewrite(text: str, found: Mapping[str, str]) -> str:
             open_marker, done = "", marker.start()
             continue
         if marker[2] not in found:
-            raise TextError(f"{place}: known are " + ", ".join(sorted(found)))
+            raise TextError(f"{place}: known are " + ", ".join(
+                sorted(name for name in found if name[0] == marker[2][0])))
         line = "\n" if marker[1] == "table" else ""
         pieces.append(text[done:marker.end()] + line + found[marker[2]] + line)
         open_marker = marker[0]
@@ -78,6 +81,15 @@ def lecture() -> dict[str, str]:
         "lecture.code": f"```python\n{code}```"}
 
 
+def contents() -> str:
+    """The experiments: page, question and minutes, a row for each."""
+    def row(name):
+        experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
+        return (f"[{name}]({name}/README.md)", experiment.question,
+                str(experiment.minutes))
+    return table("page|question|minutes, two cores:", map(row, NAMES))
+
+
 def pages(root: Path) -> list[Path]:
     """The texts of a checkout that have markers."""
     return [path for pattern in PAGES for path in sorted(root.glob(pattern))
@@ -86,7 +98,8 @@ def pages(root: Path) -> list[Path]:
 
 def stale_pages(root: Path) -> dict[Path, bytes]:
     """{text that is not up to date: what it should be}. RecordError, TextError."""
-    found, stale = collect(root) | pieces(root) | lecture(), {}
+    found = collect(root) | pieces(root) | lecture() | {"experiments": contents()}
+    stale = {}
     for path in pages(root):
         content = path.read_bytes()
         try:

@@ -252,7 +252,9 @@ def five_nets(record: dict) -> dict[str, str]:
     def held(nets, way, layers="all"):
         return [net["rerouted"][way][layers] for net in nets]
     fell = [100 * net["gates"]["bias"]["fell"] for net in highway]
-    return {"fell_least": f"{min(fell):.0f}", "fell_most": f"{max(fell):.0f}",
+    spared = look_up(record, "can be closed one at a time")["2 times"]["median"]
+    return {"spared": percent(spared),
+            "fell_least": f"{min(fell):.0f}", "fell_most": f"{max(fell):.0f}",
             "moved": middle((net["gates"]["bias"]["mean_change"] for net in highway),
                             digits=2),
             "held_error": middle((error for _, error in held(highway, "mean of all")),
@@ -321,6 +323,12 @@ def convolution_table(record: dict) -> str:
                      "{mean:.2f} ± {std:.2f}".format(**paper) if block == "highway"
                      else "–"))
     return table("net|parameters:|runs:|20 epochs:|the paper's, 300 epochs:", rows)
+
+
+@about("results/convolution/record.json")
+def convolution(record: dict) -> dict[str, str]:
+    return {f"mean_{net['width']}": f"{net['mean']:.2f}" for net in record["nets"]
+            if (net["part"], net["block"]) == ("table", "highway")}
 
 
 @about("results/convolution/record.json")

@@ -1,5 +1,6 @@
 """The numbers in the texts are those of the records, and none is stale."""
 
+import re
 import shutil
 
 import numpy as np
@@ -17,6 +18,24 @@ FOUND = {"a": "| x |", "b.c": "0.5"}
 def test_no_text_of_the_repository_is_stale():
     assert not texts.stale_pages(tree()), "run: python3 -m experiments.texts"
     assert tree() / "README.md" in texts.pages(tree())
+    lecture = (tree() / "LECTURE.md").read_text()
+    assert all(f"<!--table:{name}-->" in lecture for name in texts.lecture())
+
+
+def test_every_link_of_the_texts_leads_somewhere():
+    """To a committed file or folder, and where it names a heading, to that."""
+    for path in tree().rglob("*.md"):
+        prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", path.read_text(), flags=re.S | re.M)
+        for link in re.findall(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"", prose):
+            name, _, heading = "".join(link).partition("#")
+            if "://" in name:
+                continue
+            target = path.parent / name if name else path
+            assert target.exists(), f"{path}: {name}"
+            if heading:
+                titles = re.findall(r"^#+ (.*)", target.read_text(), re.M)
+                assert heading in [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+                                   for title in titles], f"{path}: {name}#{heading}"
 
 
 def test_values_and_tables_go_between_their_markers():
@@ -31,7 +50,7 @@ def test_values_and_tables_go_between_their_markers():
     ("<!-- table: a -->\n", "<!-- table: a --> has no end"),
     ("\n<!-- table: a -->\n<!-- value: b.c --> <!-- end -->", "line 3: .* has no end"),
     ("a\n<!-- end -->\n", "line 2: .* no marker before it"),
-    ("<!-- value: b.d -->1<!-- end -->", "line 1: .*known are a, b.c")])
+    ("<!-- value: b.d -->1<!-- end -->", "line 1: .*known are b.c")])
 def test_wrong_markers_are_named_with_their_line(text, words):
     with pytest.raises(TextError, match=words):
         rewrite(text, FOUND)
