@@ -125,6 +125,8 @@ def sentence(item: dict) -> str:
 def measured(item: dict) -> str:
     """Our numbers, and theirs where they are of the same things."""
     ours, theirs = item["ours"], item["paper"]
+    if item["n"] is None:
+        return words(ours)
     same = isinstance(theirs, Mapping) and isinstance(ours, Mapping) and {
         *ours} & {*theirs}
     return brief(ours) + (f"; theirs: {brief(theirs)}" if same else "")

@@ -50,6 +50,8 @@ def rewrite(text: str, found: Mapping[str, str]) -> str:
         if marker[2] is None:
             open_marker, done = "", marker.start()
             continue
+        if marker[1] == "value" and text[:marker.start()].endswith("\n"):
+            raise TextError(f"{place}: at the start of a line it ends the paragraph")
         if marker[2] not in found:
             raise TextError(f"{place}: known are " + ", ".join(
                 sorted(name for name in found if name[0] == marker[2][0])))

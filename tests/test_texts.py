@@ -52,7 +52,8 @@ def test_values_and_tables_go_between_their_markers():
     ("<!-- table: a -->\n", "<!-- table: a --> has no end"),
     ("\n<!-- table: a -->\n<!-- value: b.c --> <!-- end -->", "line 3: .* has no end"),
     ("a\n<!-- end -->\n", "line 2: .* no marker before it"),
-    ("<!-- value: b.d -->1<!-- end -->", "line 1: .*known are b.c")])
+    ("in\n<!--value:b.c-->1<!--end-->", "line 2: .* ends the paragraph"),
+    (" <!-- value: b.d -->1<!-- end -->", "line 1: .*known are b.c")])
 def test_wrong_markers_are_named_with_their_line(text, words):
     with pytest.raises(TextError, match=words):
         rewrite(text, FOUND)
@@ -62,7 +63,7 @@ def test_a_changed_digit_is_noticed_and_mended(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("highway_networks.HERE", tmp_path)
     monkeypatch.setattr(values, "ABOUT", {"run": values.ABOUT["run"]})
     monkeypatch.setattr(claims, "RECORDS", ())
-    readme, text = tmp_path / "README.md", "<!-- value: run.highway -->72<!-- end -->"
+    readme, text = tmp_path / "README.md", "it <!--value:run.highway-->72<!--end-->"
     for stale, words in ((text, "--check"), (text, ""), (text.replace("72", "73"), "")):
         readme.write_text(stale)
         shutil.copy(save(tmp_path / "r.json", make_record()), tmp_path / "run.json")
