@@ -43,7 +43,7 @@ def check_sweep(record: dict) -> list[dict]:
         ends = rows[0], rows[-1]
         claims.append(claim(
             section="ours", text=f"{block} nets lose more than two points of test "
-            f"accuracy from the least depth to the largest ({setting})", paper=None,
+            f"accuracy from the least depth to the largest, {setting}", paper=None,
             ours=accuracy_of(ends), holds=loses(ends, 2), n=n,
             also={f"{points} points": loses(ends, points) for points in (1, 4)}))
         claims[-1:] = resting_on(claims[-1:], {

@@ -39,7 +39,7 @@ def table(head: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def label(name: str) -> str:
     """A key of a record as a reader would write it."""
-    return re.sub("(?<=[a-z])_(?=[a-z])", " ", name)
+    return re.sub("(?<=[a-z])_(?=[a-z0-9])", " ", name)
 
 
 def words(value: Any) -> str:
@@ -66,7 +66,8 @@ def brief_number(value: float) -> str:
 def span(values: list) -> str:
     """What several seeds gave: from the least to the largest, and what is no number."""
     numbers = sorted(value for value in values if isinstance(value, (int, float)))
-    others = Counter(words(value) for value in values if value not in numbers)
+    others = Counter("without a number" if value is None else words(value)
+                     for value in values if value not in numbers)
     ends = dict.fromkeys(map(brief_number, (numbers[:1] + numbers[-1:])))
     return ", ".join([" to ".join(ends)] * bool(ends) + [
         f"{count} {other}" for other, count in others.items()])
@@ -90,8 +91,9 @@ def brief(value: Any, cut: bool = False) -> str:
         return middle if len(set(ends)) == 1 else f"{middle} ({' to '.join(ends)})"
     items = {name: brief(item, cut) for name, item in value.items()
              if not name.startswith("at ")}       # verdicts at other thresholds
-    deep, listed = (any(isinstance(item, kind) for item in value.values())
-                    for kind in (dict, list))
+    deep = any(isinstance(item, Mapping) and not set(SPREAD) <= set(item)
+               for item in value.values())
+    listed = any(isinstance(item, list) for item in value.values())
     pieces = [f"{label(name)}{':' * deep} {item}" for name, item in items.items()]
     if cut and len(pieces) > 2:
         return f"{pieces[0]} … {pieces[-1]}"
