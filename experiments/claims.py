@@ -1,6 +1,7 @@
 """The ledger: each claim of the papers beside what this suite found, or why it is open.
 
-    python3 -m experiments.claims               records -> CLAIMS.md
+    python3 -m experiments.claims               records -> CLAIMS.md; the tables of the
+                                                pages: python3 -m experiments.texts
     python3 -m experiments.claims --check       only say whether CLAIMS.md is up to date
     python3 -m experiments.claims --recheck ID  compute again what decides a claim
 
@@ -20,12 +21,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
-import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import highway_networks as hn
 from experiments import NAMES, headline_claims
@@ -39,6 +38,17 @@ from experiments.lab import (
     failing_in_a_line,
     load_record,
     sound,
+)
+from experiments.ledger import (
+    Row,
+    check_of,
+    count,
+    count_table,
+    full_table,
+    ledger_table,
+    measured,
+    table,
+    words,
 )
 from experiments.recheck import (
     Choice,
@@ -57,18 +67,20 @@ from highway_suite.records import RecordError, read_record, train_arm
 from highway_suite.schema import nets_of
 
 LEDGER = "CLAIMS.md"
-PAPERS = {
-    "P1": "R. K. Srivastava, K. Greff, J. Schmidhuber: *Training Very Deep Networks*, "
-          "NIPS 2015, [arXiv:1507.06228](https://arxiv.org/abs/1507.06228)",
-    "P2": "K. Greff, R. K. Srivastava, J. Schmidhuber: *Highway and Residual Networks "
-          "learn Unrolled Iterative Estimation*, ICLR 2017, "
-          "[arXiv:1612.07771](https://arxiv.org/abs/1612.07771)",
-    "reproduction": "An earlier reproduction of P1's contrast in plain NumPy, whose "
-                    "commands, settings and records this suite keeps: what its text "
-                    "says of its own figures",
-    "tutorial": "J. Fleming: [*Highway Networks with TensorFlow*](https://medium.com/"
-                "jim-fleming/highway-networks-with-tensorflow-1e6dfa667daa), 2015",
-    "ours": "Questions of this suite that no paper answers; counted apart"}
+PAPERS = {      # whose claims: title, source
+    "P1": ("P1, the paper", "R. K. Srivastava, K. Greff, J. Schmidhuber: *Training "
+           "Very Deep Networks*, NIPS 2015, [arXiv:1507.06228]"
+           "(https://arxiv.org/abs/1507.06228)"),
+    "P2": ("P2, its successor", "K. Greff, R. K. Srivastava, J. Schmidhuber: *Highway "
+           "and Residual Networks learn Unrolled Iterative Estimation*, ICLR 2017, "
+           "[arXiv:1612.07771](https://arxiv.org/abs/1612.07771)"),
+    "reproduction": ("An earlier reproduction", "Of P1's contrast, in plain NumPy; "
+                     "this suite keeps its commands, settings and records: what its "
+                     "text says of its own figures"),
+    "tutorial": ("A tutorial", "J. Fleming: [*Highway Networks with TensorFlow*]"
+                 "(https://medium.com/jim-fleming/highway-networks-with-tensorflow-"
+                 "1e6dfa667daa), 2015"),
+    "ours": ("Our own questions", "Those that no paper answers; counted apart")}
 SWEEPS = ("sweep_five_seeds", "sweep_glorot_five_seeds", "depth_45_seeds",
           "headline_five_seeds")
 STARTS = 5      # seconds that a recheck takes to start and to read
@@ -129,14 +141,6 @@ OPEN = [Open(*about) for about in (
 )]
 
 
-class Row(NamedTuple):
-    """One line of the ledger."""
-
-    claim: dict         # as `claim` makes it
-    source: str         # the record, in Markdown
-    check: str          # its ID, and what a recheck takes
-
-
 class Source(NamedTuple):
     """A record, its claims by their IDs, and the committed trials behind it."""
 
@@ -145,23 +149,6 @@ class Source(NamedTuple):
     claims: dict[str, dict]
     trials: list[Trial]
     cost: dict[str, float]      # of the trials, as `costs` has it
-
-
-def words(value: Any) -> str:
-    """A value of a record as a reader would write it, numbers with four digits."""
-    if value is None or isinstance(value, bool):
-        return {None: "–", True: "yes", False: "no"}[value]
-    if isinstance(value, (int, float)):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    if isinstance(value, list):
-        return ", ".join(map(words, value))
-    if isinstance(value, dict):
-        deep = any(isinstance(item, (dict, list)) for item in value.values())
-        return ("; " if deep else ", ").join(
-            f"{re.sub('(?<=[a-z])_(?=[a-z])', ' ', name)}{':' if deep else ''} "
-            f"{words(item)}"
-            for name, item in value.items())
-    return value
 
 
 def name_of(path: Path) -> str:
@@ -234,105 +221,67 @@ def deciding(item: dict, trials: Iterable[Trial]) -> list[Trial]:
             or item.rests_on(trial.config)]
 
 
-def cost_of(source: Source, item: dict) -> str:
-    """What a recheck of a claim takes, in words."""
+def cost_of(source: Source, item: dict) -> tuple[str, str]:
+    """What a recheck of a claim takes, in words: the seconds, and what it trains."""
     trials = deciding(item, source.trials)
     if not trials:
-        return f"{module_of(source.path).minutes} min: all of it"
+        return f"{module_of(source.path).minutes} min", "all of it"
     chosen, epochs, seconds = affordable(trials, source.cost)
-    return f"{math.ceil(seconds + STARTS)} s: {words_of(chosen, trials, epochs)}"
+    return f"{math.ceil(seconds + STARTS)} s", words_of(chosen, trials, epochs)
 
 
-def link(path: Path) -> str:
-    """A record of the checkout, in Markdown."""
-    return f"[{name_of(path)}]({path.relative_to(hn.HERE).as_posix()})"
+def rows_of(source: Source) -> list[Row]:
+    """The claims of a record. Its page lies in the record's folder."""
+    return [Row(item, source.path.parent.name, name, *cost_of(source, item))
+            for name, item in source.claims.items()]
 
 
-def table(head: list[str], rows: Iterable[list[str]]) -> list[str]:
-    """The lines of a Markdown table."""
-    cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
-    return [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *cells]]
+def open_rows() -> list[Row]:
+    """The claims that no record tells."""
+    return [Row(claim(section=item.section, text=item.text, paper=item.paper,
+                      ours=f"needs {item.needs}", holds=None, n=None, why="data"))
+            for item in OPEN]
 
 
-def verdict(item: dict) -> str:
-    """A claim's verdict, why it is open, and whether its threshold is the younger."""
-    why = f": {item.get('why', 'undecided')}" if item["holds"] is None else ""
-    bold = "" if item["holds"] is None else "**"
-    return (f"{bold}{VERDICTS[item['holds']]}{bold}{why}"
-            + " †" * item.get("younger", False))
-
-
-def at_others(item: dict) -> str:
-    """The verdict at other thresholds."""
-    return "; ".join(f"{name}: {VERDICTS[holds]}"
-                     for name, holds in item.get("also", {}).items()) or "–"
-
-
-def rows_of(paper: str, rows: list[Row]) -> list[str]:
-    """The table of one paper's claims."""
-    return table(
-        ["section", "claim", "theirs", "ours", "n", "verdict",
-         "at half and twice the threshold", "record", "recheck"],
-        [[row.claim["section"].removeprefix(paper).strip() or "–", row.claim["claim"],
-          words(row.claim["paper"]), words(row.claim["ours"]), words(row.claim["n"]),
-          verdict(row.claim), at_others(row.claim), row.source, row.check]
-         for row in rows])
-
-
-def is_alone(n: Any) -> bool:
-    """Whether one seed stands behind a number."""
-    return 1 in n if isinstance(n, list) else n == 1
-
-
-def count(rows: list[Row]) -> str:
-    """How many claims there are, with which verdicts."""
-    holds, fails, is_open = (sum(row.claim["holds"] is found for row in rows)
-                             for found in VERDICTS)
-    lone = sum(row.claim["holds"] is True and is_alone(row.claim["n"]) for row in rows)
-    return (f"{len(rows)} claims, of which {holds} hold ({lone} of them with one "
-            f"seed), {fails} do not and {is_open} are open")
-
-
-def reasons(rows: list[Row]) -> str:
-    """Why claims are open."""
-    found = Counter(row.claim.get("why", "undecided") for row in rows
-                    if row.claim["holds"] is None)
-    return ", ".join(f"{number} {why}" for why, number in found.most_common())
+def parted(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Claims by whose they are, in the order of PAPERS."""
+    found: dict[str, list[Row]] = {paper: [] for paper in PAPERS}
+    for row in rows:
+        found[row.claim["section"].split()[0]].append(row)
+    return {paper: own for paper, own in found.items() if own}
 
 
 INTRODUCTION = """\
 Written by `python3 -m experiments.claims` from the committed records; a test \
-compares them. A verdict is of the numbers beside it, on MNIST. Where a paper gives \
-no threshold, the claim names the one that we chose, before the runs that it judges; \
-a dagger (†) says that the numbers were known by then. The column after the verdict \
-says what it would be at half and at twice that threshold: of a share, as far from 0 \
-or 1; of a factor, by what it rises. Where a paper speaks of its best run, so do we. \
-n is the number of seeds behind the numbers that decide, each with weights and \
-batches of its own; – where nothing is random. Several nets of a kind decide only if \
-they agree. A claim is open for want of `data`, of `epochs`, of a number of theirs, \
-because our numbers leave it `undecided`, or because it is `as true without`: before \
-training, or of plain nets. `python3 -m experiments.claims --recheck ID` computes \
-again what decides a claim, in about as many seconds on two cores as its row says, and \
-compares it with the committed numbers: all of it within two minutes, else a part."""
+compares them. n is the number of seeds behind the numbers that decide, each with \
+weights and batches of its own; of several the least and the largest are given, or \
+the median and in brackets these two. Where a paper speaks of its best run, so do we; \
+several nets of a kind decide only if they agree. A claim is open for want of `data`, \
+of `epochs`, of a number of theirs, because our numbers leave it `undecided`, or \
+because it is `as true without`: before training, or of plain nets. Where a paper \
+gives no threshold, the claim names ours, chosen before the runs that it judges; a \
+dagger (†) says that the numbers were known by then.
+
+Doubt a line? `python3 -m experiments.claims --recheck ID` trains again what decides \
+it, in about as many seconds on two cores as the line says, and compares: all of it \
+where that takes two minutes, else a part. The ID leads to the claim's page, with the \
+paper's numbers, all of ours, and the verdict at half and at twice the threshold."""
 
 
 def write_ledger(paths: Iterable[Path]) -> str:
     """Records -> the text of CLAIMS.md. Raises RecordError."""
     made = [load(path) for path in paths]
-    rows = [Row(item, link(source.path), f"`{name}` {cost_of(source, item)}")
-            for source in made for name, item in source.claims.items()]
-    rows += [Row(claim(section=item.section, text=item.text, paper=item.paper,
-                       ours=f"needs {item.needs}", holds=None, n=None, why="data"), "–",
-                 "–") for item in OPEN]
-    ours = [row for row in rows if row.claim["section"] == "ours"]
-    theirs = [row for row in rows if row.claim["section"] != "ours"]
-    lines = [
-        "# Claims", "", "What the papers say, and what this suite measured: "
-        f"{count(theirs)} ({reasons(theirs)}). Beside them our own questions: "
-        f"{count(ours)}.", "", INTRODUCTION]
-    for paper, title in PAPERS.items():
-        if own := [row for row in rows if row.claim["section"].split()[0] == paper]:
-            lines += ["", f"## {paper}", "", f"{title}.", "", *rows_of(paper, own)]
+    papers = parted([*(row for source in made for row in rows_of(source)),
+                     *open_rows()])
+    theirs = {PAPERS[paper][0]: own for paper, own in papers.items()
+              if paper != "ours"}
+    lines = ["# Claims", "", "What the papers say, and what this suite measured.", "",
+             *count_table(theirs | {"**all of these**": sum(theirs.values(), []),
+                                    "**ourselves**": papers.get("ours", [])}),
+             "", INTRODUCTION]
+    for paper, own in papers.items():
+        title, source = PAPERS[paper]
+        lines += ["", f"## {title}", "", f"{source}.", "", *ledger_table(paper, own)]
     lines += ["", "## Records", "", "Each made by its command from the commit named, "
               "with nothing changed; trials packed beside a record, of earlier "
               "commits too, name their own.", "", *table(
@@ -340,6 +289,32 @@ def write_ledger(paths: Iterable[Path]) -> str:
                   [[link(path), f"`{record['command']}`", *(record["env"][name] for name
                     in ("git", "numpy", "blas_kernel"))] for path, record, *_ in made])]
     return "\n".join(lines) + "\n"
+
+
+def link(path: Path) -> str:
+    """A record of the checkout, in Markdown."""
+    return f"[{name_of(path)}]({path.relative_to(hn.HERE).as_posix()})"
+
+
+def pieces(root: Path) -> dict[str, str]:
+    """What texts say of the claims of a checkout's records: {name: text}. A claim's ID
+    stands for its n and its check, with ".ours" for our numbers, "claims.NAME" for the
+    table of a page, "ledger.…" for counts. Raises RecordError."""
+    pages: dict[str, list[Row]] = {}
+    for record in RECORDS:
+        for row in rows_of(load(root / record)):
+            pages.setdefault(row.page, []).append(row)
+    papers = parted([*(row for own in pages.values() for row in own), *open_rows()])
+    ours = papers.pop("ours", [])
+    found = {f"claims.{page}": "\n".join(full_table(own))
+             for page, own in pages.items()}
+    for whose, own in (("theirs", sum(papers.values(), [])), ("ours", ours)):
+        found |= {f"ledger.{whose}_{name}": str(value)
+                  for name, value in count(own)._asdict().items()}
+    for row in (row for own in pages.values() for row in own):
+        found[row.name] = f"{words(row.claim['n'])} | {check_of(row)}"
+        found[f"{row.name}.ours"] = measured(row.claim)
+    return found
 
 
 # --------------------------------------------------------------------------------------
@@ -375,7 +350,7 @@ def recheck_claim(name: str, options: argparse.Namespace, working: Path) -> bool
     source, item = find(name)
     print(f"{item['section']}: {item['claim']}\ntheirs: {words(item['paper'])}\nours: "
           f"{words(item['ours'])}\nverdict: {VERDICTS[item['holds']]}\n"
-          f"about {cost_of(source, item)}", flush=True)
+          f"about {': '.join(cost_of(source, item))}", flush=True)
 
     def choose(planned):
         there = {each.trial.hash: each for each in planned}

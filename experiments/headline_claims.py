@@ -24,8 +24,8 @@ def loses(ends: Sequence[dict], points: float) -> bool | None:
 
 def accuracy_of(rows: Iterable[dict]) -> dict[str, str]:
     """Rows of a record's summary, in words."""
-    return {f"{row['depth']} blocks": "{test_acc_mean:.3f} ± {test_acc_std:.3f}".format(
-        **row) for row in rows}
+    return {f"{row['depth'] + 1} layers": f"{row['test_acc_mean']:.3f} ± "
+            f"{row['test_acc_std']:.3f}" for row in rows}
 
 
 def check_sweep(record: dict) -> list[dict]:
@@ -43,7 +43,7 @@ def check_sweep(record: dict) -> list[dict]:
         ends = rows[0], rows[-1]
         claims.append(claim(
             section="ours", text=f"{block} nets lose more than two points of test "
-            f"accuracy from the least depth to the largest ({setting})", paper=None,
+            f"accuracy from the least depth to the largest, {setting}", paper=None,
             ours=accuracy_of(ends), holds=loses(ends, 2), n=n,
             also={f"{points} points": loses(ends, points) for points in (1, 4)}))
         claims[-1:] = resting_on(claims[-1:], {
@@ -65,7 +65,7 @@ def check_sweep(record: dict) -> list[dict]:
         def fails(accuracy):
             return all(row["test_acc_mean"] < accuracy for row in deep)
         claims.append(claim(
-            section="reproduction", text="plain nets of 20 and more blocks fail "
+            section="reproduction", text="plain nets of 21 and more layers fail "
             "completely: a mean test accuracy below 0.2", paper="at chance",
             ours=accuracy_of(deep), holds=fails(0.2), n=n,
             also={"0.15": fails(0.15), "0.3": fails(0.3)}))

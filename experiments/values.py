@@ -8,7 +8,6 @@ without a dot, as `headline`, is that of a table.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -36,14 +35,8 @@ def about(*paths: str) -> Callable:
 
 
 def read(path: Path) -> Any:
-    """A record of whatever kind: a Study, an experiment's or benchmark's dict, or the
-    ledger's text. Raises RecordError."""
-    if path.suffix == ".md":
-        try:
-            return read_file(path).decode()
-        except ValueError as error:
-            raise RecordError(f"{path}: {error}. Make it with: python3 -m "
-                              "experiments.claims") from error
+    """A record of whatever kind: a Study, an experiment's or benchmark's dict. Raises
+    RecordError."""
     if path.name == "record.json":
         return load_record(path)[0]
     if path.parent.name == "benchmarks":
@@ -110,11 +103,11 @@ def net_table(study: Study) -> str:
     """A row for each kind and depth, with n and parameters."""
     def row(arm):
         lost, n = int(arm.diverged.sum()), str(len(arm.diverged))
-        return (arm.block, str(arm.depth),
+        return (arm.block, str(arm.depth + 1),
                 f"{arm.parameters:,}" if arm.parameters else "–",
                 f"{n}, of which {lost} diverged" if lost else n,
                 last(arm, "test_acc", 4), last(arm, "train_loss", 3))
-    return table("net|depth:|parameters:|n:|test accuracy:|last training loss:",
+    return table("net|layers:|parameters:|n:|test accuracy:|last training loss:",
                  (row(arm) for arms in study.arms.values() for arm in arms.values()))
 
 
@@ -138,8 +131,8 @@ def depths(*studies: Study) -> str:
     def cell(arm):
         return last(arm, "test_acc", 3) + (
             f", {arm.diverged.sum()} diverged" if arm.diverged.any() else "")
-    return table("|".join(["depth:", *heads]), (
-        [str(depth), *(cell(arm) for study in studies
+    return table("|".join(["layers:", *heads]), (
+        [str(depth + 1), *(cell(arm) for study in studies
                        for arm in study.arms[depth].values())]
         for depth in studies[0].arms))
 
@@ -158,13 +151,6 @@ def sizes() -> dict[str, str]:
                       for kind, hidden in (("plain", 71), ("highway", 50)))
     return {"plain_71": block("plain", 71), "highway_50": block("highway", 50),
             "larger": percent(plain / highway - 1)}
-
-
-@about("CLAIMS.md")
-def ledger(text: str) -> dict[str, str]:
-    counts, ours = re.findall(r"\d+ claims, of which \d+ hold \(\d+ of them with one "
-                         r"seed\), \d+ do not and \d+ are open", text)
-    return {"counts": counts, "ours": ours}
 
 
 # --------------------------------------------------------------------------------------
@@ -266,7 +252,9 @@ def five_nets(record: dict) -> dict[str, str]:
     def held(nets, way, layers="all"):
         return [net["rerouted"][way][layers] for net in nets]
     fell = [100 * net["gates"]["bias"]["fell"] for net in highway]
-    return {"fell_least": f"{min(fell):.0f}", "fell_most": f"{max(fell):.0f}",
+    spared = look_up(record, "can be closed one at a time")["2 times"]["median"]
+    return {"spared": percent(spared),
+            "fell_least": f"{min(fell):.0f}", "fell_most": f"{max(fell):.0f}",
             "moved": middle((net["gates"]["bias"]["mean_change"] for net in highway),
                             digits=2),
             "held_error": middle((error for _, error in held(highway, "mean of all")),
@@ -338,6 +326,12 @@ def convolution_table(record: dict) -> str:
 
 
 @about("results/convolution/record.json")
+def convolution(record: dict) -> dict[str, str]:
+    return {f"mean_{net['width']}": f"{net['mean']:.2f}" for net in record["nets"]
+            if (net["part"], net["block"]) == ("table", "highway")}
+
+
+@about("results/convolution/record.json")
 def convolution_depth_table(record: dict) -> str:
     nets = {(net["block"], net["depth"]): net for net in record["nets"]
             if net["part"] == "depth"}
@@ -390,7 +384,7 @@ def movement_table(record: dict) -> str:
                 f"{ratio(record, 'highway', *net, matched=True):.2f} "
                 f"({ratio(record, 'highway', *net, matched=True, model='address'):.2f})"
             ])
-    return table("blocks × units|pass|batch:|residual:|T-only:|C-only:|highway:|full:|"
+    return table("layers × units|pass|batch:|residual:|T-only:|C-only:|highway:|full:|"
                  "highway, plain of the same parameters:", rows)
 
 

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments import NAMES, claims, headline_claims, lab, recheck
+from experiments import NAMES, claims, headline_claims, lab, ledger, recheck
 from tests import committed
 
 
@@ -40,14 +40,12 @@ def test_the_committed_ledger_is_up_to_date(home, capsys):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_ledger_holds_every_claim_of_every_record(home, name):
-    rows = [line for line in (home / claims.LEDGER).read_text().splitlines()
-            if f"[{name}]" in line]
+    lines = (home / claims.LEDGER).read_text().splitlines()
     record = json.loads((home / "results" / name / "record.json").read_text())
-    for item in record.get("claims", ()):
-        row, = [row for row in rows if f"| {item['claim']} |" in row]
-        assert f"| {claims.verdict(item)} |" in row
-    about = [row for row in rows if f"`{record['command']}`" in row]
-    assert len(about) == 1 and len(rows) == len(record.get("claims", ())) + 1
+    for identity, item in claims.identified(name, record.get("claims", ())).items():
+        line, = [line for line in lines if f"[`{identity}`]" in line]
+        assert line.startswith(f"| {ledger.verdict(item)} |")
+    assert len([line for line in lines if f"`{record['command']}`" in line]) == 1
 
 
 def test_no_committed_record_is_left_out():
@@ -133,15 +131,17 @@ def sums(tmp_path, monkeypatch):
 def test_each_claim_has_an_id_and_a_recheck(sums, capsys):
     with pytest.raises(SystemExit, match="written anew"):
         claims.main([])
-    ids = re.findall(r"`(sums-[0-9a-f]{4})` (\d+ s: .*) \|",
+    ids = re.findall(r"\[`(sums-.{4})`\]\(results/sums/README.md#claims\) 6 s \|",
                      (sums / claims.LEDGER).read_text())
-    assert [what for _, what in ids] == ["6 s: its trial", "6 s: all trials"]
+    page = claims.pieces(sums)["claims.sums"]
+    assert all(f"`{name}` 6 s: {part} |" in page for name, part in zip(
+        ids, ("its trial", "all trials"), strict=True))
     capsys.readouterr()
-    for name, equal in zip(dict(ids), (1, 3), strict=True):
+    for name, equal in zip(ids, (1, 3), strict=True):
         claims.main(["--recheck", name, "--jobs", "1"])
         said = capsys.readouterr().out
         assert "verdict: holds" in said and said.count("equal to the bit; ") == equal
-    with pytest.raises(SystemExit, match=f"no claim 'sums-x'; there are {ids[0][0]}, "):
+    with pytest.raises(SystemExit, match=f"no claim 'sums-x'; there are {ids[0]}, "):
         claims.main(["--recheck", "sums-x"])
     with pytest.raises(SystemExit, match="no claim 'nonsense'. Its ID stands in"):
         claims.main(["--recheck", "nonsense"])
@@ -183,11 +183,23 @@ def test_nets_of_a_sweep_are_trained_again_to_the_bit(mnist):
     ({"10 layers": [0.25, 0.5], "20 layers": None},
      "10 layers: 0.25, 0.5; 20 layers: –")])
 def test_values_are_written_for_readers(value, expected):
-    assert claims.words(value) == expected
+    assert ledger.words(value) == expected
+
+
+@pytest.mark.parametrize("value, expected", [
+    ([0.00123, 0.4, "diverged"], "0.0012 to 0.4, 1 diverged"), ([2.0, 2.0], "2"),
+    ({"lowest": 1, "median": 2, "highest": 3}, "2 (1 to 3)"),
+    ({"mean": 0.5, "relations": ["A ahead of B", "A level with C"]},
+     "A ahead of B, A level with C"),
+    ({f"{n} layers": {"highway": [n, n + 1.5], "at half": "yes"}
+      for n in range(10, 90, 10)}, "10 layers: highway 10 to 11.5 … 80 layers: highway "
+     "80 to 81.5")])
+def test_the_numbers_that_decide_are_written_in_a_line(value, expected):
+    assert ledger.brief(value) == expected
 
 
 def test_a_pipe_does_not_end_a_cell():
-    assert claims.table(["a"], [["|x|"]])[-1] == r"| \|x\| |"
+    assert ledger.table(["a"], [["|x|"]])[-1] == r"| \|x\| |"
 
 
 @pytest.mark.parametrize("last, std, diverged, verdict", [
@@ -204,7 +216,7 @@ def test_verdicts_of_a_sweep_follow_its_means(last, std, diverged, verdict):
     assert [item["holds"] for item in found] == [verdict, verdict]
     for item in found:
         assert item["n"] == 4 and item["ours"] == {
-            "5 blocks": f"0.900 ± {std:.3f}", "50 blocks": f"{last:.3f} ± {std:.3f}"}
+            "6 layers": f"0.900 ± {std:.3f}", "51 layers": f"{last:.3f} ± {std:.3f}"}
 
 
 @pytest.mark.parametrize("last, expected", [(0.895, True), (0.85, False),
@@ -233,22 +245,18 @@ def test_what_the_earlier_reproduction_says_of_the_gates(gates, expected):
 
 def test_verdicts_say_why_they_are_open_and_how_firm_they_are():
     item = {"holds": None, "also": {"5": True, "20": None}}
-    assert claims.verdict(item) == "open: undecided"
-    assert claims.verdict(item | {"why": "epochs"}) == "open: epochs"
-    assert claims.verdict({"holds": True, "younger": True}) == "**holds** †"
-    assert claims.at_others(item) == "5: holds; 20: open"
-    assert claims.at_others({"holds": True}) == "–"
+    assert ledger.verdict(item) == "open: undecided"
+    assert ledger.verdict(item | {"why": "epochs"}) == "open: epochs"
+    assert ledger.verdict({"holds": True, "younger": True}) == "**holds** †"
+    assert ledger.at_others(item) == "5: holds; 20: open"
+    assert ledger.at_others({"holds": True}) == "–"
 
 
-def test_claims_of_papers_and_of_ours_are_counted_apart(home):
+def test_claims_of_papers_and_of_ours_are_counted_apart():
     def row(holds, n, **rest):
-        return claims.Row({"holds": holds, "n": n, **rest}, "", "")
+        return ledger.Row({"holds": holds, "n": n, **rest})
     rows = [row(True, 1), row(True, [1, 3]), row(True, 3), row(False, 1),
             row(None, 1, why="epochs"), row(None, 3)]
-    assert claims.count(rows) == ("6 claims, of which 3 hold (2 of them with one seed),"
-                                  " 1 do not and 2 are open")
-    assert claims.reasons(rows) == "1 epochs, 1 undecided"
-    theirs, ours = (home / claims.LEDGER).read_text().split("Beside them our own")
-    table = ours.split("\n## ours\n")[1].split("\n## Records")[0].strip()
-    made = len(table.splitlines()) - 4      # the title, its empty line, two of the head
-    assert f"questions: {made} claims" in ours and " data" in theirs
+    assert ledger.count(rows) == (6, 3, 2, 1, 2, "1 epochs, 1 undecided")
+    assert claims.parted([row(True, 1, section="ours"), row(True, 1, section="P1 2")]
+                         ).keys() == {"P1", "ours"}

@@ -1,4 +1,4 @@
-"""The Python in the README runs and does what the sentences around it say."""
+"""The Python in the README and in USAGE.md runs and does what the sentences say."""
 
 import re
 from pathlib import Path
@@ -9,12 +9,12 @@ from contracts import WrongGradient, check_block, check_gradient, small_batch, s
 
 import highway_networks as hn
 
-README = (Path(hn.__file__).parent / "README.md").read_text(encoding="utf-8")
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, re.S)
+SNIPPETS = [snippet for name in ("README.md", "USAGE.md") for snippet in re.findall(
+    r"```python\n(.*?)```", (Path(hn.__file__).parent / name).read_text("utf-8"), re.S)]
 
 
 def run(word, text=None):
-    """Run the one Python block of the README with this word in it -> its names."""
+    """Run the one Python block with this word in it -> its names."""
     found, = [text for text in SNIPPETS if word in text]
     space = {"np": np, "hn": hn}
     exec(found if text is None else text(found), space)
