@@ -286,6 +286,7 @@ def draw_rerouted(axes: Any, nets: dict, ranges: dict) -> None:
              xticklabels=[f"layers {name}".replace("layers all", "all layers")
                           for name in ranges], ylabel="mean cross-entropy, nats",
              title="Training loss where layers are given T (dashed: with their own)")
+    axes.set_ylim(top=6 * axes.get_ylim()[1])       # room for the legend
     axes.legend(frameon=False, fontsize=7.5, ncols=4, loc="upper right")
 
 
@@ -317,9 +318,9 @@ def draw(record: dict) -> Figure:
         axes.tick_params(labelsize=8)
     figure.legend(*loss.get_legend_handles_labels(), ncols=4, frameon=False,
                   loc="outside upper center")
-    figure.supxlabel(f"{record['dataset']}: all training images; a line or mark for "
-                     f"each of {len(protocol['seeds'])} nets of each kind",
-                     fontsize=8.5)
+    title = hn.DATASETS[record["dataset"]].title
+    figure.supxlabel(f"{title}: all training images; a line or mark for each of "
+                     f"{len(protocol['seeds'])} nets of each kind", fontsize=8.5)
     return figure
 
 
