@@ -34,7 +34,15 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments import gates, inside, lesion
 from experiments.five_claims import check_claims
-from experiments.lab import Experiment, Lab, colour_of, listed, main, or_infinite
+from experiments.lab import (
+    Experiment,
+    Lab,
+    colour_of,
+    listed,
+    main,
+    or_infinite,
+    title_of,
+)
 from experiments.probing import (
     bias_of_steps,
     mean_gates,
@@ -318,9 +326,9 @@ def draw(record: dict) -> Figure:
         axes.tick_params(labelsize=8)
     figure.legend(*loss.get_legend_handles_labels(), ncols=4, frameon=False,
                   loc="outside upper center")
-    title = hn.DATASETS[record["dataset"]].title
-    figure.supxlabel(f"{title}: all training images; a line or mark for each of "
-                     f"{len(protocol['seeds'])} nets of each kind", fontsize=8.5)
+    figure.supxlabel(f"{title_of(record)}: all training images; a line or mark for "
+                     f"each of {len(protocol['seeds'])} nets of each kind",
+                     fontsize=8.5)
     return figure
 
 

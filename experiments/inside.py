@@ -38,6 +38,7 @@ from experiments.lab import (
     main,
     or_infinite,
     sound,
+    title_of,
 )
 from highway_suite.files import read_file, write_file, write_json
 from highway_suite.records import RecordError
@@ -188,7 +189,7 @@ def draw(record: dict) -> Figure:
     figure.legend(*loss.get_legend_handles_labels(), ncols=3, frameon=False,
                   loc="outside lower center")
     protocol = record["protocol"]
-    figure.suptitle(f"{record['dataset']}: nets of {protocol['depth']} layers of "
+    figure.suptitle(f"{title_of(record)}: nets of {protocol['depth']} layers of "
                     f"{protocol['hidden']}, one seed", fontsize=11)
     return figure
 

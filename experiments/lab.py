@@ -350,6 +350,11 @@ def telling(holds: bool, before: bool) -> bool | None:
 # Pictures
 
 
+def title_of(record: dict) -> str:
+    """A record's data set, as pictures name it."""
+    return hn.DATASETS[record["dataset"]].title
+
+
 def colour_of(block: str) -> str:
     """The colour of a block on every figure; grey, if it was added to hn.BLOCKS."""
     return COLOURS.get(block, "#8C8C8C")

@@ -45,6 +45,7 @@ from experiments.lab import (
     Lab,
     listed,
     main,
+    title_of,
 )
 from experiments.probing import (
     estimation_error,
@@ -305,7 +306,7 @@ def draw(record: dict) -> Figure:
     figure.legend(*panels[0, 0].get_legend_handles_labels(), ncols=3, frameon=False,
                   loc="outside upper center")
     figure.supxlabel(
-        f"{record['dataset']}: {record['n_train']:,} training images; where layers are "
+        f"{title_of(record)}: {record['n_train']:,} training images; where layers are "
         f"drawn, {protocol['sampled']:,} of them,\nmedian and range of "
         f"{protocol['draws']} draws. One net of each kind.", fontsize=8.5)
     return figure

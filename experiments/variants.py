@@ -40,6 +40,7 @@ from experiments.lab import (
     main,
     or_infinite,
     telling,
+    title_of,
 )
 from highway_suite.figures import LIGHT
 
@@ -258,13 +259,13 @@ def check_ties(nets: dict) -> list[dict]:
         *rows,
         claim(section="P2 4.3", text="highway nets whose layers share their gates are "
               "ahead of plain and of residual nets (theirs: a net for speech): every "
-              "seed of every seed", paper="better than both", ours=relations | {
+              "seed than every seed", paper="better than both", ours=relations | {
                   name: accuracy[name] for name in (
                       "highway, gates shared", "plain", "residual")},
               holds=False if False in found else None if None in found else True, n=n),
         claim(section="ours", text="gates should be as expressive as H (P2 5.1, of "
               "convolutions): a gate for each unit is ahead of one for a whole layer, "
-              "every seed of every seed", paper=None, ours={
+              "every seed than every seed", paper=None, ours={
                   "relation": scalar} | {name: accuracy[name] for name in (
                       "highway", "highway, one gate a layer")},
               holds=verdicts[scalar], n=n)]
@@ -315,7 +316,7 @@ def draw(record: dict) -> Figure:
         starts.plot([], [], "o", color=colour_of(block), label=block)
     figure.legend(*starts.get_legend_handles_labels(), ncols=3, frameon=False,
                   loc="outside lower center")
-    figure.suptitle(f"{record['dataset']}: {protocol['depth']} layers of "
+    figure.suptitle(f"{title_of(record)}: {protocol['depth']} layers of "
                     f"{protocol['hidden']}, {protocol['n_train']:,} images, "
                     f"{protocol['epochs']} epochs", fontsize=11)
     return figure
