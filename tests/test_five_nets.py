@@ -186,8 +186,9 @@ def routed(loss, told=(0.97, 0.7), error=0.0):
     (routed(5.0, error=0.03), [True] * 7),
     (routed(0.5, told=(0.97, 0.965), error=0.3), [False] * 7)])
 def test_claims_about_routing_follow_the_numbers(net, expected):
-    assert verdicts(five_claims.check_routing(
-        {"highway": [net] * 2, "t_only": [net] * 2})) == expected
+    nets = {"highway": [net] * 2, "t_only": [net] * 2}
+    assert verdicts([five_claims.check_readouts(nets["highway"]),
+                     *five_claims.check_routing(nets)]) == expected
 
 
 def test_claims_about_gates_follow_the_numbers():

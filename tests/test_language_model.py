@@ -338,20 +338,3 @@ def test_smoke(home, monkeypatch):
     record["nets"][0] |= {"test_perplexity": [None], "valid_perplexity": [[None] * 3],
                           "instead": [None], "gates": None, "neighbours": None}
     language_model.draw(record).savefig(io.BytesIO(), format="png", dpi=40)
-
-
-def test_the_benchmark(tmp_path, monkeypatch, capsys):
-    """A small round of it; what is not installed is said to be skipped."""
-    from benchmarks import language_model as benchmark
-    monkeypatch.setattr(benchmark.importlib.util, "find_spec", lambda name: None)
-    out, cores = tmp_path / "steps.json", benchmark.available_cores()
-    record = benchmark.main(["--batch", "3", "--steps", "4", "--words", "60",
-                             "--repeats", "2", "--out", str(out)])
-    assert benchmark.available_cores() == cores
-    assert "torch: not installed, skipped" in capsys.readouterr().out
-    ours, floor = (record["contestants"][name] for name in ("ours", "floor"))
-    ratios = np.array(floor["seconds"]) / ours["seconds"]
-    assert floor["times_ours"]["median"] == pytest.approx(np.median(ratios), 1e-4)
-    picture = out.with_suffix(".png").read_bytes()
-    assert benchmark.main(["--plot", "--out", str(out)]) == record
-    assert out.with_suffix(".png").read_bytes() == picture
