@@ -122,3 +122,14 @@ class Memory:
         for name, rng in streams.items():
             rng.bit_generator.state = states[name]
         return history
+
+
+def contrast(*colours):
+    """The WCAG's ratio of contrast of two "#RRGGBB"."""
+    light = []
+    for colour in colours:
+        parts = np.array([int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)])
+        linear = np.where(parts <= 0.04045, parts / 12.92,
+                          ((parts + 0.055) / 1.055) ** 2.4)
+        light.append(linear @ (0.2126, 0.7152, 0.0722) + 0.05)
+    return max(light) / min(light)

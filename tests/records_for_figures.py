@@ -94,10 +94,9 @@ def sample_records():
     one_lost["runs"][0]["highway"]["history"]["train_loss"][1] = 3e4
     forms = (*hn.BLOCKS, "own_with_gates", "a_block_of_long_name")
     return {"all forms": make_record((3, 6), (0, 1), blocks=forms),
-            "no gates": make_record(blocks=("residual", "plain")),
-            "one block": make_record(depths=(1,)), "100 blocks": make_record((100,)),
+            "no gates": make_record(blocks=("residual", "plain"), dataset="digits"),
+            "one block": make_record(depths=(1,), epochs=1),
             "1000 blocks": make_record((1000,), epochs=2, gate_bias=-8.0),
-            "one epoch": make_record(epochs=1), "400 epochs": make_record(epochs=400),
-            "digits": make_record(dataset="digits"), "seeds": several, "lost": lost,
-            "one lost": one_lost, "none left": none_left,
+            "400 epochs": make_record((100,), epochs=400), "seeds": several,
+            "lost": lost, "one lost": one_lost, "none left": none_left,
             "earlier": as_earlier(make_record(depths=(3, 6)))}

@@ -222,13 +222,6 @@ def test_the_recorded_command_parses_again(tmp_path, monkeypatch, words):
     assert again["config"] == record["config"] and again["command"] == record["command"]
 
 
-def test_runs_from_any_folder(tmp_path):
-    ended = run_script(*DIGITS, cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines()[-1].startswith("wrote runs/seed=0_depth=2")
-    assert len(list((tmp_path / "runs").iterdir())) == 1
-
-
 STREAMS = ["2>&1 | head -1", ">/dev/full", "2>/dev/full", ">&-", "2>&-", ">&- 2>&- <&-"]
 
 

@@ -105,21 +105,6 @@ def test_a_frame_draws_the_record_up_to_its_epoch(study):
         assert bars.baseline == pytest.approx(loaded.T_start)
 
 
-def test_axes_stay_and_hold_every_epoch(study):
-    record = make_record(epochs=5)
-    loaded = study(record)
-    with style(LIGHT):
-        stage = figure, curves, gates, *_ = gif.set_stage(loaded, LIGHT)
-        before = curves.axis(), gates.axis()    # their limits
-        for epoch in (0, 3, 5):
-            gif.draw_frame(loaded, LIGHT, stage, epoch)
-    assert before == (curves.axis(), gates.axis())
-    T = np.array([row for _, row in record["runs"][0]["highway"]["layer_T_history"]])
-    low, high = gates.get_ylim()
-    assert low < T.min() and T.max() < high
-    assert curves.get_xlim()[1] > 5 and "6 blocks" in figure.texts[0].get_text()
-
-
 def test_a_net_that_diverged_gets_its_cross_when_it_does(study):
     loaded = study(SAMPLES["one lost"])         # after epoch 2 of 4
     for epoch, crossed in ((1, False), (2, False), (3, True), (4, True)):

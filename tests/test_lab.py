@@ -5,10 +5,7 @@ import importlib
 import json
 import math
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -317,13 +314,10 @@ def test_one_epoch_of_a_trial_is_compared_with_its_first():
 
 
 def test_without_docstrings_all_experiments_start():
-    script = ("import importlib; from experiments import NAMES, claims, lab, __main__\n"
-              "for name in NAMES:\n"
-              "    each = importlib.import_module(f'experiments.{name}').EXPERIMENT\n"
-              "    lab.build_parser(each).format_help()\n"
-              "claims.build_parser().format_help()\n")
-    subprocess.run([sys.executable, "-OO", "-c", script], check=True, timeout=60,
-                   cwd=Path(hn.__file__).parent)
+    """python -OO leaves none."""
+    undocumented = replace(EXPERIMENT, doc=None)
+    assert undocumented.question == ""
+    assert lab.build_parser(undocumented).format_help()
 
 
 def test_an_extended_plan_keeps_the_finished_trials(committed_run, calls):
@@ -358,14 +352,6 @@ def test_a_failed_trial_ends_the_run_with_what_to_do(home, capsys):
     assert not (home / "runs" / "smoke" / "means" / "record.json").exists()
 
 
-def test_ctrl_c_says_what_is_kept(home, capsys):
-    def interrupted(lab):
-        raise KeyboardInterrupt
-    with pytest.raises(SystemExit, match="130"):
-        lab.main(replace(EXPERIMENT, run=interrupted), [])
-    assert "finished trials are kept" in capsys.readouterr().err
-
-
 MEANS = ('{"schema": "highway-networks/experiment", "schema_version": 1, '
          '"experiment": "means", "command": "x", "dataset": "digits", "protocol": {}, '
          '"env": {"git": null, "git_dirty": false, "numpy": "2", "blas_kernel": "x"}}')
@@ -392,24 +378,6 @@ def test_a_bad_record_is_one_line_with_the_command(home, text, message):
     error = str(caught.value)
     assert message in error and "\n" not in error
     assert "Make it with: python3 -m experiments.means" in error
-
-
-def test_only_what_is_made_of_trials_has_flags_for_them(capsys):
-    with pytest.raises(SystemExit, match="2"):
-        lab.build_parser(replace(EXPERIMENT, pack_by=None)).parse_args(["--jobs", "1"])
-    assert "--jobs" in capsys.readouterr().err
-    assert lab_of(EXPERIMENT, "--jobs", "3").options.jobs == 3
-
-
-def test_an_experiment_and_a_claim_are_made_by_name():
-    with pytest.raises(TypeError):
-        Experiment("experiments.x", "doc", 1, {}, {}, run, draw)
-    with pytest.raises(TypeError):
-        lab.claim("P1 1", "text", None, 1, True)
-    assert lab.claim(section="P1 1", text="t", paper="< 1", ours=0.5,
-                     holds=np.bool_(True)) == {
-        "section": "P1 1", "claim": "t", "paper": "< 1", "ours": 0.5, "n": 1,
-        "holds": True}
 
 
 # --------------------------------------------------------------------------------------
