@@ -13,6 +13,10 @@ import numpy as np
 import highway_networks as hn
 
 STEP = 1e-30
+FORMS = {       # y of every form, as the ICLR 2017 paper's Table 1a writes it
+    "plain": lambda x, H, T, C: H, "highway": lambda x, H, T, C: H * T + x * (1 - T),
+    "residual": lambda x, H, T, C: H + x, "t_only": lambda x, H, T, C: H * T + x,
+    "c_only": lambda x, H, T, C: H + x * C, "full": lambda x, H, T, C: H * T + x * C}
 
 
 class WrongGradient(AssertionError):
@@ -33,6 +37,15 @@ def small_net(block, depth, activation="tanh", seed=0, dtype="float64", kind=Non
             weights += rng.normal(0, 0.3, weights.shape)
         elif block not in ("plain", "highway"):
             weights /= np.sqrt(depth)
+    return net
+
+
+def probed_net(block="highway", depth=4, seed=0, dtype="float64"):
+    """6 pixels, 5 units, 3 classes, every weight moved a little."""
+    net = hn.DeepNet(block, depth, 5, inputs=6, classes=3, init="glorot",
+                     gate_bias=-1.0, seed=seed, dtype=dtype)
+    net.params += np.random.default_rng(seed).normal(0, 0.2, net.params.size).astype(
+        dtype)
     return net
 
 

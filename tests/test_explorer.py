@@ -401,28 +401,6 @@ def png(width, height, rows=None):
 
 
 @browser_test
-@pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_jumps(open_page, width):
-    """No part of the page moves another, from its first sight on."""
-    page = open_page(viewport={"width": width, "height": 800})
-    until(page, "explorer.walk.steps.every(step => step.result.textContent)")
-    for _ in range(5):
-        page.locator("#next").click()
-        settled(page)
-    for i in (1, 20, 49):
-        page.evaluate("layer => explorer.select(layer)", i)
-        page.locator("#toggle").click()
-        settled(page)
-    moved = page.evaluate("""() => new Promise(resolve => {
-        new PerformanceObserver(list => resolve(list.getEntries().map(shift =>
-            [shift.value, ...shift.sources.map(source => source.node?.id)])))
-            .observe({type: "layout-shift", buffered: true});
-        setTimeout(() => resolve([]), 300);
-    })""")
-    assert moved == []
-
-
-@browser_test
 def test_own_pictures(open_page):
     """28x28 is taken as it is; a large one, dark on light, is fitted and centred."""
     images, _ = maker.load_images()

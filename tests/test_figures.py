@@ -33,12 +33,6 @@ SAMPLES = sample_records()
 SIGMA_2 = 1 / (1 + math.exp(2))
 
 
-@pytest.fixture
-def study(tmp_path):
-    """A record -> its Study."""
-    return lambda record: load(save(tmp_path / "r.json", record))
-
-
 @pytest.fixture(autouse=True)
 def few_pixels(monkeypatch):
     """A picture has the same parts in fewer pixels, sooner."""
@@ -363,6 +357,7 @@ def test_a_missing_or_broken_file_is_one_line(tmp_path, content):
             run_main(tmp_path, None, None, flag, str(path))
         assert str(path) in stop.value.code and "\n" not in stop.value.code
         assert "Make it with: python3 highway_networks.py --seed 0" in stop.value.code
+        assert stop.value.code.endswith(f" --out '{path}'")     # to be pasted
     file, = (tmp_path / "out").iterdir()
     assert file.read_bytes() == b"old"
 
@@ -387,18 +382,6 @@ def test_the_records_of_the_folder_come_before_those_of_the_scripts(tmp_path,
         assert image.text["Record-SHA-256"] == load(mine).sha256
     save(here / "run.json", make_record())
     assert {path.parent for path in viz.main(["--dark"])} == {Path("viz")}
-
-
-@pytest.mark.parametrize("module", [viz, gif])
-def test_no_record_is_one_line_with_a_command_to_be_pasted(tmp_path, monkeypatch,
-                                                           module):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        module.main(["--run", "no run.json"])
-    assert stop.value.code == (
-        f"{module.__name__}.py: no run.json: No such file or directory. Make it with: "
-        "python3 highway_networks.py --seed 0 --out 'no run.json'")
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("script, library", [

@@ -1,14 +1,13 @@
 """Five nets of a kind: what is measured of each, and when they agree."""
 
 import copy
-import json
 
 import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import five_claims, five_nets, inside
-from experiments.lab import agreed, claim, over_nets
+from experiments import five_claims, five_nets, inside, lesion
+from experiments.lab import agreed, over_nets
 from tests.fake_lab import verdicts
 
 
@@ -61,7 +60,7 @@ def test_a_mean_of_its_class_is_given_to_each_image(digits):
     def rises(scale):
         net = hn.DeepNet("highway", 6, 8, inputs=64, init="glorot", gate_bias=0.0)
         net.views(net.params)["W_T"][...] *= scale
-        loss, _ = five_nets.lesion.loss_and_error(net, data.x_train, data.y_train)
+        loss, _ = lesion.loss_and_error(net, data.x_train, data.y_train)
         found = five_nets.reroute(net, data, config)
         return {way: abs(ranges["all"][0] - loss) for way, ranges in found.items()}
     assert max(rises(1e-4).values()) < 1e-4
@@ -83,14 +82,6 @@ def test_numbers_over_nets():
     assert over_nets([{"a": 3, "b": {"c": 1.0}}, {"a": 1, "b": {"c": 2.0}}]) == {
         "a": {"lowest": 1, "median": 2, "highest": 3},
         "b": {"c": {"lowest": 1, "median": 1.5, "highest": 2}}}
-
-
-def test_a_claim_says_why_it_is_open():
-    about = {"section": "P1 1", "text": "", "paper": None, "ours": 1}
-    assert claim(**about, holds=None, why="epochs")["why"] == "epochs"
-    assert "why" not in claim(**about, holds=np.True_, why="epochs")
-    found = claim(**about, holds=np.True_, also={"2": np.False_}, younger=True)
-    assert json.loads(json.dumps(found)) == found and found["younger"]
 
 
 def test_a_verdict_is_that_of_all_nets_and_their_controls():
@@ -144,9 +135,14 @@ def test_claims_about_kinds_follow_the_numbers():
 
 
 def test_claims_about_shuffling_follow_the_numbers():
+    """Of one net and of several alike."""
     def verdict(*draws):
-        net = {"lesion": {"shuffled": {"error": draws}, "sampled": {"error": [0.01]}}}
-        return five_claims.check_shuffling({"highway": [net, net]}, "highway")["holds"]
+        net = {"shuffled": {"error": draws}, "sampled": {"error": [0.01]}}
+        one = lesion.check_shuffling("highway", net)["holds"]
+        all_of_them = five_claims.check_shuffling(
+            {"highway": [{"lesion": net}] * 2}, "highway")["holds"]
+        assert one == all_of_them
+        return one
     assert verdict([0.01, 0.1, 0.2, 0.3], [0.03, 0.1, 0.2, 0.3])
     assert not verdict([0.01, 0.01, 0.01, 0.9]), "one step, not smooth"
     assert not verdict([0.2, 0.3, 0.4, 0.5]), "much from the first step on"
@@ -161,9 +157,11 @@ POOR = {"std": [4, 5, 2, 3, 0], "mean": [0.2, -1.1, 0.1, 0.1, 0],
 
 @pytest.mark.parametrize("states, expected", [
     ((GOOD, POOR, POOR), True), ((POOR, GOOD, POOR), False),
-    ((GOOD, GOOD, POOR), None), ((GOOD, POOR, GOOD), None)])
+    ((POOR, POOR, POOR), False), ((GOOD, GOOD, POOR), None),
+    ((GOOD, POOR, GOOD), None)])
 def test_claims_about_estimation_follow_the_numbers(states, expected):
-    """True before training, or of plain nets: it tells nothing."""
+    """True before training, or of plain nets: it tells nothing. For a single net the
+    plain one stands beside the verdict."""
     def net(trained, untrained):
         return {"lesion": {"estimation": {"trained": trained, "untrained": untrained}},
                 "steps_bias": {"trained": trained["bias_share"],
@@ -171,6 +169,10 @@ def test_claims_about_estimation_follow_the_numbers(states, expected):
     found = five_claims.check_estimation(
         {"highway": [net(*states[:2])], "plain": [net(states[2], POOR)]}, "highway")
     assert verdicts(found) == [expected] * 4
+    if states[2] is POOR:
+        single = {"highway": net(*states[:2])["lesion"],
+                  "plain": net(states[2], POOR)["lesion"]}
+        assert verdicts(lesion.check_estimation("highway", single)) == [expected] * 3
 
 
 def routed(loss, told=(0.97, 0.7), error=0.0):

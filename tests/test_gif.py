@@ -14,17 +14,10 @@ from records_for_figures import as_earlier, make_record, sample_records, save
 
 import make_highway_networks_gif as gif
 from highway_suite.figures import LIGHT, style
-from highway_suite.studies import load
 
 ROOT = Path(gif.__file__).parent
 SAMPLES = sample_records()
 SMALL = 40      # dots per inch: the frames of most tests are 300 pixels wide
-
-
-@pytest.fixture
-def study(tmp_path):
-    """A record -> its Study."""
-    return lambda record: load(save(tmp_path / "r.json", record))
 
 
 @pytest.fixture
@@ -65,14 +58,6 @@ def test_a_frame_for_each_epoch_and_the_last_is_held(tmp_path, small):
     assert header["loop"] == 0                  # for ever
     assert header["comment"].decode() == "record SHA-256 " + hashlib.sha256(
         Path(run).read_bytes()).hexdigest()
-
-
-@pytest.mark.parametrize("frames", [1, 2, 13, 60])
-def test_times_are_such_as_a_browser_keeps(frames):
-    times = gif.frame_durations(frames)
-    assert len(times) == frames and times[-1] == 3000
-    assert all(time % 10 == 0 and time >= 20 for time in times)
-    assert sum(times[:-1]) <= 6000
 
 
 def test_frames_that_differ_in_nothing_but_the_epoch_are_not_merged(small, study):

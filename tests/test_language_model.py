@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import lab, language_model, language_trials
+from experiments import language_model, language_trials
 from experiments import recurrent_layers as rl
 from experiments.store import hash_of
 
@@ -106,22 +106,6 @@ def test_a_text_that_is_not_named(three_files):
 
 # --------------------------------------------------------------------------------------
 # Training
-
-
-def test_the_plan_is_the_papers_nets():
-    forms = {(net["block"], net["depth"]) for net in
-             language_model.PROTOCOL["nets"]}
-    assert forms == {("plain", 0), ("plain", 1), ("highway", 1), ("highway", 2),
-                     ("t_only", 2), ("c_only", 2), ("full", 2), ("residual", 4),
-                     ("residual", 2)}
-    configs = [language_model.make_config(language_model.PROTOCOL, net, 0)
-               for net in language_model.PROTOCOL["nets"]]
-    for name in set(configs[0]) - {"block", "depth", "gate_bias"}:
-        assert all(config[name] == configs[0][name] for config in configs)
-    assert {(config["block"], config["depth"]): config.get("gate_bias")
-            for config in configs} == {
-                (block, depth): -2 if depth and hn.BLOCKS[block].gates else None
-                for block, depth in forms}
 
 
 def test_the_rate_is_halved_after_small_gains_from_the_third_epoch_on():
@@ -319,22 +303,17 @@ def test_held_gates_must_cost_every_form():
     assert language_model.check_claims(record)[9]["holds"] is False
 
 
-def test_smoke(home, monkeypatch):
-    """The whole path on the lecture; --plot draws the same picture again, and the
-    figure bears a run that diverged."""
+def test_smoke(smoke, monkeypatch):
+    """The whole path on the lecture; the figure bears a run that diverged."""
     monkeypatch.delenv("HIGHWAY_PTB_DIR", raising=False)
-    record = lab.main(language_model.EXPERIMENT, ["--smoke", "--jobs", "1"])
-    assert record["dataset"] == "lecture" and len(record["claims"]) == 10
+    record, _ = smoke(language_model.EXPERIMENT)
+    assert len(record["claims"]) == 10
     assert len(record["nets"]) == 9 and not record["papers"], "of another text"
     for net in record["nets"]:
         assert net["status"] == ["ok"] and np.shape(net["train_loss"]) == (1, 3)
         assert net["train_loss"][0][-1] < net["train_loss"][0][0]
         gates = hn.BLOCKS[net["block"]].gates if net["depth"] else ""
         assert "".join(net["gates"]) == gates
-    figure = home / "runs" / "smoke" / "language_model" / "figure.png"
-    picture = figure.read_bytes()
-    assert lab.main(language_model.EXPERIMENT, ["--smoke", "--plot"]) == record
-    assert figure.read_bytes() == picture
     record["nets"][0] |= {"test_perplexity": [None], "valid_perplexity": [[None] * 3],
                           "instead": [None], "gates": None, "neighbours": None}
     language_model.draw(record).savefig(io.BytesIO(), format="png", dpi=40)

@@ -2,24 +2,12 @@
 
 import numpy as np
 import pytest
+from contracts import probed_net as small_net
 
 import highway_networks as hn
 from experiments import probing
 
 BLOCKS = ("highway", "residual", "plain")
-
-
-def small_net(block="highway", depth=4, seed=0):
-    net = hn.DeepNet(block, depth, 5, inputs=6, classes=3, init="glorot",
-                     gate_bias=-1.0, seed=seed, dtype="float64")
-    net.params += np.random.default_rng(seed).normal(0, 0.2, net.params.size)
-    return net
-
-
-@pytest.fixture
-def images(rng):
-    """x (40, 6) and labels (40,)"""
-    return rng.normal(size=(40, 6)), rng.integers(3, size=40)
 
 
 @pytest.mark.parametrize("size", [7, 500])      # of 40; no divisor, and more

@@ -453,25 +453,15 @@ def test_what_ends_the_trainer_ends_its_workers(tmp_path, number):
     assert not list(Path(tempfile.gettempdir()).glob(f"highway-*-{process.pid}"))
 
 
-def test_progress_names_settings_loss_and_time(tmp_path, capfd):
+def test_progress_names_settings_and_loss(tmp_path, capfd):
     def train(config, data):
-        time.sleep(0.3)
         return {"status": "ok", "train_loss": [1.0, 0.12345]}
     configs = [{"block": "plain", "depth": 9, "lr": 10.0 ** -n} for n in range(6)]
     run(train, configs, tmp_path)
     first, line, *_ = capfd.readouterr().err.splitlines()
     assert first == "6 of 6 trials to run, 0 finished before"
-    assert re.fullmatch(r"trial 1/6  lr 1  loss 0.1235  ok  0\.\d s  about [12] s left",
-                        line)
+    assert re.fullmatch(r"trial 1/6  lr 1  loss 0.1235  ok  0\.0 s", line)
     assert trials_module.describer(configs[:1])(configs[0]) == "plain, depth 9, lr 1"
-
-
-def test_an_interrupt_between_trials_ends_the_workers_quietly(tmp_path, monkeypatch):
-    monkeypatch.setattr("tqdm.tqdm.write", Mock(side_effect=KeyboardInterrupt))
-    with pytest.raises(KeyboardInterrupt):
-        run(square, [{"x": x, "lr": 0} for x in range(40)], tmp_path, jobs=2)
-    assert 0 < len(content(tmp_path)) < 40
-    assert len(names(tmp_path)) == len(content(tmp_path)) + 1
 
 
 class Killed(BaseException):

@@ -293,11 +293,3 @@ def test_verdicts_on_the_tutorial(own, he, expected):
     arms = [{"block": "plain", "start": start, "lr": lr, "test_acc": values}
             for start, lr, values in (("tutorial", 0.01, own), ("he", 0.001, he))]
     assert verdicts(tutorial.check(arms)) == expected
-
-
-def test_a_diverged_trial_has_no_value():
-    lost = {"status": "diverged", "train_loss": [2.0, None], "test_acc": None}
-    net, = use.describe({use.Net(1000, -5.0, 0): lost}, {})
-    assert net["used"] is None and use.best_bias([net], 1000) == []
-    arm, = tutorial.describe({(tutorial.Arm("plain", "he", 0.01), 0): lost}, {})
-    assert arm["test_acc"] == [None]
