@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import five_claims, five_nets, inside, lesion
+from experiments import five_claims, five_nets, inside
 from experiments.lab import agreed, over_nets
 from tests.fake_lab import verdicts
 
@@ -60,7 +60,7 @@ def test_a_mean_of_its_class_is_given_to_each_image(digits):
     def rises(scale):
         net = hn.DeepNet("highway", 6, 8, inputs=64, init="glorot", gate_bias=0.0)
         net.views(net.params)["W_T"][...] *= scale
-        loss, _ = lesion.loss_and_error(net, data.x_train, data.y_train)
+        loss, _ = five_nets.lesion.loss_and_error(net, data.x_train, data.y_train)
         found = five_nets.reroute(net, data, config)
         return {way: abs(ranges["all"][0] - loss) for way, ranges in found.items()}
     assert max(rises(1e-4).values()) < 1e-4
@@ -135,14 +135,9 @@ def test_claims_about_kinds_follow_the_numbers():
 
 
 def test_claims_about_shuffling_follow_the_numbers():
-    """Of one net and of several alike."""
     def verdict(*draws):
-        net = {"shuffled": {"error": draws}, "sampled": {"error": [0.01]}}
-        one = lesion.check_shuffling("highway", net)["holds"]
-        all_of_them = five_claims.check_shuffling(
-            {"highway": [{"lesion": net}] * 2}, "highway")["holds"]
-        assert one == all_of_them
-        return one
+        net = {"lesion": {"shuffled": {"error": draws}, "sampled": {"error": [0.01]}}}
+        return five_claims.check_shuffling({"highway": [net, net]}, "highway")["holds"]
     assert verdict([0.01, 0.1, 0.2, 0.3], [0.03, 0.1, 0.2, 0.3])
     assert not verdict([0.01, 0.01, 0.01, 0.9]), "one step, not smooth"
     assert not verdict([0.2, 0.3, 0.4, 0.5]), "much from the first step on"
@@ -160,8 +155,7 @@ POOR = {"std": [4, 5, 2, 3, 0], "mean": [0.2, -1.1, 0.1, 0.1, 0],
     ((POOR, POOR, POOR), False), ((GOOD, GOOD, POOR), None),
     ((GOOD, POOR, GOOD), None)])
 def test_claims_about_estimation_follow_the_numbers(states, expected):
-    """True before training, or of plain nets: it tells nothing. For a single net the
-    plain one stands beside the verdict."""
+    """True before training, or of plain nets: it tells nothing."""
     def net(trained, untrained):
         return {"lesion": {"estimation": {"trained": trained, "untrained": untrained}},
                 "steps_bias": {"trained": trained["bias_share"],
@@ -169,10 +163,6 @@ def test_claims_about_estimation_follow_the_numbers(states, expected):
     found = five_claims.check_estimation(
         {"highway": [net(*states[:2])], "plain": [net(states[2], POOR)]}, "highway")
     assert verdicts(found) == [expected] * 4
-    if states[2] is POOR:
-        single = {"highway": net(*states[:2])["lesion"],
-                  "plain": net(states[2], POOR)["lesion"]}
-        assert verdicts(lesion.check_estimation("highway", single)) == [expected] * 3
 
 
 def routed(loss, told=(0.97, 0.7), error=0.0):
