@@ -113,11 +113,6 @@ def test_plot_draws_the_same_again_and_runs_nothing(smoked, calls):
                                for path, content in before.items())
 
 
-def test_a_smoke_run_tries_the_whole_path_each_time(smoked, calls):
-    lab.main(EXPERIMENT, ["--smoke", "--jobs", "1"])
-    assert calls == [3, 4]
-
-
 def files_in(folder):
     """Every file below, with what it holds and when it was written."""
     return {path: (path.read_bytes(), path.stat().st_mtime_ns)

@@ -127,18 +127,6 @@ def test_only_a_regular_file_is_replaced(tmp_path, kind):
     assert kind != "link" or other.read_text() == "precious"
 
 
-def test_a_place_that_cannot_be_written_to_is_known_before(tmp_path):
-    (tmp_path / "runs").write_text("a file")
-    for path in (tmp_path / "runs" / "r.json", tmp_path / ("n" * 256)):
-        with pytest.raises(OSError):
-            files.check_target(path)
-    longest = tmp_path / ("n" * 255)
-    files.check_target(longest)
-    files.check_target(tmp_path / "no" / "folder" / "yet")
-    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
-    write_file(longest, b"")
-
-
 def path_to(record, keys):
     """The holder of the item at these keys."""
     for key in keys[:-1]:
