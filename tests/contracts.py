@@ -75,20 +75,29 @@ def derivatives(net, x, labels):
     return derivative
 
 
-def check_gradient(net, x, labels, entries=60, rtol=1e-9, seed=0):
-    """Compare random entries of every named tensor; raise WrongGradient with both
-    values for the first that is off."""
-    found, derivative = gradient(net, x, labels), derivatives(net, x, labels)
+def compare(net, found, derivative, entries, off, seed=0):
+    """So many random entries of every named tensor: found, the net's flat gradient, and
+    derivative(entry), apart by off(expected, the tensor's gradient) at most. Raises
+    WrongGradient with both values for the first that is not."""
     rng = np.random.default_rng([seed, 3])
-    places = net.views(np.arange(found.size))
-    for name, where in places.items():
-        where = where.ravel()
-        for entry in rng.choice(where, min(entries // len(places) + 1, where.size),
-                                replace=False):
+    for name, places in net.views(np.arange(found.size)).items():
+        for entry in rng.permutation(places.ravel())[:entries]:
             expected = derivative(entry)
-            if not abs(found[entry] - expected) <= rtol * abs(expected):
+            if not abs(found[entry] - expected) <= off(expected, found[places]):
                 raise WrongGradient(f"{name}[{entry}]: backward {found[entry]}, "
                                     f"complex step {expected}")
+
+
+def of_largest(expected, tensor, rtol=1e-11):
+    """A part of the tensor's largest entry."""
+    return rtol * abs(tensor).max(initial=0)
+
+
+def check_gradient(net, x, labels, entries=60, rtol=1e-9, seed=0):
+    """Every entry is held to its own size."""
+    compare(net, gradient(net, x, labels), derivatives(net, x, labels),
+            entries // len(net.views(net.params)) + 1,
+            lambda expected, tensor: rtol * abs(expected), seed)
 
 
 def check_block(block, dtype, seed=0):

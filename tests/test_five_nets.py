@@ -7,7 +7,7 @@ import pytest
 
 import highway_networks as hn
 from experiments import five_claims, five_nets, inside
-from experiments.lab import agreed, over_nets
+from experiments.lab import agreed
 from tests.fake_lab import verdicts
 
 
@@ -76,12 +76,6 @@ def test_a_mean_of_its_class_is_given_to_each_image(digits):
     ([True, None], None), ([None], None)])
 def test_nets_that_differ_decide_nothing(found, expected):
     assert agreed(found) is expected
-
-
-def test_numbers_over_nets():
-    assert over_nets([{"a": 3, "b": {"c": 1.0}}, {"a": 1, "b": {"c": 2.0}}]) == {
-        "a": {"lowest": 1, "median": 2, "highest": 3},
-        "b": {"c": {"lowest": 1, "median": 1.5, "highest": 2}}}
 
 
 def test_a_verdict_is_that_of_all_nets_and_their_controls():
