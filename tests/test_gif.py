@@ -22,8 +22,9 @@ SMALL = 40      # dots per inch: the frames of most tests are 300 pixels wide
 
 @pytest.fixture
 def small(monkeypatch):
-    """Small frames, which are drawn sooner."""
+    """Small frames, and few, which are drawn sooner."""
     monkeypatch.setattr(gif, "DPI", SMALL)
+    monkeypatch.setattr(gif, "MOST_FRAMES", 14)
 
 
 def decode(path_or_bytes):
@@ -108,7 +109,7 @@ def test_every_kind_of_record_makes_an_animation(study, small, kind):
     frames, epochs = gif.draw_frames(loaded)
     decoded, times, _ = decode(gif.encode_gif(frames, ""))
     assert len(decoded) == len(times) == len(epochs)
-    assert epochs[-1] == loaded.deepest[-1].epoch[-1] and len(epochs) <= 60
+    assert epochs[-1] == loaded.deepest[-1].epoch[-1] and len(epochs) <= 14
     if kind not in ("none left", "no gates"):
         assert epochs[0] == (1 if kind == "earlier" else 0)
 
