@@ -219,6 +219,15 @@ def test_what_the_earlier_reproduction_says_of_the_gates(gates, expected):
     assert found["holds"] is expected and found["n"] == 2
 
 
+def test_verdicts_say_why_they_are_open_and_how_firm_they_are():
+    item = {"holds": None, "also": {"5": True, "20": None}}
+    assert claims.verdict(item) == "open: undecided"
+    assert claims.verdict(item | {"why": "epochs"}) == "open: epochs"
+    assert claims.verdict({"holds": True, "younger": True}) == "**holds** †"
+    assert claims.at_others(item) == "5: holds; 20: open"
+    assert claims.at_others({"holds": True}) == "–"
+
+
 def test_claims_of_papers_and_of_ours_are_counted_apart(home):
     def row(holds, n, **rest):
         return claims.Row({"holds": holds, "n": n, **rest}, "", "")
