@@ -180,7 +180,7 @@ def test_a_place_for_the_record_is_looked_for_first(tmp_path, monkeypatch, capsy
 
 @pytest.mark.parametrize("jobs, streams", [
     (1, ">/dev/full"), (1, "2>/dev/full"), (1, ">&-"), (1, "2>&-"),
-    (2, ">&- 2>&- <&-"), (2, "2>&1 | head -1")])
+    (1, "2>&1 | head -1"), (2, ">&- 2>&- <&-")])
 def test_a_finished_training_outlives_its_streams(tmp_path, jobs, streams):
     words = shlex.join([sys.executable, "-u", hn.__file__, *DIGITS, "--jobs", str(jobs),
                         "--out", "r.json"])

@@ -112,5 +112,5 @@ def test_a_broken_file_of_it_is_refused(stripes, capsys):
             hn.load_dataset("stripes")
         (stripes / "train-images.txt").write_bytes(b"1 2 3")
     with pytest.raises(SystemExit) as caught:
-        main(["--dataset", "stripes", "--no-save"])
+        main(["--dataset", "stripes", "--no-save", "--jobs", "1"])
     assert "other numbers" in str(caught.value)
