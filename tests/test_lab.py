@@ -94,7 +94,7 @@ def committed_run(smoked, home):
     return experiment, folder
 
 
-def test_a_run_makes_record_picture_and_packed_trials(smoked):
+def test_a_run_makes_record_picture_and_packed_trials(smoked, calls):
     assert sorted(path.name for path in smoked.iterdir()) == [
         "figure.png", "record.json", "trials"]
     assert sorted(path.name for path in (smoked / "trials").iterdir()) == [
@@ -103,9 +103,7 @@ def test_a_run_makes_record_picture_and_packed_trials(smoked):
     with Image.open(smoked / "figure.png") as picture:
         assert picture.info["Record-SHA-256"] == digest
         assert picture.info["Source"] == "python3 -m experiments.means --smoke"
-
-
-def test_plot_draws_the_same_again_and_runs_nothing(smoked, calls):
+    # --plot draws the same again and runs nothing.
     before = {path: path.read_bytes() for path in smoked.iterdir() if path.is_file()}
     (smoked / "figure.png").unlink()
     lab.main(EXPERIMENT, ["--smoke", "--plot"])

@@ -324,15 +324,6 @@ def test_forms_share_what_they_both_have():
     assert not np.array_equal(small_net(seed=4).params, small_net(seed=3).params)
 
 
-def test_padding_stays_no_parameter(seed):
-    net = small_net(seed=seed)
-    cache = net.cache(STREAMS, STEPS)
-    _, grad = net.gradient(small_batch(net, seed), cache)
-    assert not net.views(grad)["E"][rl.PADDING].any()
-    rl.GradientDescent().step(net.params, grad, 1.0)
-    assert not net.views(net.params)["E"][rl.PADDING].any()
-
-
 def test_a_layer_without_its_gates_or_left_out(seed):
     """T held at 0 copies the input, at 1 is a plain layer; so does leaving it out."""
     net = small_net("highway", 1, seed)

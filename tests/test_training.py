@@ -7,7 +7,6 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from contracts import Memory
 
 import highway_networks as hn
 from highway_suite.cli import main
@@ -254,15 +253,6 @@ def test_a_net_that_is_broken_before_training_has_no_history(digits):
     history, layer_T, status = hn.train(net, data, CONFIG)
     assert status == "diverged" and layer_T == []
     assert history["test_acc"] == history["train_loss"] == [None] * 5
-
-
-def test_a_checkpoint_is_handed_to_the_loop(digits, monkeypatch):
-    """Three epochs in one piece, two and one, and none that is not needed."""
-    memory, whole = Memory(), trained(digits, CONFIG, epochs=3)
-    two, three = (trained(digits, CONFIG, memory, epochs=n) for n in (2, 3))
-    assert three == whole and two[1] == whole[1][:3]
-    monkeypatch.setattr(hn.DeepNet, "gradient", None)
-    assert trained(digits, CONFIG, memory, epochs=3) == whole
 
 
 def test_a_batch_larger_than_the_data_is_refused(digits):

@@ -270,16 +270,6 @@ def test_a_result_that_is_not_json_fails_its_trial(tmp_path):
         assert trial.status == "failed" and trial.error and trial.result is None
 
 
-@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_an_interrupt_ends_the_run_and_not_only_its_trial(tmp_path, kind):
-    def train(config, data):
-        if config["x"] == 2:
-            raise kind
-    with pytest.raises(kind):
-        run(train, CONFIGS, tmp_path)
-    assert len(content(tmp_path)) == 2 and len(names(tmp_path)) == 3
-
-
 def test_a_failure_does_not_replace_another_process_success(folder):
     own, before = store.Store(folder, PROTOCOL, folder / ".unfinished"), content(folder)
     failed = store.make_trial(own.protocol, CONFIGS[0], "failed", KILLED, None, 0)
