@@ -28,7 +28,8 @@ import re
 import sys
 from pathlib import Path
 
-INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ."
+from highway_suite.terminal import end_without
+
 try:
     import matplotlib
     import numpy as np
@@ -41,9 +42,7 @@ try:
 except ImportError as error:
     if __name__ != "__main__":
         raise
-    library = str(error.name).split(".")[0]
-    raise SystemExit(f"make_explorer.py needs {library}. Install: "
-                     f"{INSTALL}") from None
+    end_without("make_explorer.py", error)
 
 SCRIPTS = ("net", "state", "digit", "draw", "view", "touch", "walk", "app")
 RECORDS = ("inside", "gates", "lesion", "very_deep")

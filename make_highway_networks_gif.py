@@ -19,7 +19,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ."
+from highway_suite.terminal import end_without
+
 try:
     import imageio.v3 as iio
     import numpy as np
@@ -47,16 +48,19 @@ try:
         style,
         valueless,
     )
-    from highway_suite.files import check_target, path_of, write_files
-    from highway_suite.schema import RecordError
-    from highway_suite.studies import RUN, Arm, Study, load, record_home
-    from highway_suite.terminal import say
+    from highway_suite.files import check_target, path_of
+    from highway_suite.studies import (
+        RUN,
+        Arm,
+        Study,
+        load,
+        record_home,
+        write_pictures,
+    )
 except ImportError as error:
     if __name__ != "__main__":
         raise
-    library = str(error.name).split(".")[0]
-    raise SystemExit(f"make_highway_networks_gif.py needs {library}. Install: "
-                     f"{INSTALL}") from None
+    end_without("make_highway_networks_gif.py", error)
 
 DPI = 120           # 900 pixels wide, as wide as a README shows it
 MOST_FRAMES = 60    # of a longer record, epochs are left out
@@ -209,16 +213,15 @@ def encode_mp4(frames: list) -> bytes:
                        macro_block_size=2)
 
 
-def animate(options: argparse.Namespace, out: Path) -> list[Path]:
-    """The parsed command line and the GIF's place -> the paths written. Raises
-    RecordError and OSError, each before the first file is touched."""
+def animate(options: argparse.Namespace, out: Path) -> dict[Path, bytes]:
+    """The parsed command line and the GIF's place -> {path: bytes}. Raises RecordError.
+    """
     study = load(options.run or record_home() / RUN[0])
     frames, _ = draw_frames(study)
     contents = {out: encode_gif(frames, f"record SHA-256 {study.sha256}")}
     if options.mp4:
         contents[out.with_suffix(".mp4")] = encode_mp4(frames)
-    write_files(contents)
-    return list(contents)
+    return contents
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -256,15 +259,7 @@ def main(argv: list[str] | None = None) -> list[Path]:
     if options.mp4 and importlib.util.find_spec("imageio_ffmpeg") is None:
         sys.exit("make_highway_networks_gif.py: --mp4 needs imageio-ffmpeg. Install: "
                  "pip install imageio-ffmpeg")
-    try:
-        paths = animate(options, out)
-    except RecordError as error:
-        sys.exit(f"make_highway_networks_gif.py: {error}")
-    except OSError as error:
-        sys.exit(f"make_highway_networks_gif.py: {error.filename or out}: "
-                 f"{error.strerror}; nothing written")
-    say("wrote " + ", ".join(map(str, paths)), sys.stdout)
-    return paths
+    return write_pictures(parser.prog, lambda: animate(options, out), out)
 
 
 if __name__ == "__main__":

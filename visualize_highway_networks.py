@@ -25,11 +25,11 @@ import argparse
 import io
 import math
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
-INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ."
+from highway_suite.terminal import end_without
+
 try:
     import numpy as np
     from matplotlib.axes import Axes
@@ -65,16 +65,20 @@ try:
         valueless,
         whole_ticks,
     )
-    from highway_suite.files import path_of, write_files
-    from highway_suite.schema import RecordError
-    from highway_suite.studies import RUN, SWEEP, Arm, Study, load, record_home
-    from highway_suite.terminal import say
+    from highway_suite.files import path_of
+    from highway_suite.studies import (
+        RUN,
+        SWEEP,
+        Arm,
+        Study,
+        load,
+        record_home,
+        write_pictures,
+    )
 except ImportError as error:
     if __name__ != "__main__":
         raise
-    library = str(error.name).split(".")[0]
-    raise SystemExit(
-        f"visualize_highway_networks.py needs {library}. Install: {INSTALL}") from None
+    end_without("visualize_highway_networks.py", error)
 
 # --------------------------------------------------------------------------------------
 # The five pictures: (study, theme) -> Figure
@@ -313,9 +317,8 @@ def render(name: str, study: Study, theme: Theme = LIGHT, kind: str = "png") -> 
     return file.getvalue()
 
 
-def redraw(options: argparse.Namespace) -> list[Path]:
-    """The parsed command line -> the paths written. Raises RecordError and OSError,
-    each before the first file is touched."""
+def redraw(options: argparse.Namespace) -> dict[Path, bytes]:
+    """The parsed command line -> {path: bytes}. Raises RecordError and OSError."""
     home = Path() if options.run else record_home()
     run = load(options.run or home / RUN[0])
     sweep = run
@@ -324,11 +327,9 @@ def redraw(options: argparse.Namespace) -> list[Path]:
     folder = Path(options.out_dir or home / "viz")
     folder.mkdir(parents=True, exist_ok=True)
     theme, suffix = (DARK, "_dark") if options.dark else (LIGHT, "")
-    contents = {folder / f"{name}{suffix}.{options.format}": render(
+    return {folder / f"{name}{suffix}.{options.format}": render(
         name, sweep if name == "depth_sweep" else run, theme, options.format)
         for name in PICTURES}
-    write_files(contents)
-    return list(contents)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -356,15 +357,9 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> list[Path]:
     """Run the command line; return the paths written. Exits with 1, one line on stderr,
     where a record or a file is wrong."""
-    try:
-        paths = redraw(build_parser().parse_args(argv))
-    except RecordError as error:
-        sys.exit(f"visualize_highway_networks.py: {error}")
-    except OSError as error:
-        sys.exit(f"visualize_highway_networks.py: {error.filename or 'pictures'}: "
-                 f"{error.strerror}; nothing written")
-    say("wrote " + ", ".join(map(str, paths)), sys.stdout)
-    return paths
+    parser = build_parser()
+    options = parser.parse_args(argv)
+    return write_pictures(parser.prog, lambda: redraw(options), "pictures")
 
 
 if __name__ == "__main__":

@@ -28,10 +28,7 @@ from __future__ import annotations
 
 import argparse
 import copy
-import importlib.util
 import math
-import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,17 +39,20 @@ from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from benchmarks.contestants import machine
 from benchmarks.lab import (
+    Benchmark,
     build_parser,
     dataset_flag,
     draw_bars,
-    finish,
     load,
+    machine_with,
+    main,
     same_gradient,
-    times_ours,
+    step_times,
+    with_own_kernels,
+    without_absent,
 )
-from benchmarks.processes import PINNED, available_cores, bound_to
+from benchmarks.processes import available_cores, bound_to
 from experiments import convolution, convolution_trials
 from experiments.convolution_layers import Dense, Plain
 from highway_suite.cli import in_range, several
@@ -242,39 +242,24 @@ def check_gradient(task: Task) -> float:
 
 
 def measure(task: Task, names: Sequence[str], repeats: int) -> dict:
-    """One task -> its part of the record, with each contestant's seconds by round."""
+    """One task -> its part of the record."""
     contestants: dict[str, Any] = {name: CONTESTANTS[name](task) for name in names}
     error = check_gradient(task) if "torch" in names else None
-    seconds: dict[str, list] = {name: [] for name in names}
-    for number in range(repeats + 1):
-        for name, contestant in contestants.items():
-            begin = time.process_time()
-            contestant.step()
-            if number:                          # the first round only warms up
-                seconds[name].append(time.process_time() - begin)
     return {"table": task.table, "width": task.config.get("width"),
-            "parameters": contestants["ours"].net.params.size, "gradient_error": error,
-            "contestants": {name: {
-                "seconds": [hn.significant(s) for s in rows],
-                "median": hn.significant(np.median(rows)),
-                "times_ours": times_ours(rows, seconds["ours"])}
-                for name, rows in seconds.items()}}
+            "gradient_error": error, **step_times(
+                contestants, lambda contestant: contestant.step(), 1, repeats,
+                time.process_time)}
 
 
 def run(args: argparse.Namespace) -> dict:
     """Measure every width -> the record. Raises hn.DataError."""
-    names = list(CONTESTANTS)
-    if importlib.util.find_spec("torch") is None:
-        print("torch: not installed, skipped (pip install -e '.[bench]')")
-        names.remove("torch")
+    names = without_absent(CONTESTANTS)
     dataset, data = load(args.dataset, args.data_dir)
     with bound_to(available_cores()[:1]), threadpool_limits(1, "blas"):
         tasks = [*(table_1(dataset, data, width, args) for width in args.widths),
                  *(in_colour(table, args) for table in args.tables)]
         nets = [measure(task, names, args.repeats) for task in tasks]
-        env = machine()
-    if "torch" in names:
-        env["torch"] = sys.modules["torch"].__version__
+        env = machine_with(names)
     return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
             "command": "python3 -m benchmarks.convolution --widths "
                        f"{','.join(map(str, args.widths))} --tables "
@@ -326,26 +311,17 @@ def draw(record: dict) -> Figure:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = build_parser(__doc__, "benchmarks.convolution")
+    parser = build_parser(__doc__, "benchmarks.convolution", batch=100, piece=25,
+                          repeats=15)
     parser.add_argument("--widths", type=several(in_range(int, 1, 1024)),
                         metavar="A,B,...", default=[16, 32], help="(default: 16,32)")
     parser.add_argument("--tables", type=several(in_range(int, 2, 3)),
                         metavar="A,B,...", default=[2, 3], help="(default: 2,3)")
-    for name, default in (("batch", 100), ("piece", 25), ("repeats", 15)):
-        parser.add_argument(f"--{name}", type=in_range(int, 1, 10_000), metavar="N",
-                            default=default, help=f"(default: {default})")
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> dict:
-    """Measure, write the record and draw it; with --plot only draw the record."""
-    return finish(make_parser(), argv, committed=RECORD, measure=run, tell=report,
-                  figure_of=draw, schema=SCHEMA)
-
+BENCHMARK = Benchmark(make_parser, RECORD, SCHEMA, run, report, draw)
 
 if __name__ == "__main__":
-    free = {name: value for name, value in os.environ.items() if name not in PINNED}
-    if len(free) < len(os.environ):     # NumPy has read them already: once more without
-        os.execve(sys.executable, [sys.executable, "-m", "benchmarks.convolution",
-                                   *sys.argv[1:]], free)
-    main()
+    with_own_kernels("benchmarks.convolution")
+    main(BENCHMARK)

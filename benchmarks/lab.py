@@ -1,19 +1,25 @@
-"""What all benchmarks share: gradients held to ours, ratios, bars, the command line."""
+"""What all benchmarks share: gradients held to ours, steps, bars, the command line."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 import highway_networks as hn
-from benchmarks.processes import Skipped
+from benchmarks.contestants import machine
+from benchmarks.processes import PINNED, Skipped
 from experiments.lab import load_checked, render
+from highway_suite.cli import in_range
 from highway_suite.datasets import obtain, obtain_auto
 from highway_suite.figures import LIGHT
 from highway_suite.files import write_file, write_json
@@ -50,6 +56,57 @@ def range_of(values: Sequence[float] | np.ndarray) -> dict:
 def times_ours(seconds: Sequence[float], ours: Sequence[float]) -> dict:
     """How many times ours the seconds are, each within its round."""
     return range_of(np.array(seconds) / np.array(ours))
+
+
+# --------------------------------------------------------------------------------------
+# Steps of contestants that take turns in one process: kinds, {name: class}, of which
+# "ours" is one; an object of each has gradient(), by tensor, and takes steps
+
+
+def without_absent(kinds: Iterable[str]) -> list[str]:
+    """Names, but torch where it is not installed, with a line that says so."""
+    if importlib.util.find_spec("torch"):
+        return list(kinds)
+    print("torch: not installed, skipped (pip install -e '.[bench]')")
+    return [name for name in kinds if name != "torch"]
+
+
+def check_gradient(contestants: Mapping[str, Any]) -> float | None:
+    """How far PyTorch's gradient is from ours; None without PyTorch."""
+    ours, torch = contestants["ours"], contestants.get("torch")
+    return torch and same_gradient("torch", ours.gradient(), torch.gradient())
+
+
+def step_times(contestants: Mapping[str, Any], work: Callable[[Any], None], steps: int,
+               repeats: int, clock: Callable[[], float] = time.perf_counter) -> dict:
+    """The record's fields on the contestants' steps, of which work(contestant) makes so
+    many, in rounds."""
+    seconds: dict[str, list] = {name: [] for name in contestants}
+    for number in range(repeats + 1):
+        for name, contestant in contestants.items():
+            begin = clock()
+            work(contestant)
+            if number:                          # the first round only warms up
+                seconds[name].append((clock() - begin) / steps)
+    return {"parameters": contestants["ours"].net.params.size, "contestants": {
+        name: {"seconds": [hn.significant(s) for s in rows],
+               "median": hn.significant(np.median(rows)),
+               "times_ours": times_ours(rows, seconds["ours"])}
+        for name, rows in seconds.items()}}
+
+
+def machine_with(names: Iterable[str]) -> dict:
+    """`machine`, and the version of PyTorch if it takes part."""
+    return machine() | ({"torch": sys.modules["torch"].__version__}
+                        if "torch" in names else {})
+
+
+def with_own_kernels(module: str) -> None:
+    """Start the program anew without the variables that choose other kernels, if they
+    are set: NumPy has read them already."""
+    free = {name: value for name, value in os.environ.items() if name not in PINNED}
+    if len(free) < len(os.environ):
+        os.execve(sys.executable, [sys.executable, "-m", module, *sys.argv[1:]], free)
 
 
 # --------------------------------------------------------------------------------------
@@ -91,8 +148,8 @@ def load(dataset: str, data_dir: str | None) -> tuple[str, hn.Data]:
     return dataset, obtain(dataset, data_dir)
 
 
-def build_parser(doc: str, prog: str) -> argparse.ArgumentParser:
-    """The flags of all benchmarks."""
+def build_parser(doc: str, prog: str, **numbers: int) -> argparse.ArgumentParser:
+    """The flags of all benchmarks, and one for each of these whole numbers."""
     parser = argparse.ArgumentParser(prog=f"python3 -m {prog}", allow_abbrev=False,
                                      description=doc.partition("\n")[0])
     parser.add_argument("--dataset", choices=("auto", *hn.DATASETS), default="auto",
@@ -103,6 +160,9 @@ def build_parser(doc: str, prog: str) -> argparse.ArgumentParser:
                         "program, or in runs/ for other settings than the committed)")
     parser.add_argument("--plot", action="store_true",
                         help="draw the record again, measure nothing")
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=in_range(int, 1, 10_000), metavar="N",
+                            default=default, help=f"(default: {default})")
     return parser
 
 
@@ -123,11 +183,22 @@ def place_of(record: dict, committed: Path) -> Path:
     return hn.HERE / "runs" / "benchmarks" / committed.name
 
 
-def finish(parser: argparse.ArgumentParser, argv: Sequence[str] | None, *,
-           committed: Path, measure: Callable, tell: Callable, figure_of: Callable,
-           schema: str) -> dict:
+class Benchmark(NamedTuple):
+    """What `main` needs of one."""
+
+    parser: Callable[[], argparse.ArgumentParser]
+    committed: Path         # its record
+    schema: str
+    measure: Callable[[argparse.Namespace], dict]       # -> the record
+    tell: Callable[[dict], None]                        # prints it as a table
+    draw: Callable[[dict], Figure]
+
+
+def main(benchmark: Benchmark, argv: Sequence[str] | None = None) -> dict:
     """Measure unless --plot, write the record, tell and draw it. Exits with 1 and a
     line where data, record or files are wrong or ours does not run."""
+    make_parser, committed, schema, measure, tell, draw = benchmark
+    parser = make_parser()
     args = parser.parse_args(argv)
     out = args.out or committed
     try:
@@ -138,7 +209,7 @@ def finish(parser: argparse.ArgumentParser, argv: Sequence[str] | None, *,
             write_json(out, record)
         record, digest = load_checked(out, parser.prog, schema=schema)
         tell(record)
-        write_file(out.with_suffix(".png"), render(figure_of, record, digest))
+        write_file(out.with_suffix(".png"), render(draw, record, digest))
     except (Skipped, ValueError, OSError) as error:
         sys.exit(f"{parser.prog}: {error}")
     print(out.relative_to(hn.HERE) if out.is_relative_to(hn.HERE) else out)

@@ -26,10 +26,6 @@ than the committed record's both go to runs/benchmarks.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import os
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -39,9 +35,19 @@ from matplotlib.figure import Figure
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from benchmarks.contestants import machine, peak_memory
-from benchmarks.lab import build_parser, draw_bars, finish, same_gradient, times_ours
-from benchmarks.processes import PINNED, available_cores, bound_to
+from benchmarks.contestants import peak_memory
+from benchmarks.lab import (
+    Benchmark,
+    build_parser,
+    check_gradient,
+    draw_bars,
+    machine_with,
+    main,
+    step_times,
+    with_own_kernels,
+    without_absent,
+)
+from benchmarks.processes import available_cores, bound_to
 from experiments.recurrent_layers import (
     LSTM,
     Batch,
@@ -50,7 +56,6 @@ from experiments.recurrent_layers import (
     LanguageModel,
     Softmax,
 )
-from highway_suite.cli import in_range
 
 RECORD = Path(__file__).with_suffix(".json")
 SCHEMA, SCHEMA_VERSION = "highway-networks/language-model-step", 1
@@ -269,53 +274,27 @@ CONTESTANTS = {"ours": Ours, "floor": Floor, "torch": Torch}
 
 
 
-def check_gradient(contestants: dict) -> float | None:
-    """How far PyTorch's gradient is from ours; None without PyTorch."""
-    if "torch" not in contestants:
-        return None
-    return same_gradient("torch", contestants["ours"].gradient(),
-                         contestants["torch"].gradient())
-
-
 def measure(task: Task, names: Sequence[str], repeats: int) -> dict:
-    """The record's measurements: each contestant's seconds per step, by round."""
-    alone = Ours(task)
-    for batch in task.batches:
-        alone.step(batch)
-    del alone
+    """The record's measurements."""
+    def work(contestant):
+        for batch in task.batches:
+            contestant.step(batch)
+    work(Ours(task))
     memory = peak_memory()              # before the others are there
     contestants: dict[str, Any] = {name: CONTESTANTS[name](task) for name in names}
     error = check_gradient(contestants)
-    seconds: dict[str, list] = {name: [] for name in names}
-    for number in range(repeats + 1):
-        for name, contestant in contestants.items():
-            begin = time.perf_counter()
-            for batch in task.batches:
-                contestant.step(batch)
-            if number:                          # the first round only warms up
-                seconds[name].append((time.perf_counter() - begin) / STEPS)
-    return {"parameters": contestants["ours"].net.params.size,
-            "distinct_words": [len(np.unique(batch.words)) for batch in task.batches],
+    return {"distinct_words": [len(np.unique(batch.words)) for batch in task.batches],
             "memory_mb": memory and round(memory / 2**20), "gradient_error": error,
-            "contestants": {name: {
-                "seconds": [hn.significant(s) for s in rows],
-                "median": hn.significant(np.median(rows)),
-                "times_ours": times_ours(rows, seconds["ours"])}
-                for name, rows in seconds.items()}}
+            **step_times(contestants, work, STEPS, repeats)}
 
 
 def run(args: argparse.Namespace) -> dict:
     """Measure -> the record."""
-    names = list(CONTESTANTS)
-    if importlib.util.find_spec("torch") is None:
-        print("torch: not installed, skipped (pip install -e '.[bench]')")
-        names.remove("torch")
+    names = without_absent(CONTESTANTS)
     with bound_to(available_cores()[:1]), threadpool_limits(1, "blas"):
         measured = measure(Task(args.batch, args.steps, words=args.words), names,
                            args.repeats)
-        env = machine()
-    if "torch" in names:
-        env["torch"] = sys.modules["torch"].__version__
+        env = machine_with(names)
     options = {name: getattr(args, name) for name in OPTIONS}
     return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
             "command": " ".join(["python3 -m benchmarks.language_model", *(
@@ -355,22 +334,11 @@ OPTIONS = {"batch": 20, "steps": 35, "words": 10_000, "repeats": 15}
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = build_parser(__doc__, "benchmarks.language_model")
-    for name, default in OPTIONS.items():
-        parser.add_argument(f"--{name}", type=in_range(int, 1, 10_000), metavar="N",
-                            default=default, help=f"(default: {default})")
-    return parser
+    return build_parser(__doc__, "benchmarks.language_model", **OPTIONS)
 
 
-def main(argv: Sequence[str] | None = None) -> dict:
-    """Measure, write the record and draw it; with --plot only draw the record."""
-    return finish(make_parser(), argv, committed=RECORD, measure=run, tell=report,
-                  figure_of=draw, schema=SCHEMA)
-
+BENCHMARK = Benchmark(make_parser, RECORD, SCHEMA, run, report, draw)
 
 if __name__ == "__main__":
-    free = {name: value for name, value in os.environ.items() if name not in PINNED}
-    if len(free) < len(os.environ):     # NumPy has read them already: once more without
-        os.execve(sys.executable, [sys.executable, "-m", "benchmarks.language_model",
-                                   *sys.argv[1:]], free)
-    main()
+    with_own_kernels("benchmarks.language_model")
+    main(BENCHMARK)

@@ -45,11 +45,12 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from benchmarks.contestants import CONTESTANTS, Task
 from benchmarks.lab import (
+    Benchmark,
     build_parser,
     dataset_flag,
     draw_bars,
-    finish,
     load,
+    main,
     same_gradient,
     times_ours,
 )
@@ -60,7 +61,6 @@ from benchmarks.processes import (
     write_images,
     write_task,
 )
-from highway_suite.cli import in_range
 from highway_suite.figures import LIGHT
 
 RECORD = Path(__file__).with_suffix(".json")
@@ -310,19 +310,11 @@ def draw(record: dict) -> Figure:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = build_parser(__doc__, "benchmarks.peers")
-    for name, default in (("depth", 30), ("hidden", 50), ("batch", 128),
-                          ("repeats", 11)):
-        parser.add_argument(f"--{name}", type=in_range(int, 1, 10_000), metavar="N",
-                            default=default, help=f"(default: {default})")
-    return parser
+    return build_parser(__doc__, "benchmarks.peers", depth=30, hidden=50, batch=128,
+                        repeats=11)
 
 
-def main(argv: Sequence[str] | None = None) -> dict:
-    """Measure, write the record and draw it; with --plot only draw the record."""
-    return finish(make_parser(), argv, committed=RECORD, measure=run, tell=report,
-                  figure_of=draw, schema=SCHEMA)
-
+BENCHMARK = Benchmark(make_parser, RECORD, SCHEMA, run, report, draw)
 
 if __name__ == "__main__":
-    main()
+    main(BENCHMARK)

@@ -51,7 +51,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 import highway_networks as hn
-from benchmarks.lab import build_parser, dataset_flag, finish, load
+from benchmarks.lab import Benchmark, build_parser, dataset_flag, load, main
 from benchmarks.processes import (
     Process,
     available_cores,
@@ -416,11 +416,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> dict:
-    """Measure, write the record and draw it; with --plot only draw the record."""
-    return finish(make_parser(), argv, committed=RECORD, measure=run, tell=report,
-                  figure_of=draw, schema=SCHEMA)
-
+BENCHMARK = Benchmark(make_parser, RECORD, SCHEMA, run, report, draw)
 
 if __name__ == "__main__":
-    main()
+    main(BENCHMARK)

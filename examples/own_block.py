@@ -19,9 +19,8 @@ def halfway_backward(d, x, rows, dH, scratch):  # dH = dy / 2, dx = dy / 2
 
 
 hn.BLOCKS["halfway"] = hn.Block("", halfway_forward, halfway_backward)
-digits = hn.load_dataset("digits")
+digits = hn.scale_pixels(hn.load_dataset("digits"))
 for block in ("halfway", "plain"):
     config = hn.Config(block, depth=20, lr=2e-3, epochs=20)
-    history, _, _ = hn.train(hn.make_net(config, digits), hn.scale_pixels(digits),
-                             config)
+    history, *_ = hn.train(hn.make_net(config, digits), digits, config)
     print(f"{block}, 20 blocks: test accuracy {history['test_acc'][-1]:.2f}")

@@ -26,7 +26,12 @@ import traceback
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    closing,
+    contextmanager,
+    nullcontext,
+)
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -208,6 +213,16 @@ def on_cluster(store: Store, configs: dict, address: str, train: Callable, data:
         yield attempt
 
 
+def place_for(store: Store, configs: dict, train: Callable, data: Any,
+              jobs: int | None, cluster: str | None, again: bool
+              ) -> AbstractContextManager[Callable]:
+    """-> attempt for `run_all`, on a cluster where there is one and work for it."""
+    if cluster and configs:
+        return on_cluster(store, configs, cluster, train, data)
+    return nullcontext(on_this_machine(store, configs, again, jobs or cpu_count(),
+                                       train, data))
+
+
 def run_all(store: Store, configs: dict, attempt: Callable
             ) -> Generator[Trial, None, None]:
     """Run trials, {hash: config}; yield the Trials as they finish.
@@ -229,6 +244,13 @@ def run_all(store: Store, configs: dict, attempt: Callable
         if (yield from attempt([name], done)):
             yield store.save(make_trial(store.protocol, configs[name], "failed", KILLED,
                                         None, 0))
+
+
+def missing(wanted: dict[str, dict], finished: dict[str, Trial], retry_failed: bool
+            ) -> dict[str, dict]:
+    """Those of {hash: config} that are still to be run."""
+    return {name: config for name, config in wanted.items() if name not in finished
+            or (retry_failed and finished[name].status == "failed")}
 
 
 def run_trials(train: Callable, configs: Iterable[dict], folder: str | Path, *,
@@ -260,27 +282,18 @@ def run_trials(train: Callable, configs: Iterable[dict], folder: str | Path, *,
     configs = [as_json(config, f"configs[{i}]") for i, config in enumerate(configs)]
     wanted = {hash_of(config): config for config in configs}
     protocol = as_json(protocol, "protocol")
-
-    def still_to_do(there):
-        return {name: config for name, config in wanted.items() if name not in there
-                or (retry_failed and there[name].status == "failed")}
     finished = read_packed(packed, protocol)
-    if not finished or still_to_do(finished):
-        # Absolute: processes that are started already may be in another folder.
-        folder = Path(folder).absolute()
+    if not finished or missing(wanted, finished, retry_failed):
+        folder = Path(folder).absolute()    # workers may be started in another one
         with ended_by_signals(), open_store(folder, protocol) as (store, there):
             finished = merged(finished, there)
-            todo = still_to_do(finished)
-            place = (on_cluster(store, todo, cluster, train, data) if cluster and todo
-                     else nullcontext(on_this_machine(
-                         store, todo, retry_failed, jobs or cpu_count(), train, data)))
+            todo = missing(wanted, finished, retry_failed)
+            place = place_for(store, todo, train, data, jobs, cluster, retry_failed)
             with (place as attempt, closing(run_all(store, todo, attempt)) as trials,
-                  progress(wanted, len(todo)) as tell):
+                  progress(wanted, len(todo), report) as tell):
                 for trial in trials:
                     finished[trial.hash] = trial
                     tell(trial)
-                    if report:
-                        report(trial)
     asked = [finished[hash_of(config)] for config in configs]
     warn_of_mixture(asked)
     return asked
@@ -325,9 +338,11 @@ def duration(seconds: float) -> str:
 
 
 @contextmanager
-def progress(wanted: dict[str, dict], todo: int) -> Iterator[Callable[[Trial], None]]:
-    """-> tell(trial): a bar if stderr is a terminal, else a line for each trial. The
-    time left is by the mean of those that were run, so it is about right only."""
+def progress(wanted: dict[str, dict], todo: int, report: Callable | None
+             ) -> Iterator[Callable[[Trial], None]]:
+    """-> tell(trial): a bar if stderr is a terminal, else a line for each trial, and
+    report(trial). The time left is by the mean of those that were run, so it is about
+    right only."""
     total, start, left = len(wanted), time.monotonic(), todo
     describe = describer(wanted.values())
     if todo:
@@ -347,6 +362,8 @@ def progress(wanted: dict[str, dict], todo: int) -> Iterator[Callable[[Trial], N
                 tqdm.write(f"trial {total - left}/{total}  {describe(trial.config)}"
                            f"{loss_in(trial.result)}  {trial.status}  "
                            f"{trial.seconds:.1f} s{why}{ahead}", file=sys.stderr)
+            if report:
+                report(trial)
         yield tell
 
 

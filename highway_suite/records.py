@@ -32,10 +32,15 @@ def git_state() -> tuple[str | None, bool | None]:
         return None, None
 
 
+@lru_cache(maxsize=1)
+def blas_in_use() -> dict:
+    """What threadpoolctl knows of it; to ask takes longer than to train a small net."""
+    return next((lib for lib in threadpool_info() if lib["user_api"] == "blas"), {})
+
+
 def environment() -> dict:
     """What may change the last bits or the speed of a run; no user, host or path."""
-    blas: dict = next(
-        (lib for lib in threadpool_info() if lib["user_api"] == "blas"), {})
+    blas = blas_in_use()
     revision, dirty = git_state()
     return {"python": platform.python_version(), "numpy": np.__version__,
             "platform": f"{platform.system()} {platform.machine()}",

@@ -1,4 +1,4 @@
-"""A record as arrays that are ready to be drawn.
+"""A record as arrays that are ready to be drawn, and what the scripts share that do.
 
 Legend: S seeds, E epochs, K epochs whose gates were recorded, L blocks (the depth), C
 classes. Where a run has no value, because it diverged, arrays hold NaN.
@@ -10,14 +10,18 @@ import hashlib
 import math
 import os
 import shlex
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 import highway_networks as hn
+from highway_suite.files import write_files
 from highway_suite.records import read_record
-from highway_suite.schema import is_earlier, nets_of
+from highway_suite.schema import RecordError, is_earlier, nets_of
+from highway_suite.terminal import say
 
 # What makes each record that is drawn unasked: its name, and the flags of its command.
 RUN = ("run.json", "--seed 0")
@@ -133,3 +137,18 @@ def load(path: str | Path, flags: str = RUN[1]) -> Study:
     out = "" if (str(path), flags) == RUN else f" --out {shlex.quote(str(path))}"
     record = read_record(path, f"python3 highway_networks.py {flags}{out}")
     return make_study(record, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def write_pictures(program: str, draw: Callable[[], dict[Path, bytes]],
+                   place: str | Path) -> list[Path]:
+    """Write what draw() gives, all or nothing; say and return the paths. Exits with 1
+    and one line on stderr where a record or a file is wrong, by default that place."""
+    try:
+        write_files(contents := draw())
+    except RecordError as error:
+        sys.exit(f"{program}: {error}")
+    except OSError as error:
+        sys.exit(f"{program}: {error.filename or place}: {error.strerror}; nothing "
+                 "written")
+    say("wrote " + ", ".join(map(str, contents)), sys.stdout)
+    return list(contents)

@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import sys
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 
 def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
@@ -26,6 +26,13 @@ def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
             os.dup2(nowhere, stream.fileno())       # or Python fails again as it ends
             os.close(nowhere)
         return False
+
+
+def end_without(program: str, missing: ImportError) -> NoReturn:
+    """End a script, with 1 and a line, that lacks a library."""
+    library = str(missing.name).split(".")[0]
+    raise SystemExit(f"{program} needs {library}. Install: python3 -m venv .venv && "
+                     ".venv/bin/pip install -e .") from None
 
 
 def prepare_streams() -> None:

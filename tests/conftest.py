@@ -61,6 +61,12 @@ def rng(seed):
 
 
 @pytest.fixture
+def images(rng):
+    """x (40, 6) and labels (40,)"""
+    return rng.normal(size=(40, 6)), rng.integers(3, size=40)
+
+
+@pytest.fixture
 def home(tmp_path, monkeypatch):
     """A checkout of its own for what experiments write."""
     monkeypatch.setattr(hn, "HERE", tmp_path)
@@ -68,23 +74,33 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def smoke(home):
-    """Run an experiment's whole path on the digits -> its record and its folder. The
-    picture names the record."""
+def smoke(home, monkeypatch):
+    """Run an experiment's whole path on the digits, in this process and with few pixels
+    -> its record and its folder. The picture names the record."""
     from experiments import lab
+    monkeypatch.setattr("experiments.trials.cpu_count", lambda: 1)
+    monkeypatch.setattr("highway_suite.figures.DPI", 40)
 
     def run(experiment):
-        jobs = ["--jobs", "1"] if experiment.pack_by else []
-        record = lab.main(experiment, ["--smoke", *jobs])
+        record = lab.main(experiment, ["--smoke"])
         folder = home / "runs" / "smoke" / experiment.name.rpartition(".")[2]
         found, digest = lab.load_record(folder / "record.json")
         picture = (folder / "figure.png").read_bytes()
         assert found == record and digest.encode() in picture
-        assert record["dataset"] == "digits"
+        assert record["dataset"] == experiment.smoke["dataset"] != "mnist"
         assert record["command"] == f"python3 -m {experiment.name} --smoke"
         assert not (home / "results").exists()
         return record, folder
     return run
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A record -> its Study."""
+    from records_for_figures import save
+
+    from highway_suite.studies import load
+    return lambda record: load(save(tmp_path / "r.json", record))
 
 
 @pytest.fixture(scope="session")

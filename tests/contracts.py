@@ -13,6 +13,10 @@ import numpy as np
 import highway_networks as hn
 
 STEP = 1e-30
+FORMS = {       # y of every form, as the ICLR 2017 paper's Table 1a writes it
+    "plain": lambda x, H, T, C: H, "highway": lambda x, H, T, C: H * T + x * (1 - T),
+    "residual": lambda x, H, T, C: H + x, "t_only": lambda x, H, T, C: H * T + x,
+    "c_only": lambda x, H, T, C: H + x * C, "full": lambda x, H, T, C: H * T + x * C}
 
 
 class WrongGradient(AssertionError):
@@ -33,6 +37,15 @@ def small_net(block, depth, activation="tanh", seed=0, dtype="float64", kind=Non
             weights += rng.normal(0, 0.3, weights.shape)
         elif block not in ("plain", "highway"):
             weights /= np.sqrt(depth)
+    return net
+
+
+def probed_net(block="highway", depth=4, seed=0, dtype="float64"):
+    """6 pixels, 5 units, 3 classes, every weight moved a little."""
+    net = hn.DeepNet(block, depth, 5, inputs=6, classes=3, init="glorot",
+                     gate_bias=-1.0, seed=seed, dtype=dtype)
+    net.params += np.random.default_rng(seed).normal(0, 0.2, net.params.size).astype(
+        dtype)
     return net
 
 
@@ -62,20 +75,29 @@ def derivatives(net, x, labels):
     return derivative
 
 
-def check_gradient(net, x, labels, entries=60, rtol=1e-9, seed=0):
-    """Compare random entries of every named tensor; raise WrongGradient with both
-    values for the first that is off."""
-    found, derivative = gradient(net, x, labels), derivatives(net, x, labels)
+def compare(net, found, derivative, entries, off, seed=0):
+    """So many random entries of every named tensor: found, the net's flat gradient, and
+    derivative(entry), apart by off(expected, the tensor's gradient) at most. Raises
+    WrongGradient with both values for the first that is not."""
     rng = np.random.default_rng([seed, 3])
-    places = net.views(np.arange(found.size))
-    for name, where in places.items():
-        where = where.ravel()
-        for entry in rng.choice(where, min(entries // len(places) + 1, where.size),
-                                replace=False):
+    for name, places in net.views(np.arange(found.size)).items():
+        for entry in rng.permutation(places.ravel())[:entries]:
             expected = derivative(entry)
-            if not abs(found[entry] - expected) <= rtol * abs(expected):
+            if not abs(found[entry] - expected) <= off(expected, found[places]):
                 raise WrongGradient(f"{name}[{entry}]: backward {found[entry]}, "
                                     f"complex step {expected}")
+
+
+def of_largest(expected, tensor, rtol=1e-11):
+    """A part of the tensor's largest entry."""
+    return rtol * abs(tensor).max(initial=0)
+
+
+def check_gradient(net, x, labels, entries=60, rtol=1e-9, seed=0):
+    """Every entry is held to its own size."""
+    compare(net, gradient(net, x, labels), derivatives(net, x, labels),
+            entries // len(net.views(net.params)) + 1,
+            lambda expected, tensor: rtol * abs(expected), seed)
 
 
 def check_block(block, dtype, seed=0):
@@ -122,3 +144,14 @@ class Memory:
         for name, rng in streams.items():
             rng.bit_generator.state = states[name]
         return history
+
+
+def contrast(*colours):
+    """The WCAG's ratio of contrast of two "#RRGGBB"."""
+    light = []
+    for colour in colours:
+        parts = np.array([int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)])
+        linear = np.where(parts <= 0.04045, parts / 12.92,
+                          ((parts + 0.055) / 1.055) ** 2.4)
+        light.append(linear @ (0.2126, 0.7152, 0.0722) + 0.05)
+    return max(light) / min(light)

@@ -81,23 +81,21 @@ def save(path, record):
 
 def sample_records():
     """Name -> record: each kind that the pictures and the animation must hold."""
-    several = make_record(depths=(3, 6, 9), seeds=(0, 1, 2, 3, 4), epochs=5)
-    lost, none_left = copy.deepcopy(several), make_record()
+    lost = make_record(depths=(3, 6, 9), seeds=(0, 1, 2, 3, 4), epochs=5)
+    none_left, one_lost = make_record(), make_record()
     for run in lost["runs"]:
         if run["depth"] == 6 or run["seed"] == 4:
             diverge(run["plain"], 2)
     diverge(lost["runs"][-2]["highway"], 3)
     for block in ("highway", "plain"):
         diverge(none_left["runs"][0][block], -1)
-    one_lost = make_record()
     diverge(one_lost["runs"][0]["highway"], 2)
     one_lost["runs"][0]["highway"]["history"]["train_loss"][1] = 3e4
     forms = (*hn.BLOCKS, "own_with_gates", "a_block_of_long_name")
     return {"all forms": make_record((3, 6), (0, 1), blocks=forms),
-            "no gates": make_record(blocks=("residual", "plain")),
-            "one block": make_record(depths=(1,)), "100 blocks": make_record((100,)),
+            "no gates": make_record(blocks=("residual", "plain"), dataset="digits"),
+            "one block": make_record(depths=(1,), epochs=1),
             "1000 blocks": make_record((1000,), epochs=2, gate_bias=-8.0),
-            "one epoch": make_record(epochs=1), "400 epochs": make_record(epochs=400),
-            "digits": make_record(dataset="digits"), "seeds": several, "lost": lost,
+            "400 epochs": make_record((100,), epochs=400), "lost": lost,
             "one lost": one_lost, "none left": none_left,
             "earlier": as_earlier(make_record(depths=(3, 6)))}

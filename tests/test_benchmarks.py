@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import convolution, lab, peers, processes, scaling
+from benchmarks import convolution, lab, language_model, peers, processes, scaling
 from benchmarks.contestants import CONTESTANTS, Floor, Ours, Task
 from highway_suite.files import write_json
 from highway_suite.records import environment
@@ -218,8 +218,9 @@ def no_frameworks(monkeypatch):
 
 def test_peers_without_frameworks(tmp_path, no_frameworks):
     out = tmp_path / "p.json"
-    record = peers.main(["--depth", "2", "--hidden", "4", "--batch", "16", "--repeats",
-                         "1", "--dataset", "digits", "--out", str(out)])
+    record = lab.main(peers.BENCHMARK, [
+        "--depth", "2", "--hidden", "4", "--batch", "16", "--repeats", "1",
+        "--dataset", "digits", "--out", str(out)])
     assert record["skipped"].keys() == {"torch", "torch.compile", "jax", "jax scan"}
     assert list(record["one_core"]) == ["ours", "floor"]
     assert list(record["all_cores"]) == ["ours"]
@@ -228,7 +229,7 @@ def test_peers_without_frameworks(tmp_path, no_frameworks):
     assert ours["gradient_error"] == 0 and "gradient_error" not in floor
     check_files(out, record)
     with pytest.raises(SystemExit, match="not 'highway-networks/scaling'"):
-        scaling.main(["--plot", "--out", str(out)])
+        lab.main(scaling.BENCHMARK, ["--plot", "--out", str(out)])
 
 
 def test_scaling_of_small_nets(tmp_path, monkeypatch):
@@ -236,7 +237,7 @@ def test_scaling_of_small_nets(tmp_path, monkeypatch):
                         ("available_cores", lambda: ONE_CORE)):
         monkeypatch.setattr(scaling, name, value)
     out = tmp_path / "s.json"
-    record = scaling.main([
+    record = lab.main(scaling.BENCHMARK, [
         "--depths", "10,11,12", "--widths", "4", "--batches", "8", "--repeats", "1",
         "--runs", "1", "--dataset", "digits", "--out", str(out)])
     assert [p["depth"] for p in record["points"]] == [10, 11, 12, 30, 30]
@@ -249,24 +250,27 @@ def test_scaling_of_small_nets(tmp_path, monkeypatch):
     assert record["search"][0]["jobs"] == 1
     check_files(out, record)
     write_json(out, record | {"depth_law": None})       # too few depths: no law
-    scaling.main(["--plot", "--out", str(out)])
+    lab.main(scaling.BENCHMARK, ["--plot", "--out", str(out)])
 
 
-def test_convolutional_steps_of_narrow_nets(tmp_path, no_frameworks):
-    out, cores = tmp_path / "c.json", processes.available_cores()
-    record = convolution.main([
-        "--dataset", "digits", "--widths", "3", "--tables", "2", "--batch", "4",
-        "--piece", "2",
-        "--repeats", "2", "--out", str(out)])
+@pytest.mark.parametrize("benchmark, flags", [
+    (convolution, "--dataset digits --widths 3 --tables 2 --batch 4 --piece 2"),
+    (language_model, "--batch 3 --steps 4 --words 60")])
+def test_steps_that_take_turns(benchmark, flags, tmp_path, no_frameworks, capsys):
+    out, cores = tmp_path / "steps.json", processes.available_cores()
+    flags = [*flags.split(), "--repeats", "2", "--out", str(out)]
+    record = lab.main(benchmark.BENCHMARK, flags)
     assert processes.available_cores() == cores
-    assert [(net["table"], net["width"]) for net in record["nets"]] == [(1, 3),
-                                                                        (2, None)]
-    for net in record["nets"]:
+    assert "torch: not installed, skipped" in capsys.readouterr().out
+    for net in record.get("nets", [record]):
         ours, floor = (net["contestants"][name] for name in ("ours", "floor"))
         assert ours["times_ours"] == {"median": 1, "least": 1, "largest": 1}
         ratios = np.array(floor["seconds"]) / ours["seconds"]
         assert floor["times_ours"]["median"] == pytest.approx(np.median(ratios), 1e-4)
     check_files(out, record)
+    picture = out.with_suffix(".png").read_bytes()
+    assert lab.main(benchmark.BENCHMARK, ["--plot", "--out", str(out)]) == record
+    assert out.with_suffix(".png").read_bytes() == picture
 
 
 def test_only_the_committed_settings_replace_the_committed_record(home):
@@ -297,4 +301,4 @@ def test_a_failed_part_of_scaling_ends_in_one_line(tmp_path):
     with pytest.raises(ValueError, match="ZeroDivisionError: division by zero"):
         scaling.ask_python("1 / 0", [], ONE_CORE)
     with pytest.raises(SystemExit, match=r"absent.json: .*Make it with: python3 -m"):
-        scaling.main(["--plot", "--out", str(tmp_path / "absent.json")])
+        lab.main(scaling.BENCHMARK, ["--plot", "--out", str(tmp_path / "absent.json")])

@@ -34,24 +34,14 @@ def run_script(*words, cwd, **env):
 
 @pytest.mark.parametrize("words, message", [
     ("--depth 0", "--depth: '0' is not a whole number from 1 to 10000"),
-    ("--depth 1000000", "from 1 to 10000"), ("--depth -1", "from 1 to 10000"),
     ("--depth 2.5", "whole number"), ("--lr nan", "--lr: 'nan' is not a number from"),
-    ("--lr inf", "from 1e-09 to 1000"), ("--lr 0", "from 1e-09"), ("--lr x", "number"),
-    ("--lr-decay 1.1", "from 1e-06 to 1"), ("--momentum 1", "from 0 to 0.9999"),
-    ("--clip -1", "from 0 to"), ("--batch 0", "from 1 to 10000000"),
-    ("--epochs 0", "from 1 to"), ("--hidden 0", "from 1 to 10000"),
-    ("--gate-bias 101", "from -100 to 100"), ("--seed -1", "from 0 to 4294967295"),
-    ("--n-train 10000001", "from 1 to 10000000"), ("--n-test 0", "from 1 to"),
-    ("--jobs 0", "from 1 to 1024"), ("--plain-hidden 0", "from 1 to 10000"),
-    ("--depths=", "--depths: '' is not"), ("--depths 1,,2", "'' is not"),
-    ("--depths a", "'a' is not"), ("--depths 5,5", "names a value twice"),
-    ("--seeds 1,1", "names a value twice"), ("--blocks no", "'no' is none of plain,"),
+    ("--lr inf", "from 1e-09 to 1000"), ("--lr x", "number"),
+    ("--gate-bias 101", "from -100 to 100"), ("--jobs 0", "from 1 to 1024"),
+    ("--depths 1,,2", "'' is not"), ("--seeds 1,1", "names a value twice"),
+    ("--blocks no", "'no' is none of plain,"), ("--dep 3", "unrecognized"),
     ("--blocks plain,plain", "names a value twice"),
     ("--dataset digits --depth 9999 --hidden 5000 --blocks full", "need about"),
-    ("--depth 3 --depths 4", "not allowed with"),
-    ("--activation gelu", "choose from"), ("--init no", "choose from"),
-    ("--optimizer no", "choose from"), ("--dtype int8", "choose from"),
-    ("--dataset no", "choose from"), ("--dep 3", "unrecognized"),
+    ("--depth 3 --depths 4", "not allowed with"), ("--activation no", "choose from"),
     ("--out /absent/r.json", "/absent is not a folder"), ("--out=", "'' is not the"),
     ("--data-dir=", "'' is not the name"), ("--out a\nb", "is not the name of a file"),
     ("--out \udcff", "is not the name of a file"), ("--out " + "n" * 256, "too long"),
@@ -122,12 +112,6 @@ def test_main_trains_both_arms_and_writes(tmp_path, monkeypatch, capsys):
     assert len(lines) == 4 and "epoch 1/1  train loss" in lines[0]
 
 
-def test_no_save_writes_nothing(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert cli.main([*DIGITS, "--no-save"])["seed"] == 0
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_plain_hidden_and_a_command_without_paths_of_the_machine(tmp_path):
     record = cli.main([*DIGITS, "--plain-hidden", "71", "--out",
                        str(tmp_path / "name.json")])
@@ -135,16 +119,6 @@ def test_plain_hidden_and_a_command_without_paths_of_the_machine(tmp_path):
     assert run["plain"]["hidden"] == 71 and run["highway"]["hidden"] == 50
     assert run["plain"]["parameters"] == 64 * 71 + 71 + 2 * (71 * 72) + 720
     assert record["command"].endswith("--out name.json")
-
-
-def test_a_highway_net_at_chance_gets_advice(capsys):
-    cli.main(["--dataset", "digits", "--jobs", "1", "--depth", "60", "--epochs", "1",
-             "--gate-bias", "5", "--no-save"])
-    advice = [line for line in capsys.readouterr().err.splitlines() if "learn" in line]
-    assert advice == ["highway 60, seed 0, did not learn: try --gate-bias auto (-4.08) "
-                      "instead of 5, or a smaller --lr"]
-    cli.main(["--dataset", "digits", "--jobs", "1", "--depth", "2", "--no-save"])
-    assert "did not learn" not in capsys.readouterr().err
 
 
 def test_auto_gate_bias_is_a_number_in_the_record(tmp_path):
@@ -179,16 +153,6 @@ def test_wrong_data_is_one_line_and_exit_code_1(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["train-images-idx3-ubyte.gz"]
 
 
-@pytest.mark.parametrize("name", ["n" * 300, "file/below"])
-def test_a_data_folder_that_cannot_be_looked_into_is_one_line(tmp_path, name):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["--dataset", "mnist", "--jobs", "1", "--data-dir",
-                  str(tmp_path / name)])
-    assert str(caught.value).startswith(f"highway_networks.py: {tmp_path / name}")
-    assert "\n" not in str(caught.value)
-
-
 def test_a_failed_write_is_one_line_after_the_table(tmp_path, monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -214,26 +178,9 @@ def test_a_place_for_the_record_is_looked_for_first(tmp_path, monkeypatch, capsy
     assert (tmp_path / "link").is_symlink()
 
 
-@pytest.mark.parametrize("words", [["--gate-bias=-1e-05"], ["--out", "my record.json"]])
-def test_the_recorded_command_parses_again(tmp_path, monkeypatch, words):
-    monkeypatch.chdir(tmp_path)
-    record = cli.main([*DIGITS, *words])
-    again = cli.main([*shlex.split(record["command"])[2:], "--jobs", "1"])
-    assert again["config"] == record["config"] and again["command"] == record["command"]
-
-
-def test_runs_from_any_folder(tmp_path):
-    ended = run_script(*DIGITS, cwd=tmp_path)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.splitlines()[-1].startswith("wrote runs/seed=0_depth=2")
-    assert len(list((tmp_path / "runs").iterdir())) == 1
-
-
-STREAMS = ["2>&1 | head -1", ">/dev/full", "2>/dev/full", ">&-", "2>&-", ">&- 2>&- <&-"]
-
-
 @pytest.mark.parametrize("jobs, streams", [
-    *((1, streams) for streams in STREAMS), (2, ">&- 2>&- <&-"), (2, "2>&1 | head -1")])
+    (1, ">/dev/full"), (1, "2>/dev/full"), (1, ">&-"), (1, "2>&-"),
+    (1, "2>&1 | head -1"), (2, ">&- 2>&- <&-")])
 def test_a_finished_training_outlives_its_streams(tmp_path, jobs, streams):
     words = shlex.join([sys.executable, "-u", hn.__file__, *DIGITS, "--jobs", str(jobs),
                         "--out", "r.json"])
@@ -321,15 +268,7 @@ def test_nothing_is_called_that_other_systems_lack(tmp_path, monkeypatch):
     assert len(viz.main(["--run", "r.json"])) == 5 and gif.main(["--run", "r.json"])
 
 
-def test_version_is_that_of_the_project(capsys):
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["--version"])
-    text = (hn.HERE / "pyproject.toml").read_text()
-    version = capsys.readouterr().out.split()[1]
-    assert caught.value.code == 0 and f'version = "{version}"' in text
-
-
-@pytest.mark.parametrize("library", ["numpy", "tqdm", "threadpoolctl", "psutil"])
+@pytest.mark.parametrize("library", ["numpy", "threadpoolctl", "psutil"])
 def test_a_missing_library_is_one_line_that_says_what_to_install(tmp_path, library):
     (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError("
                                             f"'no', name='{library}')")

@@ -11,14 +11,6 @@ from conftest import encode_idx
 import highway_networks as hn
 from highway_suite.datasets import obtain, obtain_auto
 
-
-@pytest.mark.parametrize("shape", [(0,), (5,), (3, 4), (2, 3, 4), (1, 28, 28)])
-def test_idx_round_trip(shape, rng):
-    array = rng.integers(256, size=shape).astype(np.uint8)
-    again = hn.decode_idx(encode_idx(array))
-    assert again.dtype == np.uint8 and np.array_equal(again, array)
-
-
 GOOD = encode_idx(np.arange(12, dtype=np.uint8).reshape(3, 4))
 
 

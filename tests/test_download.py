@@ -15,6 +15,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import Mock
 
 import pytest
 import trustme
@@ -24,6 +25,7 @@ from highway_suite import mirrors
 from highway_suite.datasets import obtain
 
 MAIN = Path(__file__).with_name("patched_main.py")
+NOBODY = "http://127.0.0.1:9/"      # listens there
 
 
 class Answer(NamedTuple):
@@ -137,6 +139,14 @@ def use_mirrors(monkeypatch, *mirrors):
     monkeypatch.setattr(hn, "DATASETS", table)
 
 
+@pytest.fixture
+def good(serve, monkeypatch):
+    """A good mirror, the only one."""
+    address, server = serve()
+    use_mirrors(monkeypatch, f"{address}/good/")
+    return server
+
+
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -214,10 +224,7 @@ def spoil(path, how):
 
 
 @pytest.mark.parametrize("how", ["truncated", "empty", "flipped", "page"])
-def test_a_poisoned_cache_is_mended(serve, cache, small_mnist, monkeypatch, capsys,
-                                    how):
-    address, server = serve()
-    use_mirrors(monkeypatch, f"{address}/good/")
+def test_a_poisoned_cache_is_mended(good, cache, small_mnist, capsys, how):
     obtain("mnist", cache)
     path = cache / "t10k-images-idx3-ubyte.gz"
     spoil(path, how)
@@ -226,18 +233,16 @@ def test_a_poisoned_cache_is_mended(serve, cache, small_mnist, monkeypatch, caps
     assert path.read_bytes() == (small_mnist / path.name).read_bytes()
     assert (cache / (path.name + ".bad")).read_bytes() == spoiled
     assert "Fetched a good copy" in capsys.readouterr().err
-    assert len(server.asked) == 5
+    assert len(good.asked) == 5
 
 
-def test_a_poisoned_cache_without_a_mirror_is_an_error_and_stays(serve, cache,
+def test_a_poisoned_cache_without_a_mirror_is_an_error_and_stays(good, cache,
                                                                  monkeypatch):
-    address, _ = serve()
-    use_mirrors(monkeypatch, f"{address}/good/")
     obtain("mnist", cache)
     path = cache / "train-labels-idx1-ubyte.gz"
     spoil(path, "truncated")
     before = names(cache)
-    use_mirrors(monkeypatch, f"{address}/absent/")
+    use_mirrors(monkeypatch, NOBODY)
     for _ in range(2):
         with pytest.raises(hn.DataError, match="end-of-stream") as caught:
             obtain("mnist", cache)
@@ -286,22 +291,15 @@ def test_an_interrupted_download_leaves_nothing(serve, cache, table, sent, code)
     assert names(cache) == []
 
 
-def make_folder_a(kind, path):
-    if kind == "file":
-        path.write_text("")
-    elif kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "dangling link":
-        path.symlink_to(path.with_name("nowhere"))
-    elif kind == "below a file":
-        path.with_name("parent").write_text("")
-        return path.with_name("parent") / "mnist"
-    return path
+ABSURD = {"file": Path.touch, "fifo": os.mkfifo, "folder": Path.mkdir,
+          "dangling link": lambda path: path.symlink_to(path.with_name("nowhere"))}
 
 
-@pytest.mark.parametrize("kind", ["file", "fifo", "dangling link", "below a file"])
-def test_an_absurd_cache_folder_is_one_clear_line(tmp_path, kind):
-    folder = make_folder_a(kind, tmp_path / "cache")
+@pytest.mark.parametrize("kind, below", [("file", ""), ("fifo", ""), ("file", "mnist"),
+                                         ("dangling link", "")])
+def test_an_absurd_cache_folder_is_one_clear_line(tmp_path, kind, below):
+    ABSURD[kind](tmp_path / "cache")
+    folder = tmp_path / "cache" / below
     with pytest.raises(hn.DataError) as caught:
         obtain("mnist", folder)
     text = str(caught.value)
@@ -309,24 +307,18 @@ def test_an_absurd_cache_folder_is_one_clear_line(tmp_path, kind):
     assert "$HIGHWAY_DATA_DIR" in text
 
 
-def test_a_read_only_folder_is_read_and_never_written(serve, cache, small_mnist,
+def test_a_read_only_folder_is_read_and_never_written(good, cache, small_mnist,
                                                       monkeypatch):
-    address, server = serve()
-    use_mirrors(monkeypatch, f"{address}/good/")
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     with pytest.raises(hn.MissingData, match="no right to write there"):
         obtain("mnist", cache)
     assert len(obtain("mnist", small_mnist).x_train) == 20
-    assert server.asked == []
+    assert good.asked == []
 
 
-def test_a_full_disk_is_one_clear_line(serve, cache, monkeypatch):
-    address, _ = serve()
-    use_mirrors(monkeypatch, f"{address}/good/")
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-    monkeypatch.setattr(os, "fsync", full)
+def test_a_full_disk_is_one_clear_line(good, cache, monkeypatch):
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=full))
     with pytest.raises(hn.MissingData, match="No space left on device"):
         obtain("mnist", cache)
     assert names(cache) == []
@@ -342,23 +334,16 @@ def test_no_home_is_one_clear_line(monkeypatch):
 @pytest.mark.parametrize("kind", ["fifo", "folder", "dangling link"])
 def test_an_absurd_cache_entry_is_no_hang_and_no_write(cache, small_mnist, monkeypatch,
                                                        kind):
-    use_mirrors(monkeypatch, "http://127.0.0.1:9/")      # nobody listens there
+    use_mirrors(monkeypatch, NOBODY)
     cache.mkdir(parents=True)
-    path, target = cache / "train-images-idx3-ubyte.gz", cache / "target"
-    if kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    else:
-        path.symlink_to(target)
+    path = cache / "train-images-idx3-ubyte.gz"
+    ABSURD[kind](path)
     with pytest.raises(hn.DataError, match="not a regular file|No such file"):
         obtain("mnist", cache)
-    assert os.path.lexists(path) and not target.exists()
+    assert os.path.lexists(path) and not (cache / "nowhere").exists()
 
 
-def test_a_link_is_replaced_not_written_through(serve, cache, tmp_path, monkeypatch):
-    address, _ = serve()
-    use_mirrors(monkeypatch, f"{address}/good/")
+def test_a_link_is_replaced_not_written_through(good, cache, tmp_path):
     cache.mkdir(parents=True)
     other = tmp_path / "precious"
     other.write_text("precious")

@@ -14,11 +14,12 @@ import matplotlib
 import numpy as np
 import pytest
 from committed import tree
+from contracts import contrast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
-from records_for_figures import as_earlier, diverge, make_record, sample_records, save
+from records_for_figures import diverge, make_record, sample_records, save
 
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
@@ -30,12 +31,6 @@ ROOT = Path(viz.__file__).parent
 SCRIPTS = ("visualize_highway_networks.py", "make_highway_networks_gif.py")
 SAMPLES = sample_records()
 SIGMA_2 = 1 / (1 + math.exp(2))
-
-
-@pytest.fixture
-def study(tmp_path):
-    """A record -> its Study."""
-    return lambda record: load(save(tmp_path / "r.json", record))
 
 
 @pytest.fixture(autouse=True)
@@ -105,20 +100,6 @@ def test_curves_are_those_of_the_record(study, picture, series, mark, label):
     assert all(tick == int(tick) for tick in axes.get_xticks())
 
 
-@pytest.mark.parametrize("last, scale", [
-    ([0.5, 0.03], "linear"), ([0.5, 0.01], "log"), ([0.5, 0], "linear"),
-    ([0.01, 0], "log")])
-def test_losses_of_many_magnitudes_are_drawn_on_a_log_scale(study, last, scale):
-    record = make_record()
-    history(record, "highway", "train_loss")[2:] = last
-    axes, = draw("plain_loss_collapse", study(record)).axes
-    assert axes.get_yscale() == scale == ("log" if "log" in axes.get_ylabel()
-                                          else "linear")
-    low, high = axes.get_ylim()
-    assert low < min(value for value in last if value or scale == "linear")
-    assert high > 2.3 and (low > 0 or scale == "linear")
-
-
 def test_the_sweep_is_drawn_by_depth(study):
     record = make_record(depths=(50, 5, 10))     # in any order
     figure = draw("depth_sweep", study(record))
@@ -131,7 +112,7 @@ def test_the_sweep_is_drawn_by_depth(study):
     assert [text.get_text() for text in axes.get_xticklabels()] == ["5", "10", "50"]
 
 
-@pytest.mark.parametrize("depth", [1, 6, 100, 1000])
+@pytest.mark.parametrize("depth", [1, 100])
 def test_the_heat_map_holds_each_layer_and_epoch(study, depth):
     record = make_record(depths=(depth,), epochs=3)
     T = np.array([row for _, row in record["runs"][0]["highway"]["layer_T_history"]])
@@ -146,19 +127,6 @@ def test_the_heat_map_holds_each_layer_and_epoch(study, depth):
     assert all(1 <= tick <= depth for tick in axes.get_yticks())
     assert scale.get_yticks()[-1] == pytest.approx(SIGMA_2)
     assert scale.get_yticklabels()[-1].get_text() == "$\\sigma(-2)$\n0.119"
-
-
-def test_epochs_without_gates_do_not_shift_the_others(study):
-    record = make_record(epochs=4)
-    arm = record["runs"][0]["highway"]
-    arm["layer_T_history"] = [arm["layer_T_history"][i] for i in (0, 1, 4)]
-    axes = draw("T_gate_evolution", study(record)).axes[0]
-    image, = axes.images
-    assert list(image._Ax) == [-0.5, 0.5, 2.5, 5.5]         # 0, 1 and 4 within theirs
-    del arm["layer_T_history"][-1]
-    figure = draw("T_gate_evolution", study(record))
-    assert figure.axes[0].get_xlim() == (-0.5, 4.5)
-    assert "not recorded" in written(figure)
 
 
 @pytest.mark.parametrize("bias", [-4.0, -2.0, 0.5])
@@ -202,15 +170,6 @@ def test_several_seeds_are_a_mean_in_a_band(study):
     assert np.allclose(whiskers, np.stack([T.min(axis=0), T.max(axis=0)], axis=1))
     image, = draw("T_gate_evolution", loaded).axes[0].images
     assert np.allclose(image.get_array()[:, -1], T.mean(axis=0))
-
-
-def test_of_several_depths_the_deepest_is_drawn_and_named(study):
-    record = make_record(depths=(9, 3))
-    figure = draw("learning_curves", study(record))
-    assert list(line(figure.axes[0], "highway")[1]) == history(record, "highway",
-                                                               "test_acc", 0)
-    assert "9 blocks" in written(figure)
-    assert "the deepest of 2 depths (3, 9)" in written(figure)
 
 
 def test_every_kind_of_net_is_drawn_in_a_colour_of_its_own(study):
@@ -272,63 +231,8 @@ def test_seeds_that_diverged_are_left_out_of_mean_and_band(study):
     assert np.allclose(image.get_array()[:, 1], np.mean(T, axis=0))
 
 
-def test_the_sweep_has_a_gap_and_a_cross_where_no_seed_is_left(study):
-    record = make_record(depths=(3, 6, 9))
-    diverge(record["runs"][1]["plain"], 1)
-    axes, = draw("depth_sweep", study(record)).axes
-    _, y = line(axes, "plain")
-    assert np.isnan(y).tolist() == [False, True, False]
-    x, height = line(axes, "plain diverged")
-    assert x == [6] and 0 < height[0] < 0.2     # of the axes: at their foot
-    assert not np.isnan(line(axes, "highway")[1]).any()
-
-
-def test_a_run_without_any_value_is_still_marked(study):
-    figure = draw("learning_curves", study(SAMPLES["none left"]))
-    for block in ("highway", "plain"):
-        assert line(figure.axes[0], f"{block} diverged")[0] == [1]
-    for name in ("T_gate_evolution", "T_gate_final"):
-        figure = draw(name, study(SAMPLES["none left"]))
-        assert "no gate was recorded" in written(figure)
-
-
 # --------------------------------------------------------------------------------------
 # Words, colours, places
-
-
-def test_captions_name_data_images_seeds_and_weights(study):
-    for record, words in (
-            (make_record(), ("MNIST: 6,000 training and 2,000 test images", "seed 0",
-                             "weights U(±1/√fan_in)")),
-            (make_record(dataset="digits"), ("UCI digits", "not MNIST")),
-            (make_record(seeds=range(30)), ("30 seeds (0, 1, 2, …, 29)",)),
-            (as_earlier(make_record()), ("earlier reproduction",
-                                         "gate bias −2 assumed"))):
-        for name in viz.PICTURES:
-            text = written(draw(name, study(record)))
-            assert all(word in text for word in words), name
-    text = written(draw("learning_curves", study(make_record())))
-    assert "parameters: highway 12,000, plain 6,000" in text
-
-
-def test_records_of_the_earlier_reproduction_give_the_same_pictures(study):
-    record = make_record(depths=(3, 6))
-    ours, theirs = study(record), study(as_earlier(record))
-    assert theirs.T_start == pytest.approx(SIGMA_2) and theirs.assumed
-    for name in ("learning_curves", "plain_loss_collapse", "depth_sweep"):
-        lines = [[item.get_xydata().tolist() for item in draw(name, it).axes[0].lines]
-                 for it in (ours, theirs)]
-        assert lines[0] == lines[1]
-    image = draw("T_gate_evolution", theirs).axes[0].images[0]
-    assert image.get_extent()[:2] == (0.5, 4.5)             # they begin at epoch 1
-
-
-def luminance(colour):
-    """The WCAG's relative luminance of "#RRGGBB"."""
-    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4
-              for p in parts]
-    return np.dot(linear, [0.2126, 0.7152, 0.0722])
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
@@ -339,8 +243,7 @@ def test_colours_are_okabe_and_itos_and_stand_out(theme):
     for colour, least in ((theme.ink, 7), (theme.soft, 4.5),
                           (theme.blocks["highway"], 3), (theme.blocks["plain"], 3),
                           *((colour, 3) for colour in theme.own)):
-        pair = sorted((luminance(colour), luminance(theme.paper)))
-        assert (pair[1] + 0.05) / (pair[0] + 0.05) > least
+        assert contrast(colour, theme.paper) > least
 
 
 @pytest.mark.parametrize("name", viz.PICTURES)
@@ -381,18 +284,6 @@ def test_no_text_leaves_the_picture_or_covers_another(study, name, kind):
             wide = min(box.x1, box_of_other.x1) - max(box.x0, box_of_other.x0)
             high = min(box.y1, box_of_other.y1) - max(box.y0, box_of_other.y0)
             assert wide <= 0 or high <= 2, (text, other)    # pixels of line spacing
-
-
-def test_a_label_stands_where_its_line_ends(study):
-    record = make_record()
-    for block, end in (("highway", 0.9), ("plain", 0.4)):   # far apart and from chance
-        history(record, block, "test_acc")[-1] = end
-    axes, = draw("learning_curves", study(record)).axes
-    places = {text.get_text(): text.xy for text in axes.texts}
-    low, high = axes.get_ylim()
-    ends = {"highway 0.9000": 0.9, "plain 0.4000": 0.4, "chance 1/10": 0.1}
-    assert places == {label: (1, pytest.approx((height - low) / (high - low)))
-                      for label, height in ends.items()}
 
 
 @settings(deadline=None, database=None)
@@ -444,7 +335,8 @@ def test_the_bytes_depend_on_no_setting_of_the_user(tmp_path, study):
         [sys.executable, "-c", "import sys, visualize_highway_networks as v; "
          f"from highway_suite import figures; figures.DPI = {figures.DPI}; "
          "study = v.load('r.json'); "
-         "sys.stdout.buffer.write(v.render('T_gate_final', study))"],
+         "sys.stdout.buffer.write(v.render('T_gate_final', study)); "
+         "sys.exit('matplotlib.pyplot' in sys.modules)"],
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"},
         cwd=tmp_path, capture_output=True, check=True)
     assert done.stdout == expected
@@ -453,20 +345,7 @@ def test_the_bytes_depend_on_no_setting_of_the_user(tmp_path, study):
         assert matplotlib.rcParams["font.family"] == ["monospace"]  # and put back
 
 
-def test_a_picture_names_its_record(tmp_path):
-    paths = run_main(tmp_path)
-    for path in paths:
-        record = "sweep" if path.stem == "depth_sweep" else "run"
-        with Image.open(path) as image:
-            assert image.size[0] == 7.5 * figures.DPI
-            assert image.text == {
-                "Title": path.stem, "Source": "python3 highway_networks.py --seed 0",
-                "Record-SHA-256": hashlib.sha256(
-                    (tmp_path / f"{record}.json").read_bytes()).hexdigest()}
-
-
-@pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b'{"runs": [NaN]}',
-                                     b"\xff\xfe", b"[" * 100_000])
+@pytest.mark.parametrize("content", [None, b"{", b"\xff\xfe"])
 def test_a_missing_or_broken_file_is_one_line(tmp_path, content):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "depth_sweep.png").write_bytes(b"old")
@@ -478,6 +357,7 @@ def test_a_missing_or_broken_file_is_one_line(tmp_path, content):
             run_main(tmp_path, None, None, flag, str(path))
         assert str(path) in stop.value.code and "\n" not in stop.value.code
         assert "Make it with: python3 highway_networks.py --seed 0" in stop.value.code
+        assert stop.value.code.endswith(f" --out '{path}'")     # to be pasted
     file, = (tmp_path / "out").iterdir()
     assert file.read_bytes() == b"old"
 
@@ -504,25 +384,6 @@ def test_the_records_of_the_folder_come_before_those_of_the_scripts(tmp_path,
     assert {path.parent for path in viz.main(["--dark"])} == {Path("viz")}
 
 
-@pytest.mark.parametrize("module", [viz, gif])
-def test_no_record_is_one_line_with_a_command_to_be_pasted(tmp_path, monkeypatch,
-                                                           module):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as stop:
-        module.main(["--run", "no run.json"])
-    assert stop.value.code == (
-        f"{module.__name__}.py: no run.json: No such file or directory. Make it with: "
-        "python3 highway_networks.py --seed 0 --out 'no run.json'")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("flags", [["--format", "jpg"], ["--form", "png"], ["x"]])
-def test_wrong_flags_exit_2(flags, capsys):
-    with pytest.raises(SystemExit) as stop:
-        viz.main(flags)
-    assert stop.value.code == 2 and "usage:" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("script, library", [
     (SCRIPTS[0], "matplotlib"), (SCRIPTS[1], "matplotlib"), (SCRIPTS[1], "imageio")])
 def test_a_missing_library_is_one_line(monkeypatch, script, library):
@@ -534,15 +395,6 @@ def test_a_missing_library_is_one_line(monkeypatch, script, library):
         runpy.run_path(str(ROOT / script), run_name="__main__")
     assert stop.value.code == (f"{script} needs {library}. Install: python3 -m venv "
                                ".venv && .venv/bin/pip install -e .")
-
-
-def test_importing_does_nothing_and_starts_no_pyplot(tmp_path):
-    code = ("import make_highway_networks_gif, visualize_highway_networks, sys, os; "
-            "sys.exit('matplotlib.pyplot' in sys.modules or bool(os.listdir('.')))")
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)},
-                          capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("name", viz.PICTURES)

@@ -238,12 +238,6 @@ def test_every_array_that_is_kept_is_needed(scaled, optimizer, forgotten):
     assert not same(a_run(scaled, make, memory), a_run(scaled, make))
 
 
-def test_a_longer_run_goes_on_where_a_shorter_one_ended(scaled):
-    memory = Memory()
-    a_run(scaled, hn.Adam, memory, epochs=2)
-    assert same(a_run(scaled, hn.Adam, memory, epochs=3), a_run(scaled, hn.Adam))
-
-
 def test_a_diverged_run_ends_alike_when_it_is_resumed():
     memory, ends = Memory(), []
     for _ in range(2):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from contracts import (
+    FORMS,
     WrongGradient,
     check_block,
     check_gradient,
@@ -175,20 +176,8 @@ def test_broken_contract_is_caught(change, monkeypatch, seed):
 # Another implementation: autograd
 
 
-def torch_block(block, x, H, gate):
-    """y of every form, as the ICLR 2017 paper's Table 1a writes it."""
-    if block == "plain":
-        return H
-    if block == "highway":
-        return H * gate("T") + x * (1 - gate("T"))
-    T = gate("T") if block in ("t_only", "full") else 1
-    C = gate("C") if block in ("c_only", "full") else 1
-    return H * T + x * C
-
-
 @pytest.mark.parametrize("activation", list(hn.ACTIVATIONS))
-@pytest.mark.parametrize("block", ["plain", "highway", "residual", "t_only", "c_only",
-                                   "full"])     # not a block that a reader adds
+@pytest.mark.parametrize("block", FORMS)
 def test_logits_and_gradient_as_torch_has_them(block, activation, seed):
     torch = pytest.importorskip("torch", reason="torch is not installed; it is an "
                                                 "independent oracle, not a dependency")
@@ -200,8 +189,9 @@ def test_logits_and_gradient_as_torch_has_them(block, activation, seed):
     for layer in range(net.depth):
         def affine(name, layer=layer, h=h):
             return w["W_" + name][layer] @ h + w["b_" + name][layer][:, None]
-        h = torch_block(block, h, act(affine("H")),
-                        lambda gate, affine=affine: torch.sigmoid(affine(gate)))
+        T, C = (torch.sigmoid(affine(gate)) if gate in net.block.gates else None
+                for gate in "TC")
+        h = FORMS[block](h, act(affine("H")), T, C)
     logits = w["W_out"] @ h + w["b_out"][:, None]
     torch.nn.functional.cross_entropy(logits.T, torch.tensor(labels)).backward()
     np.testing.assert_allclose(net.forward(x)[0], logits.detach().numpy(), rtol=1e-10)

@@ -1,17 +1,17 @@
 """The nets that are looked into, and what is found in them."""
 
 import itertools
-import json
 import math
 import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from contracts import probed_net as small_net
 
 import highway_networks as hn
 from experiments import gates, inside, lesion, readouts
-from experiments.lab import Lab, build_parser, load_record, main
+from experiments.lab import Lab, build_parser, load_record
 from highway_suite.files import write_json
 from highway_suite.records import RecordError
 from tests import committed
@@ -23,20 +23,6 @@ def lab_of(module, *flags):
     return Lab(module.EXPERIMENT, build_parser(module.EXPERIMENT).parse_args(flags))
 
 
-def small_net(block="highway", depth=4, units=5, seed=0):
-    net = hn.DeepNet(block, depth, units, inputs=6, classes=3, init="glorot",
-                     gate_bias=-1.0, seed=seed)
-    net.params += np.random.default_rng(seed).normal(
-        0, 0.2, net.params.size).astype("float32")
-    return net
-
-
-@pytest.fixture
-def images(rng):
-    """x (40, 6) and labels (40,)"""
-    return rng.normal(size=(40, 6)).astype("float32"), rng.integers(3, size=40)
-
-
 # --------------------------------------------------------------------------------------
 # The whole path
 
@@ -44,15 +30,11 @@ def images(rng):
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_smoke(module, smoke):
     record, _ = smoke(module.EXPERIMENT)
-    lab = lab_of(module, "--smoke")
-    assert lab.figure.stat().st_size > 10_000
     assert all(claim["ours"] is not None for claim in record.get("claims", []))
-    again = json.loads(json.dumps(module.EXPERIMENT.run(lab)))
-    assert {name: record[name] for name in again} == again
 
 
-def test_the_analyses_load_the_nets_and_refuse_others(home, monkeypatch):
-    main(inside.EXPERIMENT, ["--smoke"])
+def test_the_analyses_load_the_nets_and_refuse_others(smoke, home, monkeypatch):
+    smoke(inside.EXPERIMENT)
     folder = home / "results" / "inside"
     shutil.copytree(home / "runs" / "smoke" / "inside", folder)
     monkeypatch.setattr(inside, "run", lambda lab: pytest.fail("trained again"))
@@ -128,13 +110,6 @@ def test_adjusted_rand(a, b, expected):
     assert readouts.adjusted_rand(np.array(b), np.array(a)) == pytest.approx(expected)
 
 
-def test_adjusted_rand_of_shuffled_labels_is_zero_on_average(rng):
-    labels = rng.integers(4, size=60)
-    found = [readouts.adjusted_rand(labels, rng.permutation(labels))
-             for _ in range(300)]
-    assert abs(np.mean(found)) < 0.01
-
-
 def test_kmeans_finds_the_best_of_all_partitions(rng):
     points = rng.normal(size=(8, 2))
 
@@ -145,14 +120,6 @@ def test_kmeans_finds_the_best_of_all_partitions(rng):
                                                                        repeat=8))
     found = readouts.kmeans(points, 3, rng, restarts=100)
     assert cost(found) == pytest.approx(least)
-
-
-def test_kmeans_parts_what_is_apart(rng):
-    labels = np.repeat(np.arange(5), 40)
-    points = rng.normal(size=(200, 3)) + 40 * np.eye(5)[labels][:, :3] + 90 * (
-        labels[:, None] == 4)
-    found = readouts.kmeans(points.astype("float32"), 5, rng, restarts=5)
-    assert readouts.adjusted_rand(found, labels) == 1
 
 
 def test_moments_are_those_of_the_whole(rng):

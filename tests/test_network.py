@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from contracts import gradient, small_batch, small_net
+from contracts import FORMS, gradient, small_batch, small_net
 
 import highway_networks as hn
 
@@ -140,12 +140,6 @@ def test_evaluating_between_forward_and_backward_changes_nothing(seed):
     dlogits = hn.cross_entropy(logits, labels)[1]
     net.predict(2 * x), net.gates(-x), net.block_outputs(x)
     assert np.array_equal(net.backward(dlogits, cache), expected)
-
-
-FORMS = {       # y of every form, as the ICLR 2017 paper's Table 1a writes it
-    "plain": lambda x, H, T, C: H, "highway": lambda x, H, T, C: H * T + x * (1 - T),
-    "residual": lambda x, H, T, C: H + x, "t_only": lambda x, H, T, C: H * T + x,
-    "c_only": lambda x, H, T, C: H + x * C, "full": lambda x, H, T, C: H * T + x * C}
 
 
 @pytest.mark.parametrize("activation", list(hn.ACTIVATIONS))

@@ -1,6 +1,5 @@
 """The search of Figure 1: its settings, its rungs, its verdicts."""
 
-import math
 
 import numpy as np
 import pytest
@@ -137,14 +136,3 @@ def test_a_verdict_at_half_and_at_twice_the_threshold():
     assert claims["degrades"]["holds"] and claims["degrades"]["also"] == {
         "5": True, "20": False}
     assert claims["deep"]["also"] == {"5e-05": True, "0.0002": False}
-
-
-def test_the_numbers_beside_the_verdicts():
-    claims = judged(changed(highway_50={"least": [0.1, 1e-5], "final": [None, 1e-5]}))
-    assert claims["highway"]["ours"]["50 layers"] == ["diverged", 1e-5]
-    assert claims["orders"]["ours"]["best runs"] == pytest.approx(math.log10(200))
-    assert claims["speed"]["ours"]["50 layers"] == {"highway": 9, "plain": None}
-    assert claims["collapses"]["ours"] == {
-        "highway": {"10 layers": 0, "50 layers": 1},
-        "plain": {"10 layers": 0, "50 layers": 1}}
-    assert optimization.epochs_to([3, 0.5, None, 0.2], 0.3) == 4

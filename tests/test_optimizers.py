@@ -46,12 +46,6 @@ def test_optimiser_is_the_scalar_algorithm(optimizer, scalar, settings, rng):
     np.testing.assert_allclose(params, expected, rtol=1e-12, atol=1e-14)
 
 
-def test_first_adam_step_is_the_learning_rate(rng):
-    params, grad = np.zeros(20), rng.normal(size=20)
-    hn.Adam(params).step(params, grad, 0.005)
-    np.testing.assert_allclose(params, -0.005 * np.sign(grad), rtol=1e-5)
-
-
 @pytest.mark.parametrize("name", list(hn.OPTIMIZERS))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_optimisers_work_in_place_and_in_one_dtype(name, dtype, rng):

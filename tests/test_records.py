@@ -127,33 +127,18 @@ def test_only_a_regular_file_is_replaced(tmp_path, kind):
     assert kind != "link" or other.read_text() == "precious"
 
 
-def test_a_place_that_cannot_be_written_to_is_known_before(tmp_path):
-    (tmp_path / "runs").write_text("a file")
-    for path in (tmp_path / "runs" / "r.json", tmp_path / ("n" * 256)):
-        with pytest.raises(OSError):
-            files.check_target(path)
-    longest = tmp_path / ("n" * 255)
-    files.check_target(longest)
-    files.check_target(tmp_path / "no" / "folder" / "yet")
-    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
-    write_file(longest, b"")
-
-
-def path_to(record, keys):
-    """The holder of the item at these keys."""
-    for key in keys[:-1]:
-        record = record[key]
-    return record
+GONE = object()
 
 
 def set_to(value, *keys):
-    """A change of a record: the item at these keys becomes `value`."""
-    return lambda record: path_to(record, keys).__setitem__(keys[-1], value)
-
-
-def without(*keys):
-    """A change of a record: the item at these keys is gone."""
-    return lambda record: path_to(record, keys).__delitem__(keys[-1])
+    """A change of a record: the item at these keys becomes `value`, or is gone."""
+    def change(record):
+        for key in keys[:-1]:
+            record = record[key]
+        record[keys[-1]] = value
+        if value is GONE:
+            del record[keys[-1]]
+    return change
 
 
 HIGHWAY = ("runs", 0, "highway")
@@ -162,16 +147,12 @@ BAD = [
     (set_to("other/schema", "schema"), "schema"),
     (set_to(99, "schema_version"), "schema_version"),
     (set_to([], "runs"), "runs"),
-    (without("runs"), "runs"),
+    (set_to(GONE, "runs"), "runs"),
     (set_to(0, "runs", 0, "depth"), "runs[0].depth"),
     (set_to(True, "runs", 0, "depth"), "runs[0].depth"),
-    (set_to("0", "runs", 0, "seed"), "runs[0].seed"),
     (set_to({"depth": 6}, "runs", 0), "runs[0]"),
-    (set_to(3, "runs", 0), "runs[0]"),
     (lambda record: record["runs"][0].update({"a $b$": make_arm("plain", 6, 0, 4)}),
      "runs[0]"),
-    (set_to(-1, "schema_version"), "schema_version"),
-    (set_to(True, "schema_version"), "schema_version"),
     (lambda record: record["runs"].append(record["runs"][0]), "runs[1]"),
     (lambda record: record["runs"].append(
         record["runs"][0] | {"seed": 1, "plain": make_arm("plain", 6, 1, 3)}),
@@ -180,27 +161,22 @@ BAD = [
     (set_to([0.5, 1.5, 0.5, 0.5], *HIGHWAY, "history", "test_acc"),
      "history.test_acc[1]"),
     (set_to([0.5] * 3, *HIGHWAY, "history", "test_acc"), "history.test_acc"),
-    (set_to([-1, 1, 1, 1], *HIGHWAY, "history", "train_loss"), "history.train_loss[0]"),
     (set_to([10**40, 1, 1, 1], *HIGHWAY, "history", "train_loss"),
      "history.train_loss[0]"),
     (set_to([1, 2, 2, 3], *HIGHWAY, "history", "epoch"), "history.epoch[2]"),
-    (set_to([1, 2, 3, 4.0], *HIGHWAY, "history", "epoch"), "history.epoch[3]"),
     (set_to({"epoch": [], "train_loss": [], "train_acc": [], "test_acc": []}, *HIGHWAY,
             "history"), "history.epoch"),
     (set_to(None, *HIGHWAY, "history", "test_acc", 1), "highway.status"),
     (set_to("tired", *HIGHWAY, "status"), "highway.status"),
-    (set_to(1.5, *HIGHWAY, "parameters"), "highway.parameters"),
-    (set_to("gates", *T_HISTORY), "layer_T_history"),
     (set_to(0.1, *T_HISTORY, 2), "layer_T_history[2]"),
     (set_to([0.1] * 5, *T_HISTORY, 2, 1), "layer_T_history[2][1]"),
     (set_to(["0.1"] * 6, *T_HISTORY, 2, 1), "layer_T_history[2][1][0]"),
     (set_to(1.01, *T_HISTORY, 2, 1, 4), "layer_T_history[2][1][4]"),
     (set_to(1, *T_HISTORY, 2, 0), "layer_T_history epoch[2]"),
-    (without("config"), "config"),
-    (without("config", "gate_bias"), "config.gate_bias"),
+    (set_to(GONE, "config"), "config"),
+    (set_to(GONE, "config", "gate_bias"), "config.gate_bias"),
     (set_to("small", "config", "init"), "config.init"),
     (set_to("cifar", "dataset"), "dataset"),
-    (set_to(["mnist"], "dataset"), "dataset"),
     (set_to(None, "n_train"), "n_train"),
     (set_to("a\nb", "command"), "command"),
     (set_to("\ud800", "command"), "command"),

@@ -1,6 +1,5 @@
 """Very deep nets: the map, the layers in use, the tutorial, norms before training."""
 
-import itertools
 import math
 
 import numpy as np
@@ -9,7 +8,6 @@ from contracts import small_batch, small_net
 
 import highway_networks as hn
 from experiments import very_deep
-from experiments.store import hash_of
 from experiments.very_deep import gate_bias_map, more_seeds, nets, norms, tutorial, use
 from experiments.very_deep.gate_bias_map import Cell
 from tests.fake_lab import verdicts
@@ -28,19 +26,6 @@ def test_smoke_of_very_deep(smoke, monkeypatch):
     for line in record["norms"]:
         assert (len(line["output"]), len(line["gradient"])) == (8, 7)
     assert len({claim["claim"] for claim in record["claims"]}) == len(record["claims"])
-
-
-def test_trials_in_their_order():
-    configs = list({hash_of(config): config for config in very_deep.all_configs(
-        very_deep.PROTOCOL).values()}.values())
-    parts = [part for part, _ in itertools.groupby(c["part"] for c in configs)]
-    assert parts == ["norms", "tutorial", "map", "deep", "map"]
-    hashes = {hash_of(config) for config in configs}
-    mapped = sum(config["part"] == "map" for config in configs)
-    again = very_deep.more_seeds.configs(very_deep.PROTOCOL)
-    assert {hash_of(config) for config in again.values()} <= hashes
-    assert mapped == 2 * (11 * 8 + 9 * 3 * 6 + 2 * 3 * 11 + 2)
-    assert {c["n_test"] for c in configs if c["part"] in ("map", "deep")} == {10_000}
 
 
 MEASURE = {"batch": 32, "kept": [1, 2, 3, 5, 50], "lesioned": 2}
@@ -308,11 +293,3 @@ def test_verdicts_on_the_tutorial(own, he, expected):
     arms = [{"block": "plain", "start": start, "lr": lr, "test_acc": values}
             for start, lr, values in (("tutorial", 0.01, own), ("he", 0.001, he))]
     assert verdicts(tutorial.check(arms)) == expected
-
-
-def test_a_diverged_trial_has_no_value():
-    lost = {"status": "diverged", "train_loss": [2.0, None], "test_acc": None}
-    net, = use.describe({use.Net(1000, -5.0, 0): lost}, {})
-    assert net["used"] is None and use.best_bias([net], 1000) == []
-    arm, = tutorial.describe({(tutorial.Arm("plain", "he", 0.01), 0): lost}, {})
-    assert arm["test_acc"] == [None]

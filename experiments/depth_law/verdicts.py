@@ -165,6 +165,11 @@ def shown(losses: dict) -> dict:
             for depth, row in losses.items()}
 
 
+def rounded(table: dict[int, float]) -> dict:
+    """Numbers by depth, as a claim keeps them."""
+    return {f"{depth} layers": listed([value])[0] for depth, value in table.items()}
+
+
 def check_rules(record: dict, depths: list[int]) -> list[dict]:
     """H5. depths: of the plan, the last is 10,000."""
     losses, t_only = rule_losses(record), rule_losses(record, "t_only")
@@ -193,9 +198,6 @@ def check_rules(record: dict, depths: list[int]) -> list[dict]:
         return (all(value <= widened(FAR, scale) for depth, value in chrono.items()
                     if depth < depths[-1])
                 and chrono[depths[-1]] > widened(FAR, scale)) if done else None
-
-    def rounded(table):
-        return {f"{depth} layers": listed([value])[0] for depth, value in table.items()}
     return [
         judged(f"Adam: the loss with S = 1 is within {NEAR:g} of that of the best of "
                "the rules, from 10 to 10,000 layers", shown(losses), within(best, NEAR),
