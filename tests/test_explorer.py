@@ -1,3 +1,4 @@
+
 """explorer.html: made from the committed files alone, equal to NumPy, safe to touch.
 
 Those marked `browser` open the page in a headless Chromium: $HIGHWAY_CHROMIUM, or the
@@ -12,6 +13,7 @@ import re
 import shutil
 import struct
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -244,6 +246,19 @@ def test_a_click_closes_a_layer_and_everything_follows(open_page):
 
 
 @browser_test
+def test_a_cell_tells_its_number(open_page):
+    page = open_page()
+    box = page.locator("#gates").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 3.5 / 50,
+                    box["y"] + box["height"] * 7.5 / 50)
+    until(page, "document.getElementById('readout').textContent.includes('unit 8')")
+    T = page.evaluate("explorer.found.highway.gates[2][7]")
+    mean = maker.load_record("gates")["figure_2"]["T_mean"][2][7]
+    text = page.locator("#readout").inner_text()
+    assert text.startswith(f"Layer 3, unit 8: T is {T:.2f} for this image, {mean:.2f} ")
+
+
+@browser_test
 def test_controls_are_the_state_and_the_address(open_page):
     page = open_page()
     for name, value in (("keep", "30"), ("shuffle", "3"), ("shift", "-0.5")):
@@ -331,6 +346,20 @@ def test_drawn_digits_are_read(open_page, size, at):
 
 
 @browser_test
+def test_undo_takes_back_a_stroke(open_page):
+    page = open_page()
+    draw(page, DIGITS[4][:1])
+    settled(page)
+    before = page.evaluate("Array.from(explorer.state.image.pixels)")
+    draw(page, DIGITS[4][1:])
+    page.keyboard.press("Control+z")
+    settled(page)
+    assert page.evaluate("Array.from(explorer.state.image.pixels)") == before
+    page.keyboard.press("Control+z")
+    assert address_of(page) == "#i=28"
+
+
+@browser_test
 def test_a_finger_draws_and_does_not_scroll(open_page):
     """A phone: the page fits, a stroke on the pad is a stroke, the layers scroll by."""
     page = open_page(viewport={"width": 390, "height": 844}, has_touch=True,
@@ -401,6 +430,28 @@ def png(width, height, rows=None):
 
 
 @browser_test
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_jumps(open_page, width):
+    """No part of the page moves another, from its first sight on."""
+    page = open_page(viewport={"width": width, "height": 800})
+    until(page, "explorer.walk.steps.every(step => step.result.textContent)")
+    for _ in range(5):
+        page.locator("#next").click()
+        settled(page)
+    for i in (1, 20, 49):
+        page.evaluate("layer => explorer.select(layer)", i)
+        page.locator("#toggle").click()
+        settled(page)
+    moved = page.evaluate("""() => new Promise(resolve => {
+        new PerformanceObserver(list => resolve(list.getEntries().map(shift =>
+            [shift.value, ...shift.sources.map(source => source.node?.id)])))
+            .observe({type: "layout-shift", buffered: true});
+        setTimeout(() => resolve([]), 300);
+    })""")
+    assert moved == []
+
+
+@browser_test
 def test_own_pictures(open_page):
     """28x28 is taken as it is; a large one, dark on light, is fitted and centred."""
     images, _ = maker.load_images()
@@ -464,6 +515,16 @@ def test_nonsense_in_the_address_gets_one_line(open_page):
         assert address_of(page) == left
         assert len(page.locator("#notice").inner_text()) < 150
     assert readings(page)["highway"][0] == 7
+
+
+@browser_test
+def test_the_picture_that_is_saved(open_page):
+    page = open_page("#i=8&c=5")
+    with page.expect_download() as download:
+        page.locator("#save").click()
+    content = Path(download.value.path()).read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert struct.unpack(">II", content[16:24]) == (1600, 1000)
 
 
 @browser_test
