@@ -44,14 +44,8 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 import highway_networks as hn
 from experiments.blocks_claims import check_claims
-from experiments.lab import (
-    Experiment,
-    Lab,
-    colour_of,
-    main,
-    mean_and_std,
-    plain_numbers,
-)
+from experiments.judging import mean_and_std
+from experiments.lab import Experiment, Lab, colour_of, main, plain_numbers
 from experiments.papers import TABLE_1A, forms, name_of
 from experiments.store import Trial
 from highway_suite.figures import LIGHT

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from experiments.lab import claim, compare, or_infinite, resting_on
+from experiments.judging import claim, compare, or_infinite, resting_on
 from experiments.papers import TABLE_1A, name_of
 
 TRAINS = 0.5            # held-out accuracy from which on we say that a net trains

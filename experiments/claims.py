@@ -28,13 +28,12 @@ from typing import NamedTuple
 
 import highway_networks as hn
 from experiments import NAMES, headline_claims
+from experiments.judging import Claim, claim
 from experiments.lab import (
     VERDICTS,
-    Claim,
     Experiment,
     Lab,
     as_read,
-    claim,
     failing_in_a_line,
     load_record,
     sound,

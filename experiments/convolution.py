@@ -43,20 +43,15 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 
 import highway_networks as hn
 from experiments.convolution_trials import train_net
-from experiments.lab import (
-    DASHES,
-    Experiment,
-    Lab,
+from experiments.judging import (
     claim,
     compare,
-    format_log,
     listed,
-    main,
     mean_and_std,
     or_infinite,
-    pale,
     resting_on,
 )
+from experiments.lab import DASHES, Experiment, Lab, format_log, main, pale
 from experiments.papers import GUIDELINE, TABLE_1, TABLE_1_EPOCHS, TABLE_1_OTHERS
 from experiments.store import Trial
 from highway_suite.figures import LIGHT

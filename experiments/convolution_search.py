@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
-from experiments.lab import Lab, or_infinite
+from experiments.judging import or_infinite
+from experiments.lab import Lab
 
 
 def describe_setting(name: str, epochs: int, values: list, results: list[dict]) -> dict:

@@ -24,7 +24,7 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.convolution_net import Cache, ConvNet, Nesterov
-from experiments.lab import listed
+from experiments.judging import listed
 from experiments.store import hash_of
 from highway_suite.checkpoints import Checkpoint
 

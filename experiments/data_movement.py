@@ -51,8 +51,10 @@ from threadpoolctl import threadpool_limits
 import highway_networks as hn
 from experiments import movement, pricing, skipping
 from experiments.inside import load_nets
-from experiments.lab import COLOURS, Experiment, Lab, claim, main, or_infinite
+from experiments.judging import claim, or_infinite
+from experiments.lab import Experiment, Lab, main
 from experiments.pricing import MODELS
+from highway_suite.figures import COLOURS
 
 PROTOCOL = {"dataset": "mnist", "seed": 0,
             "widths": [8, 16, 32, 50], "depths": [5, 10, 20, 30, 49], "depth": 30,

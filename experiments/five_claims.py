@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
-from experiments.lab import agreed, claim, over_nets, telling
+from experiments.judging import agreed, claim, over_nets, telling
 from experiments.lesion import (
     largest_bias,
     largest_step,

@@ -34,15 +34,8 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments import gates, inside, lesion
 from experiments.five_claims import check_claims
-from experiments.lab import (
-    Experiment,
-    Lab,
-    colour_of,
-    listed,
-    main,
-    or_infinite,
-    title_of,
-)
+from experiments.judging import listed, or_infinite
+from experiments.lab import Experiment, Lab, colour_of, main, title_of
 from experiments.probing import (
     bias_of_steps,
     mean_gates,

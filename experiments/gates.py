@@ -38,12 +38,8 @@ from matplotlib.image import AxesImage
 
 import highway_networks as hn
 from experiments.inside import load_nets, untrained
-from experiments.lab import (
-    Experiment,
-    Lab,
-    listed,
-    main,
-)
+from experiments.judging import listed
+from experiments.lab import Experiment, Lab, main
 from experiments.probing import passes
 from experiments.readouts import (
     Moments,

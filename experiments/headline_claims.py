@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 import highway_networks as hn
-from experiments.lab import agreed, claim, resting_on
+from experiments.judging import agreed, claim, resting_on
 
 
 def loses(ends: Sequence[dict], points: float) -> bool | None:

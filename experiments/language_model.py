@@ -46,19 +46,12 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
 import highway_networks as hn
-from experiments.lab import (
-    COLOURS,
-    Experiment,
-    Lab,
-    claim,
-    main,
-    or_infinite,
-    plain_numbers,
-)
+from experiments.judging import claim, or_infinite
+from experiments.lab import Experiment, Lab, main, plain_numbers
 from experiments.language_trials import Shared, lecture, load_text, train_model
 from experiments.papers import TABLE_1A, name_of
 from experiments.store import Trial
-from highway_suite.figures import LIGHT
+from highway_suite.figures import COLOURS, LIGHT
 
 SIZES = {"units": 300, "numbers": 15, "widths": [1, 2, 3, 4, 5, 6], "maps": 25}
 KIM = {         # Kim et al.'s Table 7, small model: by block and number of layers

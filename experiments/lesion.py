@@ -39,14 +39,8 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.inside import OTHERS, load_nets, untrained
-from experiments.lab import (
-    COLOURS,
-    Experiment,
-    Lab,
-    listed,
-    main,
-    title_of,
-)
+from experiments.judging import listed
+from experiments.lab import Experiment, Lab, main, title_of
 from experiments.probing import (
     estimation_error,
     loss_and_error,
@@ -54,7 +48,7 @@ from experiments.probing import (
     prefix,
     reordered,
 )
-from highway_suite.figures import LIGHT
+from highway_suite.figures import COLOURS, LIGHT
 
 PROTOCOL = {"dataset": "mnist", "seed": 0, "sampled": 10_000, "draws": 10,
             "closed": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48],

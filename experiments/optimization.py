@@ -43,17 +43,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.lab import (
-    DASHES,
-    Experiment,
-    Lab,
-    format_log,
-    listed,
-    main,
-    or_infinite,
-    pale,
-    resting_on,
-)
+from experiments.judging import listed, or_infinite, resting_on
+from experiments.lab import DASHES, Experiment, Lab, format_log, main, pale
 from experiments.optimization_claims import TARGET, check_claims, of
 from experiments.store import Trial
 from highway_suite.figures import LIGHT

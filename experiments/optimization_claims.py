@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from experiments.lab import claim, listed, or_infinite
+from experiments.judging import claim, listed, or_infinite
 from experiments.papers import FIGURE_1_EPOCHS
 
 TARGET = 1e-4           # the loss that the paper's claim is about

@@ -42,16 +42,8 @@ import highway_networks as hn
 from experiments.convolution import STAGES, better, statistics
 from experiments.convolution_search import search
 from experiments.convolution_trials import train_and_test, train_held_out
-from experiments.lab import (
-    DASHES,
-    Experiment,
-    Lab,
-    claim,
-    format_log,
-    main,
-    pale,
-    resting_on,
-)
+from experiments.judging import claim, resting_on
+from experiments.lab import DASHES, Experiment, Lab, format_log, main, pale
 from experiments.papers import GUIDELINE, TABLE_1, TABLE_1_EPOCHS, TABLE_1_OTHERS
 from experiments.store import Trial
 from highway_suite.figures import LIGHT

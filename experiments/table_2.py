@@ -46,7 +46,8 @@ from experiments.convolution_trials import (
     train_and_test,
     train_held_out,
 )
-from experiments.lab import Experiment, Lab, claim, listed, main, resting_on
+from experiments.judging import claim, listed, resting_on
+from experiments.lab import Experiment, Lab, main
 from experiments.papers import GUIDELINE, TABLE_2, TABLE_2_EPOCHS
 from experiments.table_1 import describe_net, draw_losses, draw_runs, draw_search
 from highway_suite.figures import LIGHT

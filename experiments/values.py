@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
-from experiments.lab import load_record, or_infinite
+from experiments.judging import or_infinite
+from experiments.lab import load_record
 from experiments.papers import TABLE_1, TABLE_1A
 from experiments.very_deep.nets import TRAINS
 from experiments.very_deep.use import best_bias, left_with

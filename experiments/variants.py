@@ -31,17 +31,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.lab import (
-    Experiment,
-    Lab,
-    claim,
-    colour_of,
-    compare,
-    main,
-    or_infinite,
-    telling,
-    title_of,
-)
+from experiments.judging import claim, compare, or_infinite, telling
+from experiments.lab import Experiment, Lab, colour_of, main, title_of
 from highway_suite.figures import LIGHT
 
 PROTOCOL = {"dataset": "mnist", "depth": 50, "hidden": 50, "n_train": 6000,

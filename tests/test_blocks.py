@@ -9,7 +9,7 @@ import pytest
 import highway_networks as hn
 from experiments import blocks, blocks_claims, papers
 from experiments.blocks import Net, Setting
-from experiments.lab import mean_and_std
+from experiments.judging import mean_and_std
 from experiments.store import hash_of
 from tests.fake_lab import FakeLab, trial_of, verdicts
 

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments import NAMES, claims, headline_claims, lab, ledger, recheck
+from experiments import NAMES, claims, headline_claims, judging, lab, ledger, recheck
 from tests import committed
 
 
@@ -95,9 +95,9 @@ def run_sums(lab):
 
 
 def check_sums(record):
-    made = [lab.claim(section="ours", text=text, paper=None, ours=record["sums"],
+    made = [judging.claim(section="ours", text=text, paper=None, ours=record["sums"],
                       holds=True) for text in ("zeros have a sum", "all have a sum")]
-    return [*lab.resting_on(made[:1], {"digit": 0}), *lab.resting_on(made[1:])]
+    return [*judging.resting_on(made[:1], {"digit": 0}), *judging.resting_on(made[1:])]
 
 
 @pytest.fixture

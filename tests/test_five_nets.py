@@ -7,7 +7,7 @@ import pytest
 
 import highway_networks as hn
 from experiments import five_claims, five_nets, inside
-from experiments.lab import agreed
+from experiments.judging import agreed
 from tests.fake_lab import verdicts
 
 

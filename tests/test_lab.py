@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import highway_networks as hn
-from experiments import NAMES, lab, recheck
+from experiments import NAMES, judging, lab, recheck
 from experiments import __main__ as listing
 from experiments.lab import Experiment, Lab
 from experiments.store import StoreError, load_trials, make_trial, pack_trials
@@ -45,8 +45,8 @@ def draw(record):
 
 
 def check(record):
-    return [lab.claim(section="ours", text="means differ", paper=None,
-                      ours=record["means"], holds=len(set(record["means"])) > 1)]
+    return [judging.claim(section="ours", text="means differ", paper=None,
+                          ours=record["means"], holds=len(set(record["means"])) > 1)]
 
 
 EXPERIMENT = Experiment(
@@ -379,15 +379,15 @@ def test_a_bad_record_is_one_line_with_the_command(home, text, message):
 
 def test_numbers_are_listed_in_their_shape():
     values = np.array([[1.23456789, math.nan], [math.inf, 1e-12]])
-    assert lab.listed(values) == [[1.23457, None], [None, 1e-12]]
-    assert lab.listed(np.float32(0.1), 3) == 0.1 and lab.listed([]) == []
-    json.dumps(lab.listed(values.astype("float32")), allow_nan=False)
+    assert judging.listed(values) == [[1.23457, None], [None, 1e-12]]
+    assert judging.listed(np.float32(0.1), 3) == 0.1 and judging.listed([]) == []
+    json.dumps(judging.listed(values.astype("float32")), allow_nan=False)
 
 
 def test_what_diverged_is_infinite_or_left_out():
-    assert lab.or_infinite([[1, None], [2, 3]]).tolist() == [[1, math.inf], [2, 3]]
-    assert lab.mean_and_std([1, None, 3]) == {"mean": 2, "std": 1.41421, "n": 2}
-    assert lab.mean_and_std([None]) == {"mean": None, "std": None, "n": 0}
+    assert judging.or_infinite([[1, None], [2, 3]]).tolist() == [[1, math.inf], [2, 3]]
+    assert judging.mean_and_std([1, None, 3]) == {"mean": 2, "std": 1.41421, "n": 2}
+    assert judging.mean_and_std([None]) == {"mean": None, "std": None, "n": 0}
 
 
 @pytest.mark.parametrize("one, other, relation", [
@@ -395,11 +395,11 @@ def test_what_diverged_is_infinite_or_left_out():
     ([1, 3], [2, 4], "level with"), ([2, 3], [1, 2], "level with"),
     ([0.1], [None], "ahead of"), ([None, 5], [1, 2], "level with")])
 def test_nets_are_compared_by_all_their_seeds(one, other, relation):
-    assert lab.compare(one, other) == relation
+    assert judging.compare(one, other) == relation
 
 
 def test_what_held_before_training_tells_nothing():
-    assert [lab.telling(*pair) for pair in (
+    assert [judging.telling(*pair) for pair in (
         (True, True), (True, False), (False, True), (False, False))] == [
         None, True, False, False]
 

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 import highway_networks as hn
-from experiments.lab import listed
+from experiments.judging import listed
 from experiments.very_deep.norms import rms, watching
 from experiments.very_deep.use import measure_use
 

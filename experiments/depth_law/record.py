@@ -23,7 +23,7 @@ from experiments.depth_law.plan import (
     rules_at,
     start_config,
 )
-from experiments.lab import listed, or_infinite
+from experiments.judging import listed, or_infinite
 
 OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
 GUESSING = math.log(10)         # the loss that a diverged net is given among others

@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.depth_law.plan import TRAINS, highway_sums
 from experiments.depth_law.record import NEAR, OPTIMIZERS, mean_loss
-from experiments.lab import claim, listed, or_infinite
+from experiments.judging import claim, listed, or_infinite
 
 FAR, MOVED = 1.5, 1.25          # factors of H1, H5, H8, and of H3
 LAWFUL = (0.1, 3)               # the S of H1 at which the depths' losses are compared

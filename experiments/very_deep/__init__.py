@@ -37,7 +37,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.lab import Experiment, Lab, resting_on
+from experiments.judging import resting_on
+from experiments.lab import Experiment, Lab
 from experiments.very_deep import gate_bias_map, more_seeds, norms, tutorial, use
 
 PROTOCOL = {

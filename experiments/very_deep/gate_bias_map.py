@@ -17,7 +17,7 @@ from matplotlib.figure import SubFigure
 from matplotlib.patches import Rectangle
 
 import highway_networks as hn
-from experiments.lab import or_infinite
+from experiments.judging import or_infinite
 from experiments.papers import GUIDELINE
 from experiments.very_deep.nets import TRAINS, highway_config, train_highway
 from highway_suite.figures import LIGHT

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 import highway_networks as hn
-from experiments.lab import agreed, claim, or_infinite, over_nets
+from experiments.judging import agreed, claim, or_infinite, over_nets
 from experiments.papers import GUIDELINE
 from experiments.very_deep import gate_bias_map
 from experiments.very_deep.gate_bias_map import border

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import highway_networks as hn
-from experiments.lab import listed
+from experiments.judging import listed
 
 WIDTH = 50
 TRAINS = 0.5            # test accuracy from which on we say that a net trains

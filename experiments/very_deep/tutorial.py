@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import highway_networks as hn
-from experiments.lab import claim
+from experiments.judging import claim
 from experiments.very_deep.nets import TRAINS
 from highway_suite.figures import LIGHT
 
