@@ -56,7 +56,7 @@ def test_no_committed_record_is_left_out():
 
 
 def test_a_changed_number_makes_the_ledger_stale(home, capsys):
-    change(home / "results" / "gates" / "record.json",
+    change(home / "results" / "five_nets" / "record.json",
            lambda record: record["claims"][0].update(ours=0.12345))
     before = (home / claims.LEDGER).read_bytes()
     with pytest.raises(SystemExit, match=r"CLAIMS.md was stale: write it with python3"):
