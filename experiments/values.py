@@ -197,14 +197,13 @@ def forms_table(record: dict) -> str:
 @about("results/blocks/record.json")
 def forms(record: dict) -> dict[str, str]:
     nets = {(net["block"], net["depth"]): net for net in record["nets"]}
-    gated = [net for net in record["nets"] if "gate_bias" in net["chosen"]]
     plain_50, plain_100 = nets["plain", 50], nets["plain", 100]
     return {"plain_50": percent(plain_50["test_acc"]["mean"], 1),
             "plain_50_lr": f"{plain_50['chosen']['lr']:g}",
             "plain_100": percent(plain_100["test_acc"]["mean"], 1),
-            "plain_100_lr": f"{plain_100['chosen']['lr']:g}", "gated": str(len(gated)),
-            "at_edge": str(sum("gate_bias" in net["chosen"]["at_edge"]
-                               for net in gated))}
+            "plain_100_lr": f"{plain_100['chosen']['lr']:g}",
+            "chosen": str(len(nets)), "at_edge": str(sum(
+                bool(net["chosen"]["at_edge"]) for net in nets.values()))}
 
 
 # --------------------------------------------------------------------------------------

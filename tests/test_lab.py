@@ -434,13 +434,9 @@ def test_the_list_has_every_experiment_and_its_question(home, capsys):
         assert experiment.question.split()[0] in printed
 
 
-# Their plans have grown, and the trials that are new are still being run.
-AHEAD = pytest.mark.xfail(reason="the plan is ahead of the record", strict=True)
 
 
-@pytest.mark.parametrize("name", [
-    pytest.param(name, marks=AHEAD) if name == "blocks" else name
-    for name in NAMES])
+@pytest.mark.parametrize("name", NAMES)
 def test_committed_results_are_what_the_code_would_make(name):
     """Of the module's protocol, with its verdicts, drawn, from a clean checkout.
     Whoever changes a verdict makes the record again."""
