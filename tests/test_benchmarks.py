@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import convolution, lab, language_model, peers, processes, scaling
+from benchmarks import (
+    cold_start,
+    convolution,
+    lab,
+    language_model,
+    peers,
+    processes,
+    scaling,
+)
 from benchmarks.contestants import CONTESTANTS, Floor, Ours, Task
 from highway_suite.files import write_json
 from highway_suite.records import environment
@@ -230,6 +238,19 @@ def test_peers_without_frameworks(tmp_path, no_frameworks):
     check_files(out, record)
     with pytest.raises(SystemExit, match="not 'highway-networks/scaling'"):
         lab.main(scaling.BENCHMARK, ["--plot", "--out", str(out)])
+
+
+def test_a_cold_start(tmp_path, no_frameworks, folder, monkeypatch):
+    out = tmp_path / "c.json"
+    record = lab.main(cold_start.BENCHMARK, ["--depth", "2", "--repeats", "1",
+                                             "--dataset", "digits", "--out", str(out)])
+    ours, = record["contestants"].values()
+    assert ours["times_ours"]["median"] == 1 and ours["parts"][0] > 0.1
+    check_files(out, record)
+    monkeypatch.setattr(cold_start, "EPOCHS", 2)
+    start, first, others = cold_start.time_parts(
+        "ours", [folder / "highway.npz", folder / "plain.npz"], [ONE_CORE, ONE_CORE])
+    assert start > 0.1 and first > 0 and others > 0
 
 
 def test_scaling_of_small_nets(tmp_path, monkeypatch):
