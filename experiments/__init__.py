@@ -3,5 +3,5 @@ experiments` lists them."""
 
 # In the order of the ledger; `inside` trains the nets that the next two look into.
 NAMES = ("optimization", "very_deep", "inside", "gates", "lesion",
-         "five_nets", "variants", "blocks",
+         "five_nets", "harder_data", "variants", "blocks",
          "convolution", "data_movement")

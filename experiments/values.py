@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
+from experiments.harder_data import POINTS, costly
 from experiments.judging import or_infinite
 from experiments.lab import load_record
+from experiments.lesion import needed_layers
 from experiments.papers import TABLE_1, TABLE_1A
 from experiments.very_deep.nets import TRAINS
 from experiments.very_deep.use import best_bias, left_with
@@ -269,6 +271,23 @@ def five_nets(record: dict) -> dict[str, str]:
                 highway, "of another image")), 100),
             "t_only_error": middle((error for _, error in held(
                 gated, "mean of all")), 100)}
+
+
+@about("results/harder_data/record.json")
+def harder_data(record: dict) -> dict[str, str]:
+    nets, found = record["nets"], {}
+    for name, group in (("cifar", "harder"), ("cifar_same", "same b_T"),
+                        ("mnist", "mnist")):
+        matter = sorted(costly(net, POINTS[1]) for net in nets[group])
+        found |= {f"{name}_matter": f"{matter[0]} to {matter[-1]}",
+                  f"{name}_test": percent(np.mean(
+                      [net["training"]["test_acc"] for net in nets[group]]), 1),
+                  f"{name}_error": percent(np.mean(
+                      [net["error"] for net in nets[group]]))}
+    needed = [sorted(needed_layers(net) for net in nets[group])
+              for group in ("harder", "mnist")]
+    return found | {f"{name}_needed": f"{some[0]} to {some[-1]}" for name, some in
+                    zip(("cifar", "mnist"), needed, strict=True)}
 
 
 # --------------------------------------------------------------------------------------
@@ -534,6 +553,30 @@ def scaling(record: dict) -> dict[str, str]:
             "mb": f"{record['whole_run']['peak_mb']:.0f}"}
 
 
+@about("benchmarks/cold_start.json")
+def cold_start(record: dict) -> dict[str, str]:
+    found = record["contestants"]
+    names = {"ours": "ours", "torch": "torch", "compiled": "torch.compile",
+             "jax": "jax scan", "jax_straight": "jax"}
+    return {key: f"{found[name]['seconds']['median']:.1f}"
+            for key, name in names.items()} | {
+        f"{key}_times": f"{found[name]['times_ours']['median']:.1f}"
+        for key, name in names.items()} | {
+        "rounds": str(record["repeats"]), "cores": str(record["cores"])}
+
+
+@about("benchmarks/cold_start.json")
+def cold_start_table(record: dict) -> str:
+    found = sorted(record["contestants"].items(),
+                   key=lambda item: item[1]["seconds"]["median"])
+    return table("program|seconds:|times ours:|start, imports:|first epoch:|"
+                 "eleven others:", (
+        ["this suite" if name == "ours" else name, f"{part['seconds']['median']:.1f}",
+         f"{part['times_ours']['median']:.1f}", *(
+             ["–"] * 3 if name == "ours" else [f"{p:.1f}" for p in part["parts"]])]
+        for name, part in found))
+
+
 @about("benchmarks/convolution.json")
 def convolution_speed(record: dict) -> dict[str, str]:
     """By width for Table 1, else by table; of 19 layers the hours, on one core, that an
@@ -545,8 +588,6 @@ def convolution_speed(record: dict) -> dict[str, str]:
              "largest": f"{max(each['largest'] for each in rounds):.2f}"} | {
         f"{name}_{key}": f"{net[name]['times_ours']['median']:.2f}"
         for key, net in nets.items() for name in ("torch", "floor")}
-    if "table_3" in nets:
-        epoch = 50_000 / record["batch"] * nets["table_3"]["ours"]["median"]
-        found |= {"minutes_19": f"{epoch / 60:.0f}",
-                  "hours_19": f"{400 * epoch / 3600:.0f}"}
-    return found
+    epoch = 50_000 / record["batch"] * nets["table_3"]["ours"]["median"]
+    return found | {"minutes_19": f"{epoch / 60:.0f}",
+                    "hours_19": f"{400 * epoch / 3600:.0f}"}
