@@ -302,6 +302,10 @@ def run_trials(train: Callable, configs: Iterable[dict], folder: str | Path, *,
 # --------------------------------------------------------------------------------------
 # Progress
 
+SLOW = 30       # seconds without a word
+# Settings that tell the trials of an experiment apart, where they have them.
+NAMING = ("block", "depth", "width", "gate_bias", "optimizer", "lr", "seed")
+
 
 def describer(configs: Collection[dict]) -> Callable[[dict], str]:
     """-> describe(config): its settings, in a line; of several configs' those in which
@@ -335,6 +339,23 @@ def duration(seconds: float) -> str:
     """Seconds as a reader would say it."""
     return (f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
             if seconds < 6000 else f"{seconds / 3600:.1f} h")
+
+
+def telling(config: dict) -> Callable[[dict], None]:
+    """-> report(row) for hn.fit: says on stderr how far a trial is whose epochs take
+    long, and nothing of quick ones."""
+    names = [name for name in NAMING if name in config]
+    words = describer([])({name: config[name] for name in names})
+    start = last = time.monotonic()
+
+    def report(row):
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= SLOW:
+            say(f"{words}: epoch {row['epoch']}/{config['epochs']}  loss "
+                f"{row['train_loss']:.4g}  after {duration(now - start)}")
+            last = now
+    return report
 
 
 @contextmanager
