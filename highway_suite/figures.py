@@ -56,6 +56,9 @@ GATE_COLOURS = "viridis"    # even steps of brightness: it survives grey print
 MARKERS = {"highway": "o", "plain": "s", "residual": "^", "t_only": "D", "c_only": "v",
            "full": "P"}
 OWN_MARKERS = "ph*d"
+GATED_LAYERS = "layer after the input's projection"
+JUST_GUESSING = 0.05        # at most so far above chance in test accuracy
+LEARNS = f"learns: over {100 * JUST_GUESSING:g} points better than chance"
 LINE = 13                   # points from one label to the next below it
 DPI = 200                   # of a picture 7.5 inches wide
 
@@ -115,11 +118,6 @@ def whole_ticks(axis: Axis, first: int, last: int) -> None:
     axis.set_major_locator(FixedLocator(ticks))
 
 
-def in_blocks(depth: int) -> str:
-    """1 -> "1 block"; 30 -> "30 blocks"."""
-    return f"{depth} block" + "s" * (depth != 1)
-
-
 def plural(values: list, noun: str) -> str:
     """Several values with their noun; a long row of neighbours is cut short."""
     if len(values) == 1:
@@ -141,11 +139,12 @@ def caption(study: Study, arms: list[Arm], note: str = "",
         counts = [f"{arm.block} {arm.parameters:,}" for arm in arms if arm.parameters]
         parts += [f"parameters: {', '.join(counts)}"] if counts else []
         if len(study.arms) > 1:
-            parts.append(f"the deepest of {plural(list(study.arms), 'depth')} recorded")
+            layers = [depth + 1 for depth in study.arms]
+            parts.append(f"the deepest of {plural(layers, 'depth')} recorded")
     if len(study.seeds) > 1:
         parts.append(several)
     parts += [note] if note else []
-    lost = [f"{arm.block} {arm.depth}, {arm.diverged.sum()} of {len(arm.diverged)}"
+    lost = [f"{arm.block} {arm.layers}, {arm.diverged.sum()} of {len(arm.diverged)}"
             for arm in arms if arm.diverged.any()]
     if lost:
         left = " and left out of means" if len(study.seeds) > 1 else ""
@@ -158,6 +157,23 @@ def caption(study: Study, arms: list[Arm], note: str = "",
         joined = f"{lines[-1]} · {part}" if lines[-1] else part
         lines[-1:] = [joined] if len(joined) <= 128 else [lines[-1], *wrap(part, 128)]
     return "\n".join(lines)
+
+
+def fate(arm: Arm, study: Study) -> str:
+    """What became of an arm: the mean of its nets that did not diverge decides."""
+    acc = arm.test_acc[~arm.diverged, -1]
+    return ("diverged" if not len(acc) else "learns" if
+            acc.mean() > 1 / study.classes + JUST_GUESSING else "guesses")
+
+
+def who_learns(study: Study) -> str:
+    """What became of the deepest nets, as a title."""
+    arms = study.deepest
+    fates = [f"{shorten(arm.block)} {fate(arm, study)}" for arm in arms]
+    if len(arms) > 3:
+        learn = sum(fate(arm, study) == "learns" for arm in arms)
+        fates = [f"{learn} of {len(arms)} kinds of nets learn"]
+    return f"{arms[0].layers} layers: {', '.join(fates)}"
 
 
 def push_apart(heights: Any, gap: float) -> np.ndarray:
@@ -389,7 +405,7 @@ def fit_gates(axes: Axes, T: np.ndarray, study: Study, theme: Theme) -> None:
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, 0), min(high, 1))
     whole_ticks(axes.xaxis, 1, L)
-    axes.set_xlabel("layer (1: next to the input)")
+    axes.set_xlabel(GATED_LAYERS)
     label_y(axes, "mean T")
     axes.grid(axis="y")
     reference(axes, study.T_start, theme)
