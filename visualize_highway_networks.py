@@ -22,7 +22,6 @@ The mean and the band are those of the seeds that did not diverge.
 from __future__ import annotations
 
 import argparse
-import io
 import math
 import os
 from pathlib import Path
@@ -38,6 +37,7 @@ try:
 
     from highway_suite.figures import (
         DARK,
+        FORMATS,
         GATE_COLOURS,
         GATED_LAYERS,
         LEARNS,
@@ -62,6 +62,7 @@ try:
         new_figure,
         no_gates,
         reference,
+        saved,
         start_label,
         style,
         valueless,
@@ -176,7 +177,7 @@ def draw_sweep(axes: Axes, study: Study, block: str, theme: Theme) -> tuple:
 
 
 def where_it_learns(study: Study, ran: str) -> str:
-    """At which depths the nets learn, as a title; ran: after how many epochs."""
+    """At which depths the nets learn, as a title; ran: what is shown of them."""
     found = []
     for block in study.blocks:
         arms = [arms[block] for arms in study.arms.values() if block in arms]
@@ -185,7 +186,7 @@ def where_it_learns(study: Study, ran: str) -> str:
             "every depth" if len(learn) == len(arms) else
             f"{', '.join(map(str, learn)) or 'no'} layers"))
     text = f"Who learns: {', '.join(found)}"
-    return text if len(text) <= 70 else f"Test accuracy {ran}, by depth"
+    return text if len(text) <= 70 else f"Test {ran}, by depth"
 
 
 def depth_sweep(study: Study, theme: Theme) -> Figure:
@@ -193,9 +194,9 @@ def depth_sweep(study: Study, theme: Theme) -> Figure:
     range; a gap where no seed has a value, a cross where one diverged."""
     arms = [arm for found in study.arms.values() for arm in found.values()]
     epochs = sorted({int(arm.epoch[-1]) for arm in arms})
-    ran = f"after {' or '.join(map(str, epochs))} epoch{'s' * (epochs != [1])}"
+    ran = f"accuracy after {' or '.join(map(str, epochs))} epoch{'s' * (epochs != [1])}"
     figure, axes = new_figure(where_it_learns(study, ran),
-                              caption(study, arms, LEARNS), theme)
+                              caption(study, arms, f"{ran} · {LEARNS}"), theme)
     fit_depths(axes, study)
     tables = [final_accuracies(study, block) for block in study.blocks]
     chance = accuracy_axes(axes, tables, study, theme,
@@ -308,30 +309,11 @@ PICTURES = {picture.__name__: picture for picture in (
 # Files and command line
 
 
-def metadata(kind: str, title: str, study: Study) -> dict:
-    """What a file says of itself: its record, and nothing that changes from day to day.
-
-    Each format has its own keys; None removes the program, version or date that
-    Matplotlib would write.
-    """
-    origin = f"record SHA-256 {study.sha256}"
-    if kind == "png":
-        return {"Software": None, "Title": title, "Source": study.command,
-                "Record-SHA-256": study.sha256}
-    if kind == "svg":
-        return {"Date": None, "Creator": None, "Title": title, "Source": study.command,
-                "Description": origin}
-    return {"CreationDate": None, "Creator": None, "Producer": None, "Title": title,
-            "Subject": study.command, "Keywords": origin}
-
-
 def render(name: str, study: Study, theme: Theme = LIGHT, kind: str = "png") -> bytes:
-    """A picture's name and its Study -> the bytes of its file: png, svg or pdf."""
+    """A picture's name and its Study -> the bytes of its file."""
     with style(theme):
-        figure = PICTURES[name](study, theme)
-        file = io.BytesIO()
-        figure.savefig(file, format=kind, metadata=metadata(kind, name, study))
-    return file.getvalue()
+        return saved(PICTURES[name](study, theme), kind, name, study.command,
+                     study.sha256)
 
 
 def redraw(options: argparse.Namespace) -> dict[Path, bytes]:
@@ -364,7 +346,7 @@ def build_parser() -> argparse.ArgumentParser:
                         help="the record of depth_sweep (default: that of --run)")
     parser.add_argument("--out-dir", metavar="FOLDER", type=path_of,
                         help="made if it is not there")
-    parser.add_argument("--format", choices=("png", "svg", "pdf"), default="png",
+    parser.add_argument("--format", choices=FORMATS, default="png",
                         help="of the pictures (default: png)")
     parser.add_argument("--dark", action="store_true",
                         help="light on dark, in files named *_dark")

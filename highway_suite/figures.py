@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -60,6 +61,7 @@ GATED_LAYERS = "layer after the input's projection"
 JUST_GUESSING = 0.05        # at most so far above chance in test accuracy
 LEARNS = f"learns: over {100 * JUST_GUESSING:g} points better than chance"
 LINE = 13                   # points from one label to the next below it
+FORMATS = "png", "svg", "pdf"
 DPI = 200                   # of a picture 7.5 inches wide
 
 
@@ -100,6 +102,26 @@ def new_figure(title: str, caption: str, theme: Theme,
                                      panel / height)))
         top += panel + between
     return figure, *axes
+
+
+def saved(figure: Figure, kind: str, title: str | None, command: str, digest: str
+          ) -> bytes:
+    """A figure -> the bytes of its file, one of FORMATS, which names the command and
+    the SHA-256 of the record, and nothing that changes from day to day.
+
+    Each format has its own keys; None removes the program, version or date that
+    Matplotlib would write.
+    """
+    origin = f"record SHA-256 {digest}"
+    metadata: dict[str, str | None] = {"Title": title} | {
+        "png": {"Software": None, "Source": command, "Record-SHA-256": digest},
+        "svg": {"Date": None, "Creator": None, "Source": command,
+                "Description": origin},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None,
+                "Subject": command, "Keywords": origin}}[kind]
+    file = io.BytesIO()
+    figure.savefig(file, format=kind, metadata=metadata)
+    return file.getvalue()
 
 
 def label_y(axes: Axes, text: str) -> None:
