@@ -55,7 +55,7 @@ from experiments.lab import (
 )
 from experiments.optimization_claims import TARGET, check_claims
 from experiments.store import Trial
-from highway_suite.figures import LIGHT, label_right
+from highway_suite.figures import LIGHT, TITLE, label_right
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
@@ -298,7 +298,7 @@ def draw(record: dict) -> Figure:
     label_right(panels[0, -1], [
         (float(np.median(or_infinite(net["best"]["final"]))), net["block"],
          colour_of(net["block"])) for net in nets if net["depth"] == depths[-1]])
-    figure.suptitle(message(record), size=12, weight="bold")
+    figure.suptitle(message(record), **TITLE)
     figure.supxlabel(
         f"{title_of(record)}. To train: to get below {TARGET:g} (dotted). Best: "
         f"{n} seeds, thick their median; ×: diverged. Mean of {rungs[1][0]}: one seed,"

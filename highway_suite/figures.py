@@ -61,6 +61,7 @@ GATED_LAYERS = "layer after the input's projection"
 JUST_GUESSING = 0.05        # at most so far above chance in test accuracy
 LEARNS = f"learns: over {100 * JUST_GUESSING:g} points better than chance"
 LINE = 13                   # points from one label to the next below it
+TITLE = {"size": 12, "weight": "bold"}
 FORMATS = "png", "svg", "pdf"
 DPI = 200                   # of a picture 7.5 inches wide
 
@@ -93,7 +94,7 @@ def new_figure(title: str, caption: str, theme: Theme,
     height = top + sum(panels) + between * len(panels) + 0.16 * max(
         caption.count("\n") - 1, 0)
     figure = Figure(figsize=(7.5, height))
-    figure.text(0.012, 1 - 0.1 / height, title, size=12, weight="bold", va="top")
+    figure.text(0.012, 1 - 0.1 / height, title, va="top", **TITLE)
     figure.text(0.012, 0.08 / height, caption, size=8, color=theme.soft, va="bottom",
                 linespacing=1.35, parse_math=False)
     axes = []
@@ -223,8 +224,8 @@ def label_right(axes: Axes, labels: list[tuple]) -> list[Artist]:
 
     Heights that are NaN stand at the bottom. Returns the texts drawn.
     """
-    figure, low = axes.figure, axes.get_ylim()[0]
-    line = LINE / (72 * figure.get_figheight() * axes.get_position().height)
+    low = axes.get_ylim()[0]
+    line = LINE * axes.figure.dpi / (72 * axes.bbox.height)
     heights = [low if math.isnan(height) else height for height, _, _ in labels]
     at = axes.transData.transform([(1, height) for height in heights])
     at = axes.transAxes.inverted().transform(at)[:, 1]
