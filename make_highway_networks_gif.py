@@ -30,6 +30,7 @@ try:
     from matplotlib.figure import Figure
 
     from highway_suite.figures import (
+        LEARNS,
         LIGHT,
         Theme,
         accuracy_axes,
@@ -41,12 +42,12 @@ try:
         fit_gates,
         gated_arms,
         head,
-        in_blocks,
         label_right,
         new_figure,
         no_gates,
         style,
         valueless,
+        who_learns,
     )
     from highway_suite.files import check_target, path_of
     from highway_suite.studies import (
@@ -79,19 +80,10 @@ def frame_epochs(arms: list[Arm]) -> np.ndarray:
 
 
 def frame_durations(frames: int) -> list[int]:
-    """Milliseconds of each frame: multiples of 10, the unit of a GIF, and never below
-    80, since browsers slow down very short ones."""
+    """Milliseconds of each frame, the held one first: multiples of 10, the unit of a
+    GIF, and never below 80, since browsers slow down very short ones."""
     each = int(np.clip(LOOP / frames, 80, 400)) // 10 * 10
-    return [each] * (frames - 1) + [HOLD]
-
-
-def title_of(study: Study) -> str:
-    """What is drawn, with the names of at most three kinds of nets."""
-    names = [f"a {block}" for block in study.blocks]
-    text = " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
-    text = (f"{text[0].upper()}{text[1:]} net" if len(names) <= 3 else
-            f"{len(names)} nets")
-    return f"{text} in training, {in_blocks(study.depth)} deep"
+    return [HOLD] + [each] * (frames - 1)
 
 
 class Stage(NamedTuple):
@@ -108,9 +100,9 @@ def set_stage(study: Study, theme: Theme) -> Stage:
     """Figure and axes, with their limits for the whole run."""
     arms, gated = study.deepest, next(iter(gated_arms(study)), None)
     figure, curves, gates = new_figure(
-        title_of(study), caption(study, arms, several="line, bar: mean over seeds; "
-                                 "band, whisker: lowest to highest"), theme,
-        panels=(2.3, 1.55))
+        who_learns(study), caption(
+            study, arms, LEARNS, several="line, bar: mean over seeds; band, whisker: "
+            "lowest to highest"), theme, panels=(2.3, 1.55))
     chance = accuracy_axes(curves, [arm.test_acc for arm in arms], study, theme,
                            any(valueless(arm.test_acc) for arm in arms))
     fit_epochs(curves, arms)
@@ -193,8 +185,11 @@ def share_palette(frames: list) -> tuple[np.ndarray, np.ndarray]:
 
 
 def encode_gif(frames: list, comment: str) -> bytes:
-    """Frames and what the file says of itself -> the bytes of a GIF that loops."""
+    """Frames and what the file says of itself -> the bytes of a GIF that loops. The
+    last frame comes first, as what a still preview shows; in the loop it is the last.
+    """
     indices, palette = share_palette(frames)
+    indices = np.roll(indices, 1, axis=0)
     times = frame_durations(len(frames))
     return iio.imwrite("<bytes>", indices, extension=".gif", plugin="pillow", loop=0,
                        palette=palette.tobytes(), is_batch=True, optimize=True,
@@ -204,7 +199,7 @@ def encode_gif(frames: list, comment: str) -> bytes:
 
 def encode_mp4(frames: list) -> bytes:
     """Frames -> the bytes of an MP4, its last frame repeated to be held."""
-    each, hold = frame_durations(len(frames) + 1)[0], HOLD
+    each, hold = frame_durations(len(frames) + 1)[-1], HOLD
     # The usual pixel format halves the colour resolution: sizes must be even.
     height, width = (size // 2 * 2 for size in frames[0].shape[:2])
     held = [frames[-1]] * (hold // each)

@@ -1,7 +1,7 @@
 """Draw the records: run.json and run_sweep.json -> five pictures in viz/.
 
 Reads records and trains nothing. Every number on a picture, its title and its caption
-comes from the record; titles say what is drawn, never what it shows. Whatever blocks a
+comes from the record; so do the titles, which say what it shows. Whatever blocks a
 record holds are drawn.
 
     learning_curves        test accuracy after each epoch
@@ -22,7 +22,6 @@ The mean and the band are those of the seeds that did not diverge.
 from __future__ import annotations
 
 import argparse
-import io
 import math
 import os
 from pathlib import Path
@@ -38,7 +37,10 @@ try:
 
     from highway_suite.figures import (
         DARK,
+        FORMATS,
         GATE_COLOURS,
+        GATED_LAYERS,
+        LEARNS,
         LIGHT,
         Theme,
         accuracy_axes,
@@ -48,21 +50,23 @@ try:
         draw_cross,
         draw_curves,
         draw_line,
+        fate,
         fit_epochs,
         fit_gates,
         fit_y,
         gated_arms,
         head,
-        in_blocks,
         label_right,
         label_y,
         mean_and_range,
         new_figure,
         no_gates,
         reference,
+        saved,
         start_label,
         style,
         valueless,
+        who_learns,
         whole_ticks,
     )
     from highway_suite.files import path_of
@@ -87,9 +91,7 @@ except ImportError as error:
 def learning_curves(study: Study, theme: Theme) -> Figure:
     """Test accuracy after each epoch, of the deepest net of each kind."""
     arms = study.deepest
-    figure, axes = new_figure(
-        f"Test accuracy after each epoch, {in_blocks(study.depth)} deep",
-        caption(study, arms), theme)
+    figure, axes = new_figure(who_learns(study), caption(study, arms, LEARNS), theme)
     fit_epochs(axes, arms)
     chance = accuracy_axes(axes, [arm.test_acc for arm in arms], study, theme,
                            any(valueless(arm.test_acc) for arm in arms))
@@ -105,9 +107,8 @@ def plain_loss_collapse(study: Study, theme: Theme) -> Figure:
     The axis is logarithmic where the losses span more than two orders of magnitude.
     """
     arms = study.deepest
-    figure, axes = new_figure(
-        f"Training loss of each epoch, {in_blocks(study.depth)} deep",
-        caption(study, arms, "loss: mean over the steps of the epoch"), theme)
+    figure, axes = new_figure(who_learns(study), caption(
+        study, arms, f"{LEARNS} · loss: mean over the steps of the epoch"), theme)
     guess = math.log(study.classes)
     losses = np.concatenate([arm.train_loss.ravel() for arm in arms] + [[guess]])
     positive = losses[losses > 0]
@@ -134,9 +135,9 @@ def spaced(positions: list[float], gap: float) -> list[float]:
     return kept[::-1]
 
 
-def fit_depths(axes: Axes, depths: list[int]) -> None:
+def fit_depths(axes: Axes, study: Study) -> None:
     """A logarithmic x axis with a tick at each depth that has room for its label."""
-    logs = np.log10(depths)
+    logs = np.log10(np.array(list(study.arms)) + 1)
     margin = 0.03 * (logs[-1] - logs[0]) or 0.3
     axes.set_xscale("log")
     axes.set_xlim(10**(logs[0] - margin), 10**(logs[-1] + margin))
@@ -144,7 +145,7 @@ def fit_depths(axes: Axes, depths: list[int]) -> None:
     axes.xaxis.set_major_locator(FixedLocator([10**tick for tick in ticks]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
-    axes.set_xlabel("depth (blocks after the input projection, log scale)")
+    axes.set_xlabel("layers, the input's projection included (log scale)")
 
 
 def final_accuracies(study: Study, block: str) -> np.ndarray:
@@ -161,18 +162,31 @@ def final_accuracies(study: Study, block: str) -> np.ndarray:
 
 def draw_sweep(axes: Axes, study: Study, block: str, theme: Theme) -> tuple:
     """One kind of nets over depth -> its label for `label_right`."""
-    depths, table = list(study.arms), final_accuracies(study, block)
+    layers, table = [depth + 1 for depth in study.arms], final_accuracies(study, block)
     arms = [found[block] for found in study.arms.values() if block in found]
     end = arms[-1]
-    draw_line(axes, depths, table, end, theme)
+    draw_line(axes, layers, table, end, theme)
     if len(table) > 1:
-        axes.plot(np.broadcast_to(depths, table.shape).ravel(), table.ravel(), ".",
+        axes.plot(np.broadcast_to(layers, table.shape).ravel(), table.ravel(), ".",
                   color=theme.colour(end), markersize=4, alpha=0.75,
                   label=f"{block} seeds", clip_on=False)
     for arm in arms:
         if arm.diverged.any():
-            draw_cross(axes, arm.depth, math.nan, arm, theme)
+            draw_cross(axes, arm.layers, math.nan, arm, theme)
     return head(end, np.where(end.diverged[:, None], math.nan, end.test_acc), theme)
+
+
+def where_it_learns(study: Study, ran: str) -> str:
+    """At which depths the nets learn, as a title; ran: what is shown of them."""
+    found = []
+    for block in study.blocks:
+        arms = [arms[block] for arms in study.arms.values() if block in arms]
+        learn = [arm.layers for arm in arms if fate(arm, study) == "learns"]
+        found.append(f"{block} at " + (
+            "every depth" if len(learn) == len(arms) else
+            f"{', '.join(map(str, learn)) or 'no'} layers"))
+    text = f"Who learns: {', '.join(found)}"
+    return text if len(text) <= 70 else f"Test {ran}, by depth"
 
 
 def depth_sweep(study: Study, theme: Theme) -> Figure:
@@ -180,10 +194,10 @@ def depth_sweep(study: Study, theme: Theme) -> Figure:
     range; a gap where no seed has a value, a cross where one diverged."""
     arms = [arm for found in study.arms.values() for arm in found.values()]
     epochs = sorted({int(arm.epoch[-1]) for arm in arms})
-    figure, axes = new_figure(
-        f"Test accuracy after {' or '.join(map(str, epochs))} epoch"
-        f"{'s' * (epochs != [1])}, by depth", caption(study, arms), theme)
-    fit_depths(axes, list(study.arms))
+    ran = f"accuracy after {' or '.join(map(str, epochs))} epoch{'s' * (epochs != [1])}"
+    figure, axes = new_figure(where_it_learns(study, ran),
+                              caption(study, arms, f"{ran} · {LEARNS}"), theme)
+    fit_depths(axes, study)
     tables = [final_accuracies(study, block) for block in study.blocks]
     chance = accuracy_axes(axes, tables, study, theme,
                            any(arm.diverged.any() for arm in arms))
@@ -222,8 +236,12 @@ def gate_figure(study: Study, title: str, theme: Theme, *notes: str, **more: str
     """A figure with a panel for each of the deepest nets with gates, named by it unless
     it is a highway net alone; notes and more: of `caption`."""
     arms = gated_arms(study)
+    title = f"{title}, {study.deepest[0].layers} layers"
+    if len(arms) == 1:
+        last = next(mean_and_range(chosen_gates(arms[0])[1][:, -1]))
+        title += f": {(last < study.T_start).sum()} of {len(last)} closed further"
     figure, *panels = new_figure(
-        f"{title}, {in_blocks(study.depth)} deep",
+        title,
         caption(study, arms or study.deepest, *notes, **more), theme,
         (2.77,) if len(arms) < 2 else (1.9,) * len(arms))
     if not arms:
@@ -255,13 +273,13 @@ def draw_evolution(axes: Axes, arm: Arm, study: Study, theme: Theme) -> None:
     whole_ticks(axes.xaxis, epoch[0], max(epoch[-1], arm.epoch[-1]))
     whole_ticks(axes.yaxis, 1, arm.depth)
     axes.set_xlabel("epoch" + " (0: before training)" * bool(epoch[0] == 0))
-    label_y(axes, "layer (1: next to the input)")
+    label_y(axes, GATED_LAYERS)
 
 
 def T_gate_evolution(study: Study, theme: Theme) -> Figure:
     """Mean T of each layer over training, a heat map for each kind of nets with gates:
     a row for each layer, the input side at the bottom, a column for each epoch."""
-    figure, panels = gate_figure(study, "Mean transform gate T by layer over training",
+    figure, panels = gate_figure(study, "Mean T over training",
                                  theme, several="mean over seeds")
     for arm, axes in panels:
         draw_evolution(axes, arm, study, theme)
@@ -274,7 +292,7 @@ def T_gate_final(study: Study, theme: Theme) -> Figure:
     ends = sorted({int(chosen_gates(arm)[0][-1]) for arm in gated_arms(study)})
     after = f"after epoch {' or '.join(map(str, ends))}" if ends else "after training"
     figure, panels = gate_figure(
-        study, f"Mean transform gate T by layer {after}", theme,
+        study, f"Mean T {after}", theme,
         "bars start at the initial σ(b_T)",
         several="bar: mean over seeds; whisker: lowest to highest")
     for arm, axes in panels:
@@ -291,30 +309,11 @@ PICTURES = {picture.__name__: picture for picture in (
 # Files and command line
 
 
-def metadata(kind: str, title: str, study: Study) -> dict:
-    """What a file says of itself: its record, and nothing that changes from day to day.
-
-    Each format has its own keys; None removes the program, version or date that
-    Matplotlib would write.
-    """
-    origin = f"record SHA-256 {study.sha256}"
-    if kind == "png":
-        return {"Software": None, "Title": title, "Source": study.command,
-                "Record-SHA-256": study.sha256}
-    if kind == "svg":
-        return {"Date": None, "Creator": None, "Title": title, "Source": study.command,
-                "Description": origin}
-    return {"CreationDate": None, "Creator": None, "Producer": None, "Title": title,
-            "Subject": study.command, "Keywords": origin}
-
-
 def render(name: str, study: Study, theme: Theme = LIGHT, kind: str = "png") -> bytes:
-    """A picture's name and its Study -> the bytes of its file: png, svg or pdf."""
+    """A picture's name and its Study -> the bytes of its file."""
     with style(theme):
-        figure = PICTURES[name](study, theme)
-        file = io.BytesIO()
-        figure.savefig(file, format=kind, metadata=metadata(kind, name, study))
-    return file.getvalue()
+        return saved(PICTURES[name](study, theme), kind, name, study.command,
+                     study.sha256)
 
 
 def redraw(options: argparse.Namespace) -> dict[Path, bytes]:
@@ -347,7 +346,7 @@ def build_parser() -> argparse.ArgumentParser:
                         help="the record of depth_sweep (default: that of --run)")
     parser.add_argument("--out-dir", metavar="FOLDER", type=path_of,
                         help="made if it is not there")
-    parser.add_argument("--format", choices=("png", "svg", "pdf"), default="png",
+    parser.add_argument("--format", choices=FORMATS, default="png",
                         help="of the pictures (default: png)")
     parser.add_argument("--dark", action="store_true",
                         help="light on dark, in files named *_dark")

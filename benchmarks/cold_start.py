@@ -54,7 +54,7 @@ from benchmarks.processes import (
     write_images,
     write_task,
 )
-from highway_suite.figures import LIGHT
+from highway_suite.figures import LIGHT, TITLE
 
 RECORD = Path(__file__).with_suffix(".json")
 SCHEMA, SCHEMA_VERSION = "highway-networks/cold_start", 1
@@ -171,12 +171,15 @@ def draw(record: dict) -> Figure:
     axes.invert_yaxis()
     axes.set_xlim(0, 1.25 * max(part["seconds"]["median"] for _, part in found))
     axes.set(xlabel="seconds; from pale to full: imports, the first epoch with "
-             "compiling, the eleven others", title="From a cold start to a trained "
-             f"pair of {record['depth'] + 1} layers, on {record['cores']} cores")
-    axes.title.set_fontsize(11)
+             "compiling, the eleven others",
+             title="A trained pair from a cold start: " + ", ".join(
+                 f"{name} {part['seconds']['median']:.1f} s"
+                 for name, part in found[:2]))
+    axes.title.set(**TITLE)
     axes.xaxis.label.set_fontsize(9)
-    figure.supxlabel(f"{record['env']['cpu']}; medians of {record['repeats']} rounds",
-                     fontsize=8, color=LIGHT.soft)
+    figure.supxlabel(f"a highway and a plain net of {record['depth'] + 1} layers; "
+                     f"{record['cores']} cores, {record['env']['cpu']}; medians of "
+                     f"{record['repeats']} rounds", fontsize=8, color=LIGHT.soft)
     return figure
 
 

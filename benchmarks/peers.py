@@ -298,7 +298,7 @@ def draw(record: dict) -> Figure:
     bottom = figure.add_axes((0.03, 0.215, 0.95, 0.085))
     draw_profile(bottom, record["profile"])
     bottom.set_title("Where one step of ours spends its time, one core", size=10)
-    figure.text(0.012, 0.985, f"One training step: {record['depth']} blocks of "
+    figure.text(0.012, 0.985, f"One training step: {record['depth'] + 1} layers of "
                 f"{record['hidden']} units, batch {record['batch']}, float32",
                 size=12, weight="bold", va="top")
     figure.text(0.012, 0.94, f"{record['env']['cpu']}; medians and ranges of "

@@ -309,15 +309,16 @@ def draw_laws(axes: Axes, laws: dict | None) -> None:
     limit = 100 * laws["median"]["limit"]
     axes.axhspan(-limit, limit, color=LIGHT.grid, alpha=0.6, lw=0)
     axes.axhline(0, color=LIGHT.soft, lw=1)
-    for name, colour in (("median", LIGHT.highway), ("least", "#56B4E9")):
+    for name, colour, dashes in (("median", LIGHT.highway, "o-"),
+                                 ("least", LIGHT.soft, "s--")):
         law = laws[name]
-        axes.plot(law["depths"], 100 * np.array(law["deviation"]), "o-", lw=1.5, ms=4,
-                  color=colour, label=f"{name} of the repeats, exponent "
+        axes.plot(law["depths"], 100 * np.array(law["deviation"]), dashes, lw=1.5,
+                  ms=4, color=colour, label=f"{name} of the repeats, exponent "
                   f"{law['exponent']:.3f}")
     log_axis(axes.xaxis, law["depths"])
     axes.margins(y=0.1)
     axes.legend(fontsize=8, frameon=False)
-    axes.set_xlabel("depth, blocks", size=9)
+    axes.set_xlabel("highway layers", size=9)
     axes.tick_params(axis="y", labelsize=8)
 
 
@@ -357,7 +358,7 @@ def draw_line(axes: Axes, law: dict) -> None:
     axes.plot(depths, 1e3 * (line["seconds"] + line["seconds_per_block"] * depths),
               color=LIGHT.plain, lw=1.2, ls="--")
     axes.text(0.04, 0.97, f"dashed: {1e3 * line['seconds']:.2f} + "
-              f"{1e3 * line['seconds_per_block']:.4f} depth", size=8, va="top",
+              f"{1e3 * line['seconds_per_block']:.4f} a layer", size=8, va="top",
               transform=axes.transAxes)
 
 
@@ -367,7 +368,7 @@ def draw(record: dict) -> Figure:
     grid = figure.subplot_mosaic([["t0", "t1", "t2"], ["m0", "m1", "m2"],
                                   ["law", "law", "search"]])
     for column, (name, label) in enumerate((
-            ("depth", "depth, blocks"), ("hidden", "width, units"),
+            ("depth", "highway layers"), ("hidden", "width, units"),
             ("batch", "batch, examples"))):
         points = along(record["points"], name)
         for row, draw_row in (("t", draw_seconds), ("m", draw_memory)):
@@ -386,7 +387,7 @@ def draw(record: dict) -> Figure:
     draw_search(grid["search"], record["search"])
     centre, env = record["centre"], record["env"]
     figure.suptitle(
-        f"Highway net of {centre['depth']} blocks of {centre['hidden']} units, batch "
+        f"Net of {centre['depth']} highway layers of {centre['hidden']} units, batch "
         f"{centre['batch']}, one of them changed\n", size=12, weight="bold")
     figure.text(0.5, 0.955, f"one core and thread ({env['cpu']}, {env['blas']} "
                 f"{env['blas_kernel']}), {record['images']} images of "

@@ -40,15 +40,15 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 import highway_networks as hn
 from experiments.blocks_claims import check_claims
-from experiments.judging import mean_and_std
+from experiments.judging import mean_and_std, or_infinite
 from experiments.lab import Experiment, Lab, colour_of, main, plain_numbers
 from experiments.papers import TABLE_1A, forms, name_of
 from experiments.store import Trial
-from highway_suite.figures import LIGHT
+from highway_suite.figures import LIGHT, TITLE, label_right
 
 WIDTH = 50              # of the highway nets that the others are matched to
 
@@ -319,8 +319,19 @@ def draw_dots(axes: Axes, nets: list[dict], depth: int) -> None:
     axes.set_yticks(range(len(rows)), [
         f"{name_of(block)}  {TABLE_1A[block].perplexity:.2f}" if block in TABLE_1A else
         block for block in rows])
-    plain_numbers(axes.xaxis)
     axes.grid(axis="x")
+
+
+def message(nets: list[dict], depths: list[int]) -> str:
+    """Which form has the least training loss, by depth, in a line."""
+    best: dict[str, list] = {}
+    for depth in depths:
+        means = {net["block"]: np.mean(or_infinite(finals(net, "train_loss")))
+                 for net in nets if net["depth"] == depth}
+        best.setdefault(name_of(min(means, key=means.__getitem__)), []).append(depth)
+    return "Least training loss at equal size: " + "; ".join(
+        f"{name} at {', '.join(map(str, found))} layers" for name, found in
+        best.items())
 
 
 def draw(record: dict) -> Figure:
@@ -337,12 +348,17 @@ def draw(record: dict) -> Figure:
     draw_over_depth(error, nets, "test_acc",
                     f"Test error, %\n({hn.DATASETS[record['dataset']].title})")
     loss.set_ylabel("mean cross-entropy")
-    upper.legend(*loss.get_legend_handles_labels(), ncols=6, frameon=False,
-                 loc="outside lower center")
     depths = protocol["depths"]
-    panels = np.ravel(lower.subplots(1, len(depths), sharey=True))
+    upper.suptitle(message(nets, depths), **TITLE)
+    label_right(error, [(float(finals(net, "test_acc").mean()), name_of(net["block"]),
+                         colour_of(net["block"]))
+                        for net in nets if net["depth"] == max(depths)])
+    panels = np.ravel(lower.subplots(1, len(depths), sharex=True, sharey=True))
     for depth, axes in zip(depths, panels, strict=True):
         draw_dots(axes, nets, depth)
+    panels[0].xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    panels[0].xaxis.set_major_formatter("{x:g}")
+    panels[0].xaxis.set_minor_locator(NullLocator())
     lower.suptitle("Test error of each seed; right: learning rate and initial $b_T$ "
                    "chosen (*: first or last tried); left: test perplexity of P2, "
                    "Table 1a", size=10)

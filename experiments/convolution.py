@@ -54,7 +54,7 @@ from experiments.judging import (
 from experiments.lab import DASHES, Experiment, Lab, format_log, main, pale
 from experiments.papers import GUIDELINE, TABLE_1, TABLE_1_EPOCHS, TABLE_1_OTHERS
 from experiments.store import Trial
-from highway_suite.figures import LIGHT
+from highway_suite.figures import LIGHT, TITLE
 
 # By depth, which counts the first convolution and the softmax, as the paper does: the
 # highway layers before each pooling.
@@ -318,6 +318,9 @@ def check_depths(nets: list[dict]) -> list[dict]:
 # The figure
 
 
+MARKS = "os^D"      # by depth
+
+
 def shade(net: dict) -> tuple:
     """By kind, the wider the darker."""
     narrow = net["width"] == min(TABLE_1)
@@ -342,8 +345,8 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
         median, low, high = median_and_range(errors)
         epochs = np.arange(1, net["epochs"] + 1)
         axes.plot(epochs, median, color=shade(net), linewidth=1.5,
-                  linestyle=DASHES[net["block"]], marker="o", markersize=3,
-                  label=label_of(net))
+                  linestyle=DASHES[net["block"]], markersize=4, label=label_of(net),
+                  marker="o" if net["width"] == min(TABLE_1) else "s")
         axes.fill_between(epochs, low, high, color=shade(net), alpha=0.15, linewidth=0)
     for third in (1, 2):
         axes.axvline(math.ceil(third * nets[0]["epochs"] / 3) + 0.5, color=LIGHT.soft,
@@ -353,7 +356,7 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
              "of the seeds)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     format_log(axes.yaxis)
-    axes.legend(frameon=False, fontsize=7.5)
+    axes.legend(edgecolor="none", framealpha=1, fontsize=7.5)
 
 
 def draw_rates(axes: Axes, nets: list[dict]) -> None:
@@ -363,13 +366,14 @@ def draw_rates(axes: Axes, nets: list[dict]) -> None:
         colour = pale(getattr(LIGHT, net["block"]),
                       0.3 + 0.7 * net["depth"] / max(STAGES))
         losses = np.array(net["search"]["final_train_loss"], float)
-        axes.plot(net["search"]["lr"], losses, "o", color=colour, markersize=4,
+        marker = MARKS[sorted(STAGES).index(net["depth"]) % len(MARKS)]
+        axes.plot(net["search"]["lr"], losses, marker, color=colour, markersize=4.5,
                   linestyle=DASHES[net["block"]], linewidth=1.5,
                   label=f"{net['block']} {net['depth']}")
         others = np.array(net["final_train_loss"][1:], float)
-        axes.plot([net["lr"]] * len(others), others, "o", color=colour, markersize=6,
+        axes.plot([net["lr"]] * len(others), others, marker, color=colour, markersize=7,
                   fillstyle="none")
-    axes.set(xscale="log", yscale="log", xlabel="first learning rate (rings: another "
+    axes.set(xscale="log", yscale="log", xlabel="first learning rate (hollow: another "
              "seed at the chosen one)", ylabel="last mean cross-entropy",
              title=f"Width {nets[0]['width']}, {nets[0]['epochs']} epochs:\ntraining "
                    "loss by depth and learning rate")
@@ -377,7 +381,8 @@ def draw_rates(axes: Axes, nets: list[dict]) -> None:
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_formatter(NullFormatter())
     format_log(axes.yaxis)
-    axes.legend(frameon=False, fontsize=7.5)
+    axes.legend(frameon=False, fontsize=7.5, title="layers", loc="lower left",
+                title_fontsize=7.5)
 
 
 def draw_table(axes: Axes, nets: list[dict], paper: dict) -> None:
@@ -417,7 +422,7 @@ def draw_gates(axes: Axes, net: dict) -> None:
     axes.set(xlabel="highway layer (between lines: max pooling)", ylabel="mean T",
              ylim=(0, None), title=f"Gates after training, width {net['width']}\n"
                                    f"(test images, mean of {net['n']} seeds)")
-    axes.legend(frameon=False, fontsize=7.5)
+    axes.legend(edgecolor="none", framealpha=1, fontsize=7.5)
 
 
 def draw_maps(figure: SubFigure, maps: list[dict]) -> None:
@@ -441,6 +446,15 @@ def draw_maps(figure: SubFigure, maps: list[dict]) -> None:
                     fontsize=10)
 
 
+def message(record: dict, nets: list[dict]) -> str:
+    """What the narrowest highway net reaches beside the paper's, in a line."""
+    net = next(net for net in nets if net["block"] == "highway")
+    ours = "diverged" if net["mean"] is None else f"{net['mean']:.2f} %"
+    theirs = record["paper"][str(net["width"])]["mean"]
+    return (f"Width {net['width']}: {ours} in {net['epochs']} epochs, the paper's "
+            f"{theirs:.2f} % in {TABLE_1_EPOCHS}")
+
+
 def draw(record: dict) -> Figure:
     """The record -> the figure: curves, Table 1, rates, gates, and maps of T."""
     table, depths = (
@@ -461,6 +475,7 @@ def draw(record: dict) -> Figure:
         draw_maps(lower, record["maps"])
     for axes in panels.ravel():
         axes.title.set_fontsize(10)
+    upper.suptitle(message(record, table), **TITLE)
     return figure
 
 

@@ -54,7 +54,7 @@ from experiments.inside import load_nets
 from experiments.judging import claim, or_infinite
 from experiments.lab import Experiment, Lab, main
 from experiments.pricing import MODELS
-from highway_suite.figures import COLOURS
+from highway_suite.figures import COLOURS, TITLE
 
 PROTOCOL = {"dataset": "mnist", "seed": 0,
             "widths": [8, 16, 32, 50], "depths": [5, 10, 20, 30, 49], "depth": 30,
@@ -297,10 +297,21 @@ def draw_skipping(axes: Axes, record: dict) -> None:
     axes.legend(fontsize=7, frameon=False, loc="lower right")
 
 
+def message(skipped: dict) -> str:
+    """What leaving out the layers that lesions spare costs and saves, in a line."""
+    whole, layers = skipped["nets"]["highway"], len(skipped["order"]["highway"])
+    found, = (row for row in skipped["left_out"]["highway"]
+              if row["left_out"] == layers - skipped["seconds"]["layers"])
+    return (f"Without {found['left_out']} of its {layers} highway layers a net moves "
+            f"{found['bytedmd'] / whole['bytedmd']:.2f} of the data and is "
+            f"{100 * (whole['test'] - found['test']):.1f} points worse")
+
+
 def draw(record: dict) -> Figure:
     """The record -> three panels: one pass, training, skipping."""
-    figure = Figure(figsize=(11, 4), layout="constrained")
+    figure = Figure(figsize=(11, 4.3), layout="constrained")
     panels = figure.subplots(1, 3)
+    figure.suptitle(message(record["skipping"]), **TITLE)
     for axes, paint in zip(panels, (draw_sizes, draw_loss, draw_skipping),
                            strict=True):
         paint(axes, record)

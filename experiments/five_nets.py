@@ -45,6 +45,7 @@ from experiments.probing import (
 )
 from experiments.readouts import readouts
 from experiments.store import hash_of
+from highway_suite.figures import TITLE
 from highway_suite.records import RecordError
 
 MEASURES = {"closed": 0.1, "ridge": 1e-4, "apart": 10, "within": [0.05, 0.1, 0.2],
@@ -256,12 +257,13 @@ def run(lab: Lab) -> dict:
     return {"nets": nets}
 
 
-def by_depth(axes: Any, nets: dict, of: Any, scale: float = 1.0) -> None:
-    """Lines over depth, one for each net; of(net) -> values."""
+def by_depth(axes: Any, nets: dict, of: Any, scale: float = 1.0, first: int = 1
+             ) -> None:
+    """Lines over layers from the first on, one for each net; of(net) -> values."""
     for block, found in nets.items():
         for number, net in enumerate(found):
             values = scale * np.asarray(of(net), float)
-            axes.plot(np.arange(1, len(values) + 1), values, color=colour_of(block),
+            axes.plot(np.arange(len(values)) + first, values, color=colour_of(block),
                       linewidth=0.9, alpha=0.8,
                       label=block.replace("_", "-") if not number else None)
 
@@ -296,32 +298,38 @@ def draw(record: dict) -> Figure:
     nets, protocol = record["nets"], record["protocol"]
     figure = Figure(figsize=(9, 8.6), layout="constrained")
     grid = figure.add_gridspec(3, 2)
+    shares = {block: np.median([lesion.spared(net["lesion"]).mean() for net in found])
+              for block, found in nets.items()}
     loss, error = (figure.add_subplot(grid[0, i]) for i in range(2))
     std, bias = (figure.add_subplot(grid[1, i]) for i in range(2))
     by_depth(loss, nets, lambda net: net["lesion"]["one_closed"]["loss"])
     by_depth(error, nets, lambda net: net["lesion"]["one_closed"]["error"], 100)
     by_depth(std, nets, lambda net: np.array(
         net["lesion"]["estimation"]["trained"]["std"])
-        / net["lesion"]["estimation"]["trained"]["std"][0])
+        / net["lesion"]["estimation"]["trained"]["std"][0], first=0)
     by_depth(bias, nets, lambda net: net["lesion"]["estimation"]["trained"][
-        "bias_share"], 100)
+        "bias_share"], 100, first=0)
     loss.set(yscale="log", ylabel="mean cross-entropy, nats", xlabel="closed layer",
              title="Loss, one layer closed")
     error.set(ylabel="training error, %", xlabel="closed layer",
               title="Error, one layer closed")
-    std.set(ylabel="relative to $k=0$", xlabel="block $k+1$", ylim=(0, None),
+    std.set(ylabel="relative to $k=0$", xlabel="layer $k$", ylim=(0, None),
             title="s.d. of the estimation error $a_k-A$")
-    bias.set(ylabel="% of the squared error", xlabel="block $k+1$", ylim=(0, None),
+    bias.set(ylabel="% of the squared error", xlabel="layer $k$", ylim=(0, None),
              title="Its bias, unit by unit")
     draw_rerouted(figure.add_subplot(grid[2, :]), nets, protocol["measures"]["ranges"])
     for axes in figure.axes:
         axes.title.set_fontsize(10)
         axes.tick_params(labelsize=8)
     figure.legend(*loss.get_legend_handles_labels(), ncols=4, frameon=False,
-                  loc="outside upper center")
+                  loc="outside upper center", title_fontproperties=TITLE,
+                  title="Layers that can be closed alone, medians: " + ", ".join(
+                      f"{block.replace('_', '-')} {100 * share:.0f} %"
+                      for block, share in shares.items()))
     figure.supxlabel(f"{title_of(record)}: all training images; a line or mark for "
-                     f"each of {len(protocol['seeds'])} nets of each kind",
-                     fontsize=8.5)
+                     f"each of {len(protocol['seeds'])} nets of each kind; layers are "
+                     "counted after the projection.\nCan be closed: the loss does not "
+                     "double", fontsize=8.5)
     return figure
 
 

@@ -50,7 +50,7 @@ from experiments.lab import Experiment, Lab, main, plain_numbers
 from experiments.lesion import columns, needed_layers
 from experiments.probing import loss_and_error, mean_gates, prefix
 from experiments.store import StoreError, Trial, hash_of, read_packed
-from highway_suite.figures import LIGHT
+from highway_suite.figures import LIGHT, TITLE
 from highway_suite.records import RecordError
 
 PROTOCOL: dict[str, Any] = {
@@ -370,6 +370,17 @@ def draw_nets(axes: Axes, record: dict, of: Callable) -> None:
     axes.set_xlabel("highway layer")
 
 
+def message(record: dict) -> str:
+    """In how many layers each data set matters with the same b_T, in a line."""
+    found = {}
+    for name in ("same b_T", "mnist"):
+        counts = sorted({costly(net, POINTS[1]) for net in record["nets"][name]})
+        found[name] = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    title = hn.DATASETS[record["dataset"]].title.partition(",")[0]
+    return (f"Of {len(rises(record['nets']['mnist'][0]))} highway layers "
+            f"{found['same b_T']} matter for {title}, {found['mnist']} for MNIST")
+
+
 def draw(record: dict) -> Figure:
     """The record -> lesions, change of outputs and b_T over depth, a line a net."""
     figure = Figure(figsize=(9, 7), layout="constrained")
@@ -387,15 +398,17 @@ def draw(record: dict) -> Figure:
     change.set(ylabel="% up to this layer", ylim=(0, 102),
                title="Change of block outputs, cumulated")
     draw_nets(bias, record, lambda net: net["bias"].get("rose"))
-    bias.set(ylabel="mean of the layer", title="Rise of $b_T$ during training")
+    bias.set(ylabel="mean of the layer", title="Rise of $b_T$ on the harder data")
     for axes in figure.axes:
         axes.title.set_fontsize(10)
         axes.tick_params(labelsize=8)
     figure.legend(*lesions.get_legend_handles_labels(), ncols=3, frameon=False,
-                  fontsize=9, loc="outside upper center")
+                  fontsize=9, loc="outside upper center", title=message(record),
+                  title_fontproperties=TITLE)
     figure.supxlabel(f"{record['n_train']:,} training images of "
                      f"{hn.DATASETS[record['dataset']].title}; a line for each of "
-                     f"{len(record['protocol']['seeds'])} nets of a kind", fontsize=8.5)
+                     f"{len(record['protocol']['seeds'])} nets of a kind; in the title "
+                     "those of the same $b_T$", fontsize=8.5)
     return figure
 
 

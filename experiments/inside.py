@@ -32,7 +32,7 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments.judging import or_infinite
 from experiments.lab import Experiment, Lab, load_record, main, sound, title_of
-from highway_suite.figures import COLOURS
+from highway_suite.figures import COLOURS, TITLE
 from highway_suite.files import read_file, write_file, write_json
 from highway_suite.records import RecordError
 
@@ -176,14 +176,15 @@ def draw(record: dict) -> Figure:
         loss.plot(epochs, net["train_loss"], **look)
         error.plot(epochs, 100 - 100 * np.array(net["test_acc"]), **look)
     loss.set(yscale="log", xlabel="epoch", ylabel="mean cross-entropy, nats",
-             title="Training loss of each epoch")
+             title=f"Training loss of each epoch ({title_of(record)})")
     error.set(xlabel="epoch", ylabel="test error, %", ylim=(0, 20),
-              title="Test error after each epoch")
+              title="Test error after each epoch (one seed)")
     figure.legend(*loss.get_legend_handles_labels(), ncols=3, frameon=False,
                   loc="outside lower center")
     protocol = record["protocol"]
-    figure.suptitle(f"{title_of(record)}: nets of {protocol['depth']} layers of "
-                    f"{protocol['hidden']}, one seed", fontsize=11)
+    figure.suptitle(f"{protocol['depth'] + 1} layers, training loss: " + ", ".join(
+        f"{net['block']} {net['train_loss'][-1]:.2g}" for net in record["nets"]),
+        **TITLE)
     return figure
 
 

@@ -9,7 +9,7 @@ An experiment is a module NAME.py that makes an `Experiment` and hands it to `ma
                                     results/NAME/trials/KEY.jsonl
         --recheck N [--seed S]      trains N of the finished trials again, the cheapest
                                     or drawn, and says what differs
-        --plot                      only draws, from the record
+        --plot [--format svg]       only draws, from the record; svg, pdf into runs/NAME
         --pack                      only packs the trials that are finished
         --dataset NAME              asks it of other data, where it can: into runs/NAME
         --smoke                     all of it in seconds, on the shipped digits, into
@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import shutil
 import signal
 import sys
@@ -61,7 +60,7 @@ from experiments.store import (
 from experiments.trials import add_flags, run_trials
 from highway_suite.cli import in_range
 from highway_suite.datasets import obtain
-from highway_suite.figures import COLOURS, LIGHT, style
+from highway_suite.figures import COLOURS, FORMATS, LIGHT, saved, style
 from highway_suite.files import (
     parse_json,
     path_of,
@@ -285,14 +284,10 @@ def plain_numbers(axis: Axis) -> None:
 
 
 def render(draw: Callable[[dict], Figure], record: dict, digest: str,
-           title: str | None = None) -> bytes:
-    """A record -> the bytes of its PNG, which names the record's SHA-256."""
+           title: str | None = None, kind: str = "png") -> bytes:
+    """A record -> the bytes of its picture, which names the record's SHA-256."""
     with style(LIGHT):
-        figure, file = draw(record), io.BytesIO()
-        figure.savefig(file, format="png", metadata={
-            "Software": None, "Title": title, "Source": record["command"],
-            "Record-SHA-256": digest})
-    return file.getvalue()
+        return saved(draw(record), kind, title, record["command"], digest)
 
 
 # --------------------------------------------------------------------------------------
@@ -368,6 +363,8 @@ def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
                                      description=experiment.question)
     parser.add_argument("--plot", action="store_true",
                         help="draw the record again, run nothing")
+    parser.add_argument("--format", choices=FORMATS, default="png", help="with --plot: "
+                        "of the picture; svg and pdf go to runs")
     if experiment.pack_by:
         parser.add_argument("--pack", action="store_true",
                             help="pack the finished trials, run nothing")
@@ -406,11 +403,16 @@ def is_same(record: dict, path: Path) -> bool:
             and there | {"env": None} == record | {"env": None})
 
 
-def draw_record(lab: Lab) -> None:
-    """Draw the record that is there."""
+def draw_record(lab: Lab, kind: str = "png") -> Path:
+    """Draw the record that is there -> the picture's path; beside the record, it is a
+    PNG."""
     record, digest = load_record(lab.record, lab.command)
-    write_file(lab.figure, render(lab.experiment.draw, record, digest,
-                                  lab.experiment.name))
+    path = (lab.figure if kind == "png" else
+            lab.working / lab.name / f"figure.{kind}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, render(lab.experiment.draw, record, digest, lab.experiment.name,
+                            kind))
+    return path
 
 
 def drawn_of(path: Path) -> str | None:
@@ -479,8 +481,8 @@ def work(lab: Lab) -> None:
             sys.exit(1)
     elif options.plot:
         with sound(lab.record, lab.command):
-            draw_record(lab)
-        print(lab.figure.relative_to(hn.HERE))
+            path = draw_record(lab, options.format)
+        print(path.relative_to(hn.HERE))
     else:
         run_and_write(lab)
 
@@ -492,6 +494,8 @@ def parse_options(experiment: Experiment, argv: Sequence[str] | None
     options = parser.parse_args(argv)
     if options.only and not options.fresh:
         parser.error("--only is for --fresh")
+    if options.format != "png" and not options.plot:
+        parser.error("--format is for --plot")
     if options.seed is not None and not options.recheck:
         parser.error("--seed is for --recheck")
     if options.dataset and (options.smoke or options.recheck):

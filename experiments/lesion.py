@@ -48,7 +48,7 @@ from experiments.probing import (
     prefix,
     reordered,
 )
-from highway_suite.figures import COLOURS, LIGHT
+from highway_suite.figures import COLOURS, LIGHT, TITLE
 
 PROTOCOL = {"dataset": "mnist", "seed": 0, "sampled": 10_000, "draws": 10,
             "closed": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 40, 48],
@@ -276,7 +276,7 @@ def draw_estimation(panels: np.ndarray, nets: dict) -> None:
     share.set(ylabel="% of the squared error", ylim=(0, None),
               title="Bias of single units (dotted: before training)")
     for axes in panels:
-        axes.set_xlabel("block $k$")
+        axes.set_xlabel("layer $k$")
 
 
 def draw(record: dict) -> Figure:
@@ -298,11 +298,15 @@ def draw(record: dict) -> Figure:
         axes.yaxis.label.set_fontsize(9)
         axes.tick_params(labelsize=8)
     figure.legend(*panels[0, 0].get_legend_handles_labels(), ncols=3, frameon=False,
-                  loc="outside upper center")
+                  loc="outside upper center", title_fontproperties=TITLE,
+                  title="Layers that can be closed alone: " + ", ".join(
+                      f"{name} {100 * net['spared']:.0f} %"
+                      for name, net in nets.items()))
     figure.supxlabel(
         f"{title_of(record)}: {record['n_train']:,} training images; where layers are "
         f"drawn, {protocol['sampled']:,} of them,\nmedian and range of "
-        f"{protocol['draws']} draws. One net of each kind.", fontsize=8.5)
+        f"{protocol['draws']} draws. One net of each kind; layers are counted after "
+        "the projection. Can be closed: the loss does not double.", fontsize=8.5)
     return figure
 
 

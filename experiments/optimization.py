@@ -35,7 +35,7 @@ was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,10 +44,18 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.judging import listed, or_infinite, resting_on
-from experiments.lab import DASHES, Experiment, Lab, format_log, main, pale
-from experiments.optimization_claims import TARGET, check_claims, of
+from experiments.lab import (
+    DASHES,
+    Experiment,
+    Lab,
+    colour_of,
+    format_log,
+    main,
+    title_of,
+)
+from experiments.optimization_claims import TARGET, check_claims
 from experiments.store import Trial
-from highway_suite.figures import LIGHT
+from highway_suite.figures import LIGHT, TITLE, label_right
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
@@ -201,22 +209,29 @@ def run(lab: Lab) -> dict:
 # The figure
 
 
-def shade(net: dict, depths: list[int]) -> tuple:
-    """The colour of a net: its kind's, the deeper the darker."""
-    strength = 0.35 + 0.65 * depths.index(net["depth"]) / max(len(depths) - 1, 1)
-    return pale(getattr(LIGHT, net["block"]), strength)
+def reached(nets: list[dict], block: str) -> list[int]:
+    """The depths at which the best run of that kind gets below TARGET."""
+    return [net["depth"] for net in nets if net["block"] == block
+            and or_infinite(net["best"]["least"]).min() < TARGET]
 
 
-def draw_curves(axes: Axes, nets: list[dict], depths: list[int], lines: Callable,
-                title: str) -> None:
-    """Of every net over epochs, on a log scale: the median of its lines(net), and each
+def message(record: dict) -> str:
+    """What the search found, in a line."""
+    found = {block: ", ".join(map(str, reached(record["nets"], block)))
+             for block in WIDTHS}
+    return (f"In {record['protocol']['rungs'][-1][1]} epochs highway nets train at "
+            f"{found['highway'] or 'no'} layers, plain nets at {found['plain'] or 'no'}"
+            " layers")
+
+
+def draw_curves(axes: Axes, nets: list[dict], lines: Callable) -> None:
+    """Of each net over epochs, on a log scale: the median of its lines(net), and each
     of them thin where it has several; a cross where one diverged."""
     for net in nets:
         rows = np.array(lines(net), float)
-        epochs, colour = np.arange(1, rows.shape[1] + 1), shade(net, depths)
+        epochs, colour = np.arange(1, rows.shape[1] + 1), colour_of(net["block"])
         axes.plot(epochs, np.median(or_infinite(rows), axis=0), color=colour,
-                  linestyle=DASHES[net["block"]], linewidth=1.6,
-                  label=f"{net['block']} {net['depth']}")
+                  linestyle=DASHES[net["block"]], linewidth=2, label=net["block"])
         for row in rows:
             last = np.count_nonzero(np.isfinite(row))
             if len(rows) > 1:
@@ -224,65 +239,71 @@ def draw_curves(axes: Axes, nets: list[dict], depths: list[int], lines: Callable
             if last < len(row):
                 axes.plot(last, row[last - 1], "x", color=colour, markersize=8,
                           markeredgewidth=2, zorder=4)
-    axes.set(yscale="log", xlabel="epoch", title=title)
+    axes.set(yscale="log", xlabel="epoch")
 
 
-def draw_ranges(axes: Axes, nets: list[dict], depths: list[int]) -> None:
+def draw_ranges(axes: Axes, nets: list[dict]) -> None:
     """Beside the curves of the best settings' means, the range of their last losses,
     without those that diverged."""
-    epochs = len(nets[0]["ten"]["mean"])
     for i, net in enumerate(nets):
         last = np.array(net["ten"]["train_loss"], float)
-        axes.plot([epochs * (1.03 + 0.02 * i)] * 2, [np.nanmin(last), np.nanmax(last)],
-                  linewidth=2.5, color=shade(net, depths), solid_capstyle="butt")
+        axes.plot([len(net["ten"]["mean"]) * (1.05 + 0.05 * i)] * 2,
+                  [np.nanmin(last), np.nanmax(last)], linewidth=2.5,
+                  color=colour_of(net["block"]), solid_capstyle="butt")
 
 
-def draw_winners(axes: Axes, record: dict, depths: list[int]) -> None:
-    """Initial b_T of all settings against depth, the best ten larger, the best one
+def draw_settings_of(axes: Axes, net: dict, settings: list[dict]) -> None:
+    """Learning rate and initial b_T of all settings, the best ten larger, the best one
     ringed."""
-    rng = np.random.default_rng(0)      # only spreads the dots
-    for net in of(record["nets"], "highway", *depths):
-        at = depths.index(net["depth"]) + rng.uniform(-0.3, 0.3,
-                                                      len(record["settings"]))
-        for number in net["search"]["setting"]:
-            ten, best = (number in net["ten"]["setting"],
-                         number == net["best"]["setting"])
-            axes.scatter(at[number], record["settings"][number]["gate_bias"],
-                         s=34 if ten else 7, zorder=2 + ten + best, linewidth=1.6,
-                         color=LIGHT.highway if ten else LIGHT.grid,
-                         edgecolor=LIGHT.ink if best else "none")
-    axes.set_xticks(range(len(depths)), list(map(str, depths)))
-    axes.set(xlabel="depth", ylabel="initial $b_T$",
-             title="Settings of the highway nets\n(blue: in the second rung, ringed: "
-                   "the best)")
+    for number in net["search"]["setting"]:
+        ten, best = number in net["ten"]["setting"], number == net["best"]["setting"]
+        axes.scatter(settings[number]["lr"], settings[number]["gate_bias"],
+                     s=34 if ten else 7, zorder=2 + ten + best, linewidth=1.6,
+                     color=LIGHT.highway if ten else LIGHT.soft,
+                     edgecolor=LIGHT.ink if best else "none")
+    axes.set(xscale="log", xlabel="learning rate")
+
+
+def draw_depth(column: Sequence[Axes], nets: list[dict], settings: list[dict]) -> None:
+    """One depth: the paper's two panels, and two that it did not show."""
+    best, ten, error, winners_of = column
+    draw_curves(best, nets, lambda net: net["best"]["train_loss"])
+    best.axhline(TARGET, color=LIGHT.soft, linewidth=1, linestyle=":")
+    best.set_title(f"{nets[0]['depth']} layers", weight="bold")
+    draw_curves(ten, nets, lambda net: [net["ten"]["mean"]])
+    draw_ranges(ten, nets)
+    draw_curves(error, nets,
+                lambda net: 100 - 100 * np.array(net["best"]["test_acc"], float))
+    format_log(error.yaxis)
+    for net in nets:
+        if net["block"] == "highway":
+            draw_settings_of(winners_of, net, settings)
 
 
 def draw(record: dict) -> Figure:
-    """The record -> the figure: the paper's two panels, and two it did not show."""
+    """The record -> the figure: a column for each depth, on common scales."""
     nets, depths = record["nets"], record["protocol"]["depths"]
     rungs, n = record["protocol"]["rungs"], len(record["protocol"]["seeds"])
-    seeds = "one seed" if n == 1 else f"{n} seeds, the thick line their median"
-    figure = Figure(figsize=(9, 7.4), layout="constrained")
-    panels = figure.subplots(2, 2)
-    draw_curves(
-        panels[0, 0], nets, depths, lambda net: net["best"]["train_loss"],
-        f"Training loss, best of {rungs[0][0]} settings\n({seeds}; ×: diverged)")
-    draw_curves(panels[0, 1], nets, depths, lambda net: [net["ten"]["mean"]],
-                f"Training loss, mean of the {rungs[1][0]} best of {rungs[0][1]} epochs"
-                f"\n(×: one of them diverged; bars: range)")
-    draw_ranges(panels[0, 1], nets, depths)
-    draw_curves(
-        panels[1, 0], nets, depths,
-        lambda net: 100 - 100 * np.array(net["best"]["test_acc"], float),
-        "Test error of the same runs")
-    panels[1, 0].set_ylabel("test error, %")
-    format_log(panels[1, 0].yaxis)
-    draw_winners(panels[1, 1], record, depths)
-    panels[0, 0].axhline(TARGET, color=LIGHT.soft, linewidth=1, linestyle=":")
-    for axes in panels[0]:
-        axes.set_ylabel("mean cross-entropy")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center",
-                  ncols=4, frameon=False)
+    figure = Figure(figsize=(9, 10.5), layout="constrained")
+    panels = figure.subplots(4, len(depths), sharex="row", sharey="row", squeeze=False,
+                             height_ratios=(1.5, 1, 1, 1))
+    for column, depth in zip(panels.T, depths, strict=True):
+        draw_depth(column, [net for net in nets if net["depth"] == depth],
+                   record["settings"])
+    labels = (f"training loss\n(best of {rungs[0][0]} settings)",
+              f"training loss\n(mean of the {rungs[1][0]} best)",
+              "test error, %\n(of the best)", "initial $b_T$\n(highway)")
+    for axes, label in zip(panels[:, 0], labels, strict=True):
+        axes.set_ylabel(label)
+    label_right(panels[0, -1], [
+        (float(np.median(or_infinite(net["best"]["final"]))), net["block"],
+         colour_of(net["block"])) for net in nets if net["depth"] == depths[-1]])
+    figure.suptitle(message(record), **TITLE)
+    figure.supxlabel(
+        f"{title_of(record)}. To train: to get below {TARGET:g} (dotted). Best: "
+        f"{n} seeds, thick their median; ×: diverged. Mean of {rungs[1][0]}: one seed,"
+        f"\nthose best after {rungs[0][1]} epochs; bars: their last losses. Below: "
+        "blue, the same; ringed, the best; grey, the rest.", size=8.5)
     return figure
 
 

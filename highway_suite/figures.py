@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -56,7 +57,12 @@ GATE_COLOURS = "viridis"    # even steps of brightness: it survives grey print
 MARKERS = {"highway": "o", "plain": "s", "residual": "^", "t_only": "D", "c_only": "v",
            "full": "P"}
 OWN_MARKERS = "ph*d"
+GATED_LAYERS = "layer after the input's projection"
+JUST_GUESSING = 0.05        # at most so far above chance in test accuracy
+LEARNS = f"learns: over {100 * JUST_GUESSING:g} points better than chance"
 LINE = 13                   # points from one label to the next below it
+TITLE = {"size": 12, "weight": "bold"}
+FORMATS = "png", "svg", "pdf"
 DPI = 200                   # of a picture 7.5 inches wide
 
 
@@ -88,7 +94,7 @@ def new_figure(title: str, caption: str, theme: Theme,
     height = top + sum(panels) + between * len(panels) + 0.16 * max(
         caption.count("\n") - 1, 0)
     figure = Figure(figsize=(7.5, height))
-    figure.text(0.012, 1 - 0.1 / height, title, size=12, weight="bold", va="top")
+    figure.text(0.012, 1 - 0.1 / height, title, va="top", **TITLE)
     figure.text(0.012, 0.08 / height, caption, size=8, color=theme.soft, va="bottom",
                 linespacing=1.35, parse_math=False)
     axes = []
@@ -97,6 +103,26 @@ def new_figure(title: str, caption: str, theme: Theme,
                                      panel / height)))
         top += panel + between
     return figure, *axes
+
+
+def saved(figure: Figure, kind: str, title: str | None, command: str, digest: str
+          ) -> bytes:
+    """A figure -> the bytes of its file, one of FORMATS, which names the command and
+    the SHA-256 of the record, and nothing that changes from day to day.
+
+    Each format has its own keys; None removes the program, version or date that
+    Matplotlib would write.
+    """
+    origin = f"record SHA-256 {digest}"
+    metadata: dict[str, str | None] = {"Title": title} | {
+        "png": {"Software": None, "Source": command, "Record-SHA-256": digest},
+        "svg": {"Date": None, "Creator": None, "Source": command,
+                "Description": origin},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None,
+                "Subject": command, "Keywords": origin}}[kind]
+    file = io.BytesIO()
+    figure.savefig(file, format=kind, metadata=metadata)
+    return file.getvalue()
 
 
 def label_y(axes: Axes, text: str) -> None:
@@ -113,11 +139,6 @@ def whole_ticks(axis: Axis, first: int, last: int) -> None:
     if ticks[0] >= first + 3:
         ticks.insert(0, first)
     axis.set_major_locator(FixedLocator(ticks))
-
-
-def in_blocks(depth: int) -> str:
-    """1 -> "1 block"; 30 -> "30 blocks"."""
-    return f"{depth} block" + "s" * (depth != 1)
 
 
 def plural(values: list, noun: str) -> str:
@@ -141,11 +162,12 @@ def caption(study: Study, arms: list[Arm], note: str = "",
         counts = [f"{arm.block} {arm.parameters:,}" for arm in arms if arm.parameters]
         parts += [f"parameters: {', '.join(counts)}"] if counts else []
         if len(study.arms) > 1:
-            parts.append(f"the deepest of {plural(list(study.arms), 'depth')} recorded")
+            layers = [depth + 1 for depth in study.arms]
+            parts.append(f"the deepest of {plural(layers, 'depth')} recorded")
     if len(study.seeds) > 1:
         parts.append(several)
     parts += [note] if note else []
-    lost = [f"{arm.block} {arm.depth}, {arm.diverged.sum()} of {len(arm.diverged)}"
+    lost = [f"{arm.block} {arm.layers}, {arm.diverged.sum()} of {len(arm.diverged)}"
             for arm in arms if arm.diverged.any()]
     if lost:
         left = " and left out of means" if len(study.seeds) > 1 else ""
@@ -158,6 +180,23 @@ def caption(study: Study, arms: list[Arm], note: str = "",
         joined = f"{lines[-1]} · {part}" if lines[-1] else part
         lines[-1:] = [joined] if len(joined) <= 128 else [lines[-1], *wrap(part, 128)]
     return "\n".join(lines)
+
+
+def fate(arm: Arm, study: Study) -> str:
+    """What became of an arm: the mean of its nets that did not diverge decides."""
+    acc = arm.test_acc[~arm.diverged, -1]
+    return ("diverged" if not len(acc) else "learns" if
+            acc.mean() > 1 / study.classes + JUST_GUESSING else "guesses")
+
+
+def who_learns(study: Study) -> str:
+    """What became of the deepest nets, as a title."""
+    arms = study.deepest
+    fates = [f"{shorten(arm.block)} {fate(arm, study)}" for arm in arms]
+    if len(arms) > 3:
+        learn = sum(fate(arm, study) == "learns" for arm in arms)
+        fates = [f"{learn} of {len(arms)} kinds of nets learn"]
+    return f"{arms[0].layers} layers: {', '.join(fates)}"
 
 
 def push_apart(heights: Any, gap: float) -> np.ndarray:
@@ -185,8 +224,8 @@ def label_right(axes: Axes, labels: list[tuple]) -> list[Artist]:
 
     Heights that are NaN stand at the bottom. Returns the texts drawn.
     """
-    figure, low = axes.figure, axes.get_ylim()[0]
-    line = LINE / (72 * figure.get_figheight() * axes.get_position().height)
+    low = axes.get_ylim()[0]
+    line = LINE * axes.figure.dpi / (72 * axes.bbox.height)
     heights = [low if math.isnan(height) else height for height, _, _ in labels]
     at = axes.transData.transform([(1, height) for height in heights])
     at = axes.transAxes.inverted().transform(at)[:, 1]
@@ -389,7 +428,7 @@ def fit_gates(axes: Axes, T: np.ndarray, study: Study, theme: Theme) -> None:
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, 0), min(high, 1))
     whole_ticks(axes.xaxis, 1, L)
-    axes.set_xlabel("layer (1: next to the input)")
+    axes.set_xlabel(GATED_LAYERS)
     label_y(axes, "mean T")
     axes.grid(axis="y")
     reference(axes, study.T_start, theme)

@@ -43,6 +43,11 @@ class Arm(NamedTuple):
     T_epoch: np.ndarray     # (K,) whole numbers; K is 0 where no gate was recorded
     T: np.ndarray           # (S, K, L) mean over units and test images
 
+    @property
+    def layers(self) -> int:
+        """As the papers count them, the input's projection included."""
+        return self.depth + 1
+
 
 class Study(NamedTuple):
     """A record, ready to be drawn."""

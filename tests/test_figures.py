@@ -106,10 +106,10 @@ def test_the_sweep_is_drawn_by_depth(study):
     axes, = figure.axes
     for block in ("highway", "plain"):
         x, y = line(axes, block)
-        assert list(x) == [5, 10, 50]
+        assert list(x) == [6, 11, 51]       # layers: blocks and the projection
         assert list(y) == [history(record, block, "test_acc", i)[-1] for i in (1, 2, 0)]
     assert axes.get_xscale() == "log" and dashed(axes) == [0.1]
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["5", "10", "50"]
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["6", "11", "51"]
 
 
 @pytest.mark.parametrize("depth", [1, 100])
@@ -222,7 +222,7 @@ def test_seeds_that_diverged_are_left_out_of_mean_and_band(study):
     axes, = figure.axes
     assert line(axes, "highway")[1] == pytest.approx(kept.mean(axis=0))
     assert line(axes, "highway diverged")[0] == [2]
-    assert "highway 6, 1 of 3" in written(figure)
+    assert "highway 7, 1 of 3" in written(figure)
     T = [record["runs"][i]["highway"]["final_T_per_layer"] for i in (0, 2)]
     bars = draw("T_gate_final", study(record)).axes[0].patches[0].get_data()
     assert bars.values[::2] == pytest.approx(np.mean(T, axis=0))

@@ -50,12 +50,12 @@ def drawn_at(study, epoch):
     return {item.get_label(): item for item in artists}, texts
 
 
-def test_a_frame_for_each_epoch_and_the_last_is_held(tmp_path, small):
+def test_a_frame_for_each_epoch_and_the_last_is_held_first(tmp_path, small):
     run = save(tmp_path / "r.json", make_record(epochs=12))
     path, = gif.main(["--run", run, "--out", str(tmp_path / "a.gif")])
     frames, times, header = decode(path)
     assert len(frames) == 13                    # the gates before training, 12 epochs
-    assert times == [380] * 12 + [3000]
+    assert times == [3000] + [380] * 12         # a still preview shows the end
     assert header["loop"] == 0                  # for ever
     assert header["comment"].decode() == "record SHA-256 " + hashlib.sha256(
         Path(run).read_bytes()).hexdigest()
@@ -68,7 +68,7 @@ def test_frames_that_differ_in_nothing_but_the_epoch_are_not_merged(small, study
     record["runs"][0]["highway"]["layer_T_history"] = [[0, [0.1] * 6]]
     frames, _ = gif.draw_frames(study(record))
     decoded, times, _ = decode(gif.encode_gif(frames, ""))
-    assert len(decoded) == 6 and times[-1] == 3000
+    assert len(decoded) == 6 and times[0] == 3000
     one, _ = gif.draw_frames(study(as_earlier(make_record(epochs=1))))
     assert decode(gif.encode_gif(one, ""))[1] == [3000]
 
@@ -94,7 +94,7 @@ def test_a_frame_draws_the_record_up_to_its_epoch(study):
 def test_the_file_shows_what_was_drawn_in_the_very_colours(study):
     frames, _ = gif.draw_frames(study(make_record(epochs=3)))
     decoded, _, _ = decode(gif.encode_gif(frames, ""))
-    for drawn, shown in zip(frames, decoded, strict=True):
+    for drawn, shown in zip(frames, np.roll(decoded, -1, axis=0), strict=True):
         away = np.abs(drawn.astype(int) - shown).max(axis=2)
         assert away.max() < 100 and (away > 0).mean() < 0.02    # shades of edges
         for colour in (LIGHT.paper, LIGHT.blocks["highway"], LIGHT.grid):

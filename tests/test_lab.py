@@ -111,6 +111,18 @@ def test_a_run_makes_record_picture_and_packed_trials(smoked, calls):
                                for path, content in before.items())
 
 
+def test_a_drawing_of_another_format_lies_beside_no_committed_result(committed_run,
+                                                                     home):
+    experiment, folder = committed_run
+    before = {path.name for path in folder.iterdir()}
+    lab.main(experiment, ["--plot", "--format", "svg"])
+    assert {path.name for path in folder.iterdir()} == before
+    digest = hashlib.sha256((folder / "record.json").read_bytes()).hexdigest()
+    assert digest in (home / "runs" / "means" / "figure.svg").read_text()
+    with pytest.raises(SystemExit, match="2"):
+        lab.main(experiment, ["--format", "svg"])
+
+
 def files_in(folder):
     """Every file below, with what it holds and when it was written."""
     return {path: (path.read_bytes(), path.stat().st_mtime_ns)

@@ -42,7 +42,8 @@ def draw_collapse(axes: Axes, rows: list[dict]) -> None:
         axes.text(min(row["S"] for row in rows), factor * high(first),
                   OPTIMIZERS[optimizer], va=level)
     axes.set_ylim(bottom=0.8 * axes.get_ylim()[0])
-    axes.legend(title="layers", frameon=False, fontsize=8, loc="upper left")
+    axes.legend(title="layers after\nthe projection", frameon=False, fontsize=8,
+                loc="upper left")
     format_log(axes.xaxis)
     format_log(axes.yaxis)
 
@@ -60,7 +61,8 @@ def draw_price(axes: Axes, rows: list[dict]) -> None:
         axes.text(place, 1.25 * row["near"][1], f"{100 * (row['price'] - 1):.0f}",
                   color=colour, ha="center", va="bottom", size=8)
     axes.axhline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
-    axes.set(yscale="log", xlabel="layers", ylabel="S", ylim=(0.02, 20),
+    axes.set(yscale="log", ylabel="S", ylim=(0.02, 20),
+             xlabel="layers after the projection",
              title="The best S tried (bar: within 20 % of its loss)")
     axes.set_xticks(range(len(depths)), [f"{depth:,}" for depth in depths])
     axes.text(0.02, 0.98, "Adam", color=LIGHT.highway, va="top",
@@ -93,7 +95,8 @@ def draw_rules(axes: Axes, record: dict) -> None:
             if block == "highway":
                 labels.append((line[-1][1], RULE_NAMES[rule], colour))
     axes.axhline(GUESSING, color=LIGHT.soft, linewidth=1, linestyle=":")
-    axes.set(xscale="log", yscale="log", xlabel="layers", ylabel="training loss",
+    axes.set(xscale="log", yscale="log", xlabel="layers after the projection",
+             ylabel="training loss",
              title="Rules for $b_T$, Adam (dashed: T-only)")
     axes.set_xlim(8, 13_000)
     axes.set_xticks([10, 30, 100, 300, 1000, 10_000],

@@ -40,6 +40,7 @@ import highway_networks as hn
 from experiments.judging import resting_on
 from experiments.lab import Experiment, Lab
 from experiments.very_deep import gate_bias_map, more_seeds, norms, tutorial, use
+from highway_suite.figures import TITLE
 
 PROTOCOL = {
     "dataset": "mnist", "batch": 128,
@@ -128,6 +129,7 @@ def draw(record: dict) -> Figure:
     upper, middle, lower = figure.subfigures(
         3, 1, squeeze=False, height_ratios=(1.15, 1.15, 1)).flat
     gate_bias_map.draw(upper, record)
+    upper.suptitle(gate_bias_map.message(record["map"]["border"]), **TITLE)
     use.draw(middle, record)
     arms, output, gradient = lower.subplots(1, 3)
     tutorial.draw(arms, record["tutorial"], protocol["tutorial"])

@@ -119,6 +119,15 @@ def draw_cells(axes: Axes, table: list, own: dict, norm: Normalize, title: str,
     axes.spines[:].set_visible(False)
 
 
+def message(border: list[dict]) -> str:
+    """The largest b_T that trains at each depth, in a line; of depths with the same,
+    the deepest."""
+    deepest = {row["gate_bias"]: row["depth"] for row in border
+               if row["gate_bias"] is not None}
+    return "Largest $b_T$ that trains: " + ", ".join(
+        f"{bias:g} at {depth}" for bias, depth in deepest.items()) + " layers"
+
+
 def draw(figure: SubFigure, record: dict) -> None:
     """Two panels: training loss and test accuracy of the better learning rate."""
     own, better = record["protocol"]["map"], record["map"]["better"]

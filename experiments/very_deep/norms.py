@@ -94,4 +94,4 @@ def draw(axes: Axes, forms: list[dict], name: str, title: str) -> None:
                   color=colour_of(form["block"]), label=label,
                   linewidth=3.5 if thick else 1.4, zorder=1 if thick else 2,
                   linestyle="-" if solid else (0, (3, 1.2)))
-    axes.set(yscale="log", xlabel="block (1: next to the input)", title=title)
+    axes.set(yscale="log", xlabel="layer after the projection", title=title)

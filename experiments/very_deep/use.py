@@ -19,7 +19,7 @@ their input most do not keep its loss within 10 %.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
@@ -250,11 +250,12 @@ def shown(nets: list[dict]) -> list[dict]:
     return sorted(there, key=lambda net: (net["depth"], net["gate_bias"]))
 
 
-def shade(net: dict, nets: list[dict]) -> Any:
-    """The colour of a net: by its b_T."""
+def look(net: dict, nets: list[dict]) -> dict:
+    """Colour and mark of a net's line: by its b_T."""
     biases = sorted({other["gate_bias"] for other in nets})
-    return colormaps["viridis"](0.9 * biases.index(net["gate_bias"])
-                                / max(len(biases) - 1, 1))
+    place = biases.index(net["gate_bias"])
+    return {"color": colormaps["viridis"](0.9 * place / max(len(biases) - 1, 1)),
+            "marker": "os^DvP"[place % 6], "markevery": 0.25, "markersize": 4}
 
 
 def draw_losses(axes: Axes, nets: list[dict], lines: Callable, title: str,
@@ -263,7 +264,7 @@ def draw_losses(axes: Axes, nets: list[dict], lines: Callable, title: str,
     for net in nets:
         x, y, whole = lines(net)
         dashes = "-" if net["depth"] == nets[0]["depth"] else (0, (3, 1.2))
-        axes.plot(x, np.array(y, float) / whole, color=shade(net, nets), linewidth=1.4,
+        axes.plot(x, np.array(y, float) / whole, **look(net, nets), linewidth=1.4,
                   linestyle=dashes, label=f"{net['depth']}, $b_T$ {net['gate_bias']:g}")
     axes.axhline(KEEPS, color=LIGHT.soft, linewidth=1, linestyle=":")
     axes.set(yscale="log", xlabel=xlabel, title=title,
