@@ -102,7 +102,7 @@ except ImportError as missing:
         raise
     raise SystemExit(f"highway_networks.py needs {missing.name}. {INSTALL}") from None
 
-HERE = Path(__file__).resolve().parent
+HERE: Path = Path(__file__).resolve().parent
 
 # --------------------------------------------------------------------------------------
 # Configuration
