@@ -145,6 +145,22 @@ def test_where_nothing_is_left_to_train_no_file_changes(
     assert calls == [] and (folder / "figure.png").exists()
 
 
+def test_without_its_data_complete_results_are_left_alone(
+        committed_run, home, monkeypatch, capsys):
+    def absent(lab):
+        raise hn.DataError("no data")
+    experiment, folder = committed_run
+    monkeypatch.setattr(Lab, "load_data", absent)
+    before = files_in(home)
+    lab.main(experiment, [])
+    assert "complete; no file was changed. To train anew: no" in capsys.readouterr().out
+    assert files_in(home) == before
+    (folder / "figure.png").unlink()
+    for flags in ([], ["--fresh"], ["--recheck", "1"]):
+        with pytest.raises(SystemExit, match="no data"):
+            lab.main(experiment, flags)
+
+
 def test_fresh_trains_anew_beside_the_committed_results(committed_run, home, calls):
     experiment, folder = committed_run
     before = files_in(folder)
