@@ -102,6 +102,7 @@ class Experiment:
     check: Callable | None = None       # check(record) -> its claims, by `claim`
     pack_by: Callable | None = None     # config -> the name of the packed file of its
                                         # trial; None: nothing is made of trials
+    besides: float = 0  # seconds that its long trials take after their epochs
     others: Mapping[str, bool] | None = None    # what --dataset may name, and whether
                                                 # `check` speaks of that too
 
@@ -148,7 +149,7 @@ class Lab:
             return files
         only = set(self.options.only or ())
         if unknown := only - {path.stem for path in files}:
-            raise StoreError(f"--only {min(unknown)}: its trials are none of "
+            raise StoreError(f"--only {min(unknown)} is none of "
                              f"{', '.join(path.stem for path in files) or 'ours'}")
         return [path for path in files if only and path.stem not in only]
 
