@@ -80,7 +80,7 @@ def test_bad_files_are_one_line_with_path_and_remedy(tmp_path, content, message)
 
 def test_folders_and_absent_files_are_refused(tmp_path):
     for path, message in ((tmp_path, "not a regular file"),
-                          (tmp_path / "absent", "no such file")):
+                          (tmp_path / "absent", "no such file. The command line")):
         with pytest.raises(hn.DataError, match=message):
             read(path, LABELS)
 
