@@ -9,6 +9,7 @@ import pytest
 from conftest import encode_idx
 
 import highway_networks as hn
+from highway_suite.cli import main
 from highway_suite.datasets import obtain, obtain_auto
 
 GOOD = encode_idx(np.arange(12, dtype=np.uint8).reshape(3, 4))
@@ -144,7 +145,9 @@ def test_mnist_by_name_never_falls_back(tmp_path):
         obtain("mnist", tmp_path)
     for mirror in hn.DATASETS["mnist"].mirrors:
         assert mirror in str(caught.value)
-    assert "--data-dir" in str(caught.value) and "--dataset digits" in str(caught.value)
+    assert "--data-dir" in str(caught.value)
+    with pytest.raises(SystemExit, match="or use --dataset digits$"):
+        main(["--dataset", "mnist", "--data-dir", str(tmp_path)])
 
 
 def test_a_wrong_file_is_an_error_even_where_a_missing_one_is_not(tmp_path):
