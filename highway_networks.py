@@ -102,7 +102,7 @@ except ImportError as missing:
         raise
     raise SystemExit(f"highway_networks.py needs {missing.name}. {INSTALL}") from None
 
-HERE = Path(__file__).resolve().parent
+HERE: Path = Path(__file__).resolve().parent
 
 # --------------------------------------------------------------------------------------
 # Configuration
@@ -193,6 +193,7 @@ class ForeignData(DataError):
 
 FETCH_AGAIN = ("Delete it and run again to fetch a good copy, or name another folder "
                "with --data-dir")
+FETCH = "The command line fetches it; or name another folder with --data-dir"
 
 
 class DataFile(NamedTuple):
@@ -340,6 +341,8 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
     except DataError as error:
         if isinstance(error, ForeignData):
             remedy = "Each data set has a folder of its own: name it with --data-dir"
+        elif isinstance(error, MissingData) and remedy == FETCH_AGAIN:
+            remedy = FETCH
         raise type(error)(f"{path}: {error}. {remedy}") from error
 
 

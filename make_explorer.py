@@ -36,6 +36,7 @@ try:
     from matplotlib.colors import to_hex
 
     import highway_networks as hn
+    from highway_suite.datasets import obtain
     from highway_suite.figures import DARK, GATE_COLOURS, LIGHT
     from highway_suite.files import parse_json, path_of, read_file, write_file
     from highway_suite.schema import RecordError
@@ -336,7 +337,7 @@ def main(argv: list | None = None) -> None:
     options = parser.parse_args(argv)
     try:
         if options.images:
-            data = hn.load_dataset("mnist", options.data_dir)
+            data = obtain("mnist", options.data_dir)
             write_file(source_path("images.npz"), choose_images(data))
         page = make_page().encode()
         write_file(options.out, page)

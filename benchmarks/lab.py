@@ -156,8 +156,9 @@ def build_parser(doc: str, prog: str, **numbers: int) -> argparse.ArgumentParser
                         help="auto: MNIST, or the shipped digits where it is not")
     parser.add_argument("--data-dir", metavar="FOLDER", type=os.path.abspath,
                         help="of the data set's files")
-    parser.add_argument("--out", type=Path, help="the record (default: beside this "
-                        "program, or in runs/ for other settings than the committed)")
+    parser.add_argument("--out", type=Path, metavar="FILE",
+                        help="the record (default: beside this program, or in runs/ "
+                             "for other settings than the committed)")
     parser.add_argument("--plot", action="store_true",
                         help="draw the record again, measure nothing")
     for name, default in numbers.items():

@@ -3,6 +3,8 @@
     python3 -m examples.plot_record
 """
 
+from pathlib import Path
+
 from matplotlib.figure import Figure
 
 import highway_networks as hn
@@ -17,4 +19,6 @@ for block in record["config"]["blocks"]:
               [100 * row["test_acc_mean"] for row in rows], "o-", label=block)
 axes.set(xlabel="blocks", ylabel="test accuracy, %", title=record["command"])
 axes.legend()
-figure.savefig("example.png")
+Path("runs").mkdir(exist_ok=True)
+figure.savefig("runs/example.png")
+print("wrote runs/example.png")

@@ -1,6 +1,10 @@
 """One module per question: `python3 -m experiments.NAME` answers it, `python3 -m
 experiments` lists them."""
 
+from highway_suite.terminal import check_libraries
+
+check_libraries("experiments")
+
 # In the order of the ledger; `inside` trains the nets that the next two look into.
 NAMES = ("optimization", "very_deep", "inside", "gates", "lesion",
          "five_nets", "harder_data", "variants", "blocks",

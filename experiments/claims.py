@@ -225,7 +225,8 @@ def cost_of(source: Source, item: dict) -> tuple[str, str]:
     trials = deciding(item, source.trials)
     if not trials:
         return f"{module_of(source.path).minutes} min", "all of it"
-    chosen, epochs, seconds = affordable(trials, source.cost)
+    besides = 0 if name_of(source.path) in SWEEPS else module_of(source.path).besides
+    chosen, epochs, seconds = affordable(trials, source.cost, besides)
     return f"{math.ceil(seconds + STARTS)} s", words_of(chosen, trials, epochs)
 
 

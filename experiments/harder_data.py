@@ -414,7 +414,8 @@ def draw(record: dict) -> Figure:
 
 EXPERIMENT = Experiment(name="experiments.harder_data", doc=__doc__, minutes=9,
                         protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
-                        check=check_claims, others={"cifar10": True, "cifar100": True},
+                        check=check_claims, besides=26,
+                        others={"cifar10": True, "cifar100": True},
                         pack_by=lambda config: config.get("kind", "mnist"))
 
 if __name__ == "__main__":

@@ -102,6 +102,7 @@ class Experiment:
     check: Callable | None = None       # check(record) -> its claims, by `claim`
     pack_by: Callable | None = None     # config -> the name of the packed file of its
                                         # trial; None: nothing is made of trials
+    besides: float = 0  # seconds that its long trials take after their epochs
     others: Mapping[str, bool] | None = None    # what --dataset may name, and whether
                                                 # `check` speaks of that too
 
@@ -148,7 +149,7 @@ class Lab:
             return files
         only = set(self.options.only or ())
         if unknown := only - {path.stem for path in files}:
-            raise StoreError(f"--only {min(unknown)}: its trials are none of "
+            raise StoreError(f"--only {min(unknown)} is none of "
                              f"{', '.join(path.stem for path in files) or 'ours'}")
         return [path for path in files if only and path.stem not in only]
 
@@ -449,7 +450,13 @@ def run_and_write(lab: Lab) -> None:
         print("nothing left to compute; no file was changed. Anew: --fresh")
         return
     lab.folder.mkdir(parents=True, exist_ok=True)
-    record, changed = lab.answer(), []
+    try:
+        record, changed = lab.answer(), []
+    except hn.DataError as error:       # which to train anew would take
+        if lab.apart or state_of(lab.experiment, lab.folder) != "complete":
+            raise
+        print(f"the results are complete; no file was changed. To train anew: {error}")
+        return
     if anew or not is_same(record, lab.record):
         write_json(lab.record, record)
         changed.append(lab.record)

@@ -117,10 +117,11 @@ def cheapest(planned: Sequence[Planned], count: int, seed: int | None = None) ->
     return Choice(order[:count])
 
 
-def affordable(trials: Sequence[Trial], cost: dict[str, float]
+def affordable(trials: Sequence[Trial], cost: dict[str, float], besides: float = 0
                ) -> tuple[list[Trial], int | None, float]:
     """Trials that decide a claim, and their costs -> those to train again, the cheapest
-    first, how many epochs of them (None: all), and about the seconds on two cores."""
+    first, how many epochs of them (None: all), and about the seconds on two cores.
+    besides: those that a trial takes after its epochs."""
     order = sorted(trials, key=lambda trial: cost[trial.hash])
     seconds = [cost[trial.hash] for trial in order]
     count = sum(own <= LONG and so_far <= 2 * LONG for own, so_far in
@@ -128,7 +129,7 @@ def affordable(trials: Sequence[Trial], cost: dict[str, float]
     if count or not order:
         return order[:count], None, max([sum(seconds[:count]) / 2, *seconds[:count]])
     epochs = order[0].config.get("epochs")
-    return (order[:1], 1, seconds[0] / epochs) if epochs else (
+    return (order[:1], 1, (seconds[0] - besides) / epochs + besides) if epochs else (
         order[:1], None, seconds[0])
 
 
@@ -140,13 +141,19 @@ def words_of(chosen: Sequence, trials: Sequence, epochs: int | None) -> str:
             "its trial") + (f", epoch {epochs} alone" if epochs else "")
 
 
-def shortened(trial: Trial, epochs: int | None, result: Any) -> Any:
-    """What a trial's result and one of fewer epochs have in common: what they list
-    epoch by epoch."""
-    if not epochs:
-        return result
-    return {name: result[name][:epochs] for name, values in trial.result.items()
-            if isinstance(values, list) and len(values) == trial.config["epochs"]}
+def by_epoch(there: dict, here: dict, config: dict, epochs: int
+             ) -> list[tuple[list, list]]:
+    """What a result with this config lists epoch by epoch, wherever it does, so far as
+    one of fewer epochs goes: pairs of its values and the latter's."""
+    found = []
+    for name in sorted(there.keys() & here.keys()):
+        one, other = there[name], here[name]
+        if isinstance(one, dict) and isinstance(other, dict):
+            found += by_epoch(one, other, config, epochs)
+        elif (isinstance(one, list) and isinstance(other, list)
+              and (len(one), len(other)) == (config["epochs"], epochs)):
+            found.append((one[:epochs], other))
+    return found
 
 
 def asked(each: Planned, epochs: int | None) -> dict:
@@ -159,10 +166,13 @@ def tell(there: Trial, again: Trial, epochs: int | None, settings: str) -> bool:
     equal."""
     if again.status == "failed":
         same, how = False, f"FAILED: {again.error}"
+    elif epochs:
+        pairs = by_epoch(there.result, again.result, there.config, epochs)
+        one, other = ([pair[side] for pair in pairs] for side in (0, 1))
+        same, how = (judge(one, other, there.env) if pairs else
+                     (False, "NOTHING to compare"))
     else:
-        one, other = (shortened(there, epochs, trial.result)
-                      for trial in (there, again))
-        same, how = judge(one, other, there.env)
+        same, how = judge(there.result, again.result, there.env)
     before = "" if epochs else f", then {there.seconds:.1f} s"
     print(f"{settings or 'the trial'}: {how}; {again.seconds:.1f} s{before}",
           flush=True)

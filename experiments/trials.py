@@ -54,6 +54,7 @@ from experiments.store import (
     open_store,
     read_packed,
 )
+from highway_suite.checkpoints import numerics
 from highway_suite.cli import in_range
 from highway_suite.files import parse_json
 from highway_suite.terminal import say
@@ -389,9 +390,9 @@ def progress(wanted: dict[str, dict], todo: int, report: Callable | None
 
 
 def warn_of_mixture(trials: Collection[Trial]) -> None:
-    """Say on stderr in what the environments of trials differ, if they do."""
-    names = {name for trial in trials for name in trial.env}
-    mixed = sorted(name for name in names
+    """Say on stderr in what the environments of trials differ, if they do in what the
+    last bits depend on."""
+    mixed = sorted(name for name in numerics()
                    if len({hash_of(trial.env.get(name)) for trial in trials}) > 1)
     if mixed:
         print(f"these trials are not all of one environment: {', '.join(mixed)} differ",

@@ -49,7 +49,11 @@ def read(path: Path) -> Any:
             raise RecordError(f"{path}: {error}. Make it with: python3 -m benchmarks."
                               f"{path.stem}") from error
     glorot = " --init glorot" if "glorot" in path.name else ""
-    return load(path, dict((RUN, SWEEP)).get(path.name, SEEDS + glorot))
+    study = load(path, dict((RUN, SWEEP)).get(path.name, SEEDS + glorot))
+    if study.dataset != "mnist":        # as without a network
+        raise RecordError(f"{path}: of {hn.DATASETS[study.dataset].title}; the texts "
+                          "speak of MNIST")
+    return study
 
 
 def collect(root: Path) -> dict[str, str]:

@@ -336,7 +336,9 @@ def main(argv: list[str] | None = None) -> dict:
     try:
         settings, arms = run(resolve(given, own["quick"]), given, own, parser.error)
     except hn.DataError as error:
-        sys.exit(f"{PROGRAM}: {error}")
+        other = (isinstance(error, hn.MissingData)
+                 and given.get("dataset") != "digits")
+        sys.exit(f"{PROGRAM}: {error}" + ", or use --dataset digits" * other)
     except BrokenExecutor:
         sys.exit(f"{PROGRAM}: a process was killed, perhaps for its memory; no record "
                  "written. Try --jobs 1")

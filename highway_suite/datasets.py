@@ -56,7 +56,7 @@ def fetch(expected: hn.DataFile, dataset: hn.Dataset, folder: Path) -> Path:
     raise hn.MissingData(f"{path} is missing and cannot be fetched "
                          f"({'; '.join(reasons)}). Put the files of "
                          f"{dataset.title} there, or name their folder with "
-                         "--data-dir or $HIGHWAY_DATA_DIR, or use --dataset digits")
+                         "--data-dir or $HIGHWAY_DATA_DIR")
 
 
 def mend(path: Path, expected: hn.DataFile, dataset: hn.Dataset,

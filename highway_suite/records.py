@@ -16,6 +16,10 @@ import highway_networks as hn
 from highway_suite.files import parse_json, read_file
 from highway_suite.schema import SCHEMA, SCHEMA_VERSION, RecordError, check_record
 
+# What makes a record: the script of a checkout, or the command that pip installs.
+COMMAND = ("python3 highway_networks.py" if (hn.HERE / "pyproject.toml").exists() else
+           "highway-networks")
+
 
 @lru_cache(maxsize=1)
 def git_state() -> tuple[str | None, bool | None]:
@@ -114,7 +118,7 @@ def train_arm(config: hn.Config, data: hn.Data, report: Callable | None = None) 
 
 
 def read_record(path: str | Path,
-                command: str = "python3 highway_networks.py --seed 0") -> dict:
+                command: str = f"{COMMAND} --seed 0") -> dict:
     """A checked record. Records without our `schema` key, by the earlier reproduction,
     are read too. Raises RecordError, one line that names file, field and remedy."""
     try:

@@ -19,7 +19,7 @@ import numpy as np
 
 import highway_networks as hn
 from highway_suite.files import write_files
-from highway_suite.records import read_record
+from highway_suite.records import COMMAND, read_record
 from highway_suite.schema import RecordError, is_earlier, nets_of
 from highway_suite.terminal import say
 
@@ -139,8 +139,8 @@ def load(path: str | Path, flags: str = RUN[1]) -> Study:
     """A record's file -> Study; flags: of the command that makes it. Raises
     RecordError, one line that names file, field and command."""
     path = Path(path)
-    out = "" if (str(path), flags) == RUN else f" --out {shlex.quote(str(path))}"
-    record = read_record(path, f"python3 highway_networks.py {flags}{out}")
+    # --out even for run.json: where MNIST is not to be had, --seed 0 goes to runs/.
+    record = read_record(path, f"{COMMAND} {flags} --out {shlex.quote(str(path))}")
     return make_study(record, hashlib.sha256(path.read_bytes()).hexdigest())
 
 

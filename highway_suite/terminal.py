@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+from importlib.util import find_spec
 from typing import NoReturn, TextIO
 
 
@@ -33,6 +34,14 @@ def end_without(program: str, missing: ImportError) -> NoReturn:
     library = str(missing.name).split(".")[0]
     raise SystemExit(f"{program} needs {library}. Install: python3 -m venv .venv && "
                      ".venv/bin/pip install -e .") from None
+
+
+def check_libraries(package: str) -> None:
+    """End a package's programs, if it is `python3 -m` that looks for one and a library
+    that all of them import is missing: outside the environment, mostly."""
+    for name in ("numpy", "matplotlib", "joblib", "tqdm"):
+        if sys.argv[0] == "-m" and find_spec(name) is None:
+            end_without(f"python3 -m {package}", ImportError(name=name))
 
 
 def prepare_streams() -> None:

@@ -278,6 +278,15 @@ def test_a_missing_library_is_one_line_that_says_what_to_install(tmp_path, libra
                             "python3 -m venv .venv && .venv/bin/pip install -e .\n")
 
 
+@pytest.mark.parametrize("module", ["experiments", "experiments.claims",
+                                    "benchmarks.peers"])
+def test_outside_the_environment_a_module_ends_in_a_line(module):
+    ended = subprocess.run([sys.executable, "-S", "-m", module], cwd=hn.HERE,
+                           capture_output=True, text=True)     # -S: no site-packages
+    assert ended.returncode == 1 and "Traceback" not in ended.stderr
+    assert "needs numpy. Install: python3 -m venv" in ended.stderr
+
+
 @pytest.fixture
 def training(tmp_path):
     """A run of two processes that takes long, after its first epoch."""

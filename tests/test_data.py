@@ -9,6 +9,7 @@ import pytest
 from conftest import encode_idx
 
 import highway_networks as hn
+from highway_suite.cli import main
 from highway_suite.datasets import obtain, obtain_auto
 
 GOOD = encode_idx(np.arange(12, dtype=np.uint8).reshape(3, 4))
@@ -80,7 +81,7 @@ def test_bad_files_are_one_line_with_path_and_remedy(tmp_path, content, message)
 
 def test_folders_and_absent_files_are_refused(tmp_path):
     for path, message in ((tmp_path, "not a regular file"),
-                          (tmp_path / "absent", "no such file")):
+                          (tmp_path / "absent", "no such file. The command line")):
         with pytest.raises(hn.DataError, match=message):
             read(path, LABELS)
 
@@ -144,7 +145,9 @@ def test_mnist_by_name_never_falls_back(tmp_path):
         obtain("mnist", tmp_path)
     for mirror in hn.DATASETS["mnist"].mirrors:
         assert mirror in str(caught.value)
-    assert "--data-dir" in str(caught.value) and "--dataset digits" in str(caught.value)
+    assert "--data-dir" in str(caught.value)
+    with pytest.raises(SystemExit, match="or use --dataset digits$"):
+        main(["--dataset", "mnist", "--data-dir", str(tmp_path)])
 
 
 def test_a_wrong_file_is_an_error_even_where_a_missing_one_is_not(tmp_path):

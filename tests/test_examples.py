@@ -47,4 +47,4 @@ def test_a_layer_is_closed(example):
 
 def test_a_record_is_drawn(example, tmp_path):
     example("plot_record")
-    assert (tmp_path / "example.png").stat().st_size > 5000
+    assert (tmp_path / "runs" / "example.png").stat().st_size > 5000

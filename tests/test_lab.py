@@ -145,6 +145,22 @@ def test_where_nothing_is_left_to_train_no_file_changes(
     assert calls == [] and (folder / "figure.png").exists()
 
 
+def test_without_its_data_complete_results_are_left_alone(
+        committed_run, home, monkeypatch, capsys):
+    def absent(lab):
+        raise hn.DataError("no data")
+    experiment, folder = committed_run
+    monkeypatch.setattr(Lab, "load_data", absent)
+    before = files_in(home)
+    lab.main(experiment, [])
+    assert "complete; no file was changed. To train anew: no" in capsys.readouterr().out
+    assert files_in(home) == before
+    (folder / "figure.png").unlink()
+    for flags in ([], ["--fresh"], ["--recheck", "1"]):
+        with pytest.raises(SystemExit, match="no data"):
+            lab.main(experiment, flags)
+
+
 def test_fresh_trains_anew_beside_the_committed_results(committed_run, home, calls):
     experiment, folder = committed_run
     before = files_in(folder)
@@ -159,7 +175,7 @@ def test_fresh_trains_anew_beside_the_committed_results(committed_run, home, cal
         "figure.png", "record.json", "trials"]
     lab.main(experiment, ["--fresh", "--only", "digit_1", "--jobs", "1"])
     assert calls == [3] and len(list((made / "trials").iterdir())) == 2
-    with pytest.raises(SystemExit, match="--only x: its trials are none of digit_0, d"):
+    with pytest.raises(SystemExit, match="--only x is none of digit_0, d"):
         lab.main(experiment, ["--fresh", "--only", "x"])
 
 
@@ -306,16 +322,24 @@ def test_a_claims_recheck_takes_two_minutes_at_most():
     assert chosen(timed(90, n=1), timed(20, n=2)) == ([20, 90], None, 90)
     assert chosen(*(timed(100, n=n) for n in range(4))) == ([100, 100], None, 100)
     assert chosen(timed(600, epochs=6), timed(900, n=1)) == ([600], 1, 100)
+    measuring = timed(150, epochs=10)
+    assert recheck.affordable([measuring], {measuring.hash: 150}, 50)[2] == 60
     # The second went on from a checkpoint: it would take as long as the others.
     assert chosen(*(timed(seconds, lr=0.1 * seconds, epochs=2)
                     for seconds in (200, 3, 200)))[1:] == (1, 100)
 
 
 def test_one_epoch_of_a_trial_is_compared_with_its_first():
-    trial = timed(1, epochs=2)
-    assert recheck.shortened(trial, 1, trial.result) == {"train_loss": [1.0]}
-    assert recheck.shortened(trial, 1, {"train_loss": [1.0], "T": 3}) == {
-        "train_loss": [1.0]}
+    there = {"training": {"train_loss": [2.0, 1.0]}, "T": [3.0, 4.0], "depth": 2}
+    here = {"training": {"train_loss": [2.5]}, "T": [5.0, 6.0], "depth": 2}
+    assert recheck.by_epoch(there, here, {"epochs": 2}, 1) == [
+        ([2.0], [2.5])]
+
+
+def test_one_epoch_that_lists_nothing_is_not_equal(capsys):
+    trial = timed(1, epochs=2)._replace(result={"loss": 1.0})
+    assert not recheck.tell(trial, trial, 1, "")
+    assert "NOTHING to compare" in capsys.readouterr().out
 
 
 def test_without_docstrings_all_experiments_start():

@@ -22,6 +22,12 @@ def test_no_text_of_the_repository_is_stale():
     assert all(f"<!--table:{name}-->" in lecture for name in texts.lecture())
 
 
+def test_a_record_of_other_data_is_not_told(tmp_path):
+    save(tmp_path / "run.json", make_record(dataset="digits"))
+    with pytest.raises(values.RecordError, match="the texts speak of MNIST"):
+        values.read(tmp_path / "run.json")
+
+
 def headings(path):
     """What links to parts of a page are called."""
     titles = re.findall(r"^#+ (.*)", path.read_text(), re.M)

@@ -280,9 +280,10 @@ def test_different_environments_are_told(folder, monkeypatch, capfd):
     run(square, CONFIGS, folder)
     assert "environment" not in capfd.readouterr().err
     monkeypatch.setattr(store, "environment",
-                        lambda: environment() | {"blas_kernel": "other"})
+                        lambda: environment() | {"blas_kernel": "other", "git": "old"})
     run(square, ONE_MORE, folder)
-    assert "blas_kernel" in capfd.readouterr().err.splitlines()[-1]
+    said = capfd.readouterr().err.splitlines()[-1]
+    assert "blas_kernel" in said and "git" not in said
 
 
 def fatal(config, folder):
