@@ -595,3 +595,12 @@ def convolution_speed(record: dict) -> dict[str, str]:
     epoch = 50_000 / record["batch"] * nets["table_3"]["ours"]["median"]
     return found | {"minutes_19": f"{epoch / 60:.0f}",
                     "hours_19": f"{400 * epoch / 3600:.0f}"}
+
+
+@about("benchmarks/language_model.json")
+def language_model_speed(record: dict) -> dict[str, str]:
+    found = record["contestants"]
+    return {"ms": f"{1e3 * found['ours']['median']:.0f}",
+            "torch": f"{found['torch']['times_ours']['median']:.2f}",
+            "floor": f"{found['floor']['times_ours']['median']:.2f}",
+            "mb": str(record["memory_mb"])}
