@@ -21,7 +21,7 @@ older than all nets but those of seed 0.
 
 Assumptions, deviations and what came of it: results/five_nets/README.md.
 
-Cost on one core: 80 minutes. Finished trials are kept.
+Cost on two cores: 40 minutes. Finished trials are kept.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ def draw(record: dict) -> Figure:
     return figure
 
 
-EXPERIMENT = Experiment(name="experiments.five_nets", doc=__doc__, minutes=80,
+EXPERIMENT = Experiment(name="experiments.five_nets", doc=__doc__, minutes=40,
                         protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
                         check=check_claims, pack_by=lambda config: config["block"])
 
