@@ -19,8 +19,11 @@ def test_smoke_of_the_search(smoke):
     assert [(net["block"], net["depth"]) for net in record["nets"]] == [
         (block, depth) for depth in (10, 20) for block in ("highway", "plain")]
     for net in record["nets"]:
-        rungs, last = [net[name] for name in ("search", "ten", "four")], net["best"]
-        assert [len(rung["setting"]) for rung in rungs] == [4, 3, 2]
+        rungs, last = [net[name] for name in (
+            "search", "ten", "four", "two")], net["best"]
+        assert [len(rung["setting"]) for rung in rungs] == [4, 3, 2, 2]
+        rungs[-1] = rungs[-1] | {"train_loss": list(np.median(
+            rungs[-1]["train_loss"], axis=1))}
         chosen = [*(rung["setting"] for rung in rungs[1:]), [last["setting"]]]
         for rung, following in zip(rungs, chosen, strict=True):
             losses = dict(zip(rung["setting"], rung["train_loss"], strict=True))
@@ -32,6 +35,8 @@ def test_a_setting_that_diverges_is_the_worst():
     found = {number: [trial_of({"train_loss": [2.0, loss]})]
              for number, loss in ((7, None), (3, 1.0), (5, 0.5))}
     assert optimization.least(found, 3) == [5, 3, 7]
+    found[5] += [trial_of({"train_loss": [loss]}) for loss in (1.5, None)]
+    assert optimization.least(found, 2) == [3, 5], "one lucky seed of three"
 
 
 def test_a_stopped_run_has_tried_as_many_settings_of_every_net():
