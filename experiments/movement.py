@@ -237,18 +237,19 @@ def depth_counts(tape: Tape) -> dict[str, np.ndarray]:
     reads, depth = stack_depths(loaded, stay, before)
     stay, reads = stay[len(load.cell):], reads - len(load.cell)
     depth += trace.above[reads]
-    found: dict[str, np.ndarray] = {}
     limits = np.searchsorted(reads, [0, *ends])
+    names = list(dict.fromkeys(step.part for step in tape.steps))
+    part = np.repeat([names.index(step.part) for step in tape.steps], np.diff(limits))
+    found = {name: [np.bincount(depth[part == number],
+                                weights=trace.weight[reads[part == number]])]
+             for number, name in enumerate(names)}
     for n, (step, piece) in enumerate(zip(tape.steps, pieces, strict=True)):
-        own = slice(limits[n], limits[n + 1])
-        counts = [np.bincount(depth[own], weights=trace.weight[reads[own]])]
         if isinstance(step, Product):
             last = np.zeros(step.a.size + step.b.size + step.out.size, bool)
             last[product_edges(*sizes(step)).cell] = (     # of several, the last counts
                 stay[ends[n] - len(piece.cell):ends[n]])
-            counts.append(inside_product(*sizes(step), last.tobytes()))
-        found[step.part] = add(*counts, found.get(step.part, np.zeros(1)))
-    return found
+            found[step.part].append(inside_product(*sizes(step), last.tobytes()))
+    return {name: add(*counts) for name, counts in found.items()}
 
 
 def read_counts(tape: Tape) -> np.ndarray:
@@ -258,7 +259,7 @@ def read_counts(tape: Tape) -> np.ndarray:
     for step in tape.steps:
         if isinstance(step, Each):
             for cells in step.operands:
-                counts += np.bincount(cells, minlength=len(counts))
+                np.add.at(counts, cells, 1)
         else:
             I, J, K, _ = sizes(step)
             counts[step.a.ravel()] += J
