@@ -12,12 +12,13 @@ DeepNet.forward, or a training step: forward, loss, backward, norm of the gradie
 Adam. Six forms at the same width, plain and residual at the highway net's parameters
 too, over width and depth, batches of 1, 16 and 128. Until a training loss of 0.01: the
 price of a step (batch 128, momentum SGD) times the steps that the nets of
-experiments/optimization.py took. Skipping, one image at a time, on the highway net of
-experiments/inside.py: T is read first, and of H only the units whose T is above a
+experiments/optimization.py took. Skipping, one image at a time, on five highway nets
+trained as in five_nets.py: T is read first, and of H only the units whose T is above a
 threshold; the control skips as many units of each layer and image at random. Layers
-left out: those whose closing costs least by experiments/lesion.py, least first; the
-control draws them. How much to skip is chosen on training images, by the most accuracy
-that may be lost there; reported are test images. Beside it the seconds of NumPy.
+left out: those whose closing costs least, as lesion.py closes them; the control draws
+them. How much to skip is chosen for each net on training images, by the most accuracy
+that may be lost there; reported are test images. A verdict holds if it does for each
+net, does not hold if for none. Beside it the seconds of NumPy, five nets of each width.
 
 What we expect, written before the run. Nothing is saved by carrying: no form is a tenth
 cheaper than plain at the same width, in any pass; residual, all carry and no gate, is
@@ -28,35 +29,35 @@ image by image, or weights that vanish after their last read. Until the loss, hi
 at least a tenth cheaper, for it takes fewer steps. Skipping units saves a tenth of the
 forward pass for one point of accuracy, and as many at random cost five points more;
 leaving layers out saves half. NumPy is slower with skipping at 50 units, faster at
-2000.
+2000. What the models leave out, and deviations: results/data_movement/README.md.
 
-What the models leave out: lines of a cache and what it fetches ahead, vector units and
-registers, writes, arithmetic, several cores. They price loops as the core has them,
-pass by pass: Adam alone goes over all weights ten times. Deviations: one trained net,
-one seed; two of three plain nets of 50 layers never reach the loss.
-
-Cost: 15 minutes on one core.
+Cost: 25 minutes on one core. Finished trials are kept.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
-from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from experiments import movement, pricing, skipping
-from experiments.inside import load_nets
-from experiments.judging import claim, or_infinite
+from experiments import inside, pricing, skipping, skipping_seconds
+from experiments.judging import agreed, claim, or_infinite, over_nets, resting_on
 from experiments.lab import Experiment, Lab, main
 from experiments.pricing import MODELS
 from highway_suite.figures import COLOURS, TITLE
 
-PROTOCOL = {"dataset": "mnist", "seed": 0,
+# As experiments/inside.py trains them, at the learning rates that its search, and for
+# the other seeds that of five_nets.py, chose on training images.
+SHAPE = {name: value for name, value in inside.PROTOCOL.items()
+         if name not in ("dataset", "seed", "search_epochs", "lrs")}
+PROTOCOL = {"dataset": "mnist", "seeds": [0, 1, 2, 3, 4],
+            "nets": SHAPE | {"lrs": {"highway": 0.2, "residual": 0.003,
+                                     "plain": 0.003}},
             "widths": [8, 16, 32, 50], "depths": [5, 10, 20, 30, 49], "depth": 30,
             "hidden": 50, "batches": [1, 16, 128], "largest": 30, "few": 16,
             "loss": "0.01", "loss_batch": 128, "layers": [10, 20, 50, 100],
@@ -66,8 +67,11 @@ PROTOCOL = {"dataset": "mnist", "seed": 0,
             "images": 10_000, "traced": 16, "draws": 3, "lost": 0.01,
             "saving": 0.1, "exponent": [1.5, 0.1], "apart": 0.05, "spared": 0.5,
             "timed": [50, 200, 500, 1000, 2000], "used": [0.6, 0.3, 0.1],
-            "timed_depth": 4, "repeats": 15}
-SMOKE = {"dataset": "digits", "widths": [4, 8], "depths": [2, 4], "depth": 3,
+            "timed_depth": 4, "repeats": 31}
+SMOKE = {"dataset": "digits", "seeds": [0, 1], "widths": [4, 8], "depths": [2, 4],
+         "depth": 3, "nets": SHAPE | {
+             name: inside.SMOKE[name] for name in ("depth", "hidden", "epochs")} | {
+             "lrs": {"highway": 0.2, "residual": 0.01, "plain": 0.01}},
          "hidden": 8, "batches": [1, 3], "few": 3, "layers": [10],
          "loss_batch": 2, "thresholds": [0.0, 0.1, 0.5],
          "left_out": [0, 2, 4], "images": 300, "traced": 2, "draws": 2,
@@ -89,16 +93,18 @@ def ratios(record: dict, model: str, block: str, matched: bool = False
     return {key: cost / plain[key] for key, cost in rows(block, False).items()}
 
 
-def judged(text: str, ours: dict, threshold: float, holds: Callable, n: int = 1
+def judged(text: str, ours: dict, threshold: float, holds: Callable, n: int | None
            ) -> dict:
-    """A claim of ours; holds(threshold) is its verdict, also told at half and twice."""
-    return claim(section="ours", text=text, paper=None, ours=ours | {
-        "at half the threshold": holds(threshold / 2),
-        "at twice": holds(2 * threshold)}, holds=holds(threshold), n=n)
+    """A claim of ours; holds(threshold) is its verdict, also told at half and twice.
+    n: the seeds behind it, None where none plays a part."""
+    return claim(section="ours", text=text, paper=None, ours=ours, n=n,
+                 holds=holds(threshold), also={
+                     f"{part:g}": holds(part) for part in (threshold / 2,
+                                                           2 * threshold)})
 
 
 def check_passes(record: dict) -> list[dict]:
-    """The claims about single passes."""
+    """The claims about single passes, which shapes decide."""
     saving, (exponent, within) = (record["protocol"][name]
                                   for name in ("saving", "exponent"))
     forms = [block for block in hn.BLOCKS if block != "plain"]
@@ -120,24 +126,24 @@ def check_passes(record: dict) -> list[dict]:
     return [
         claim(section="ours", text="the cost models give the numbers that their "
               f"authors published, all {len(record['reference'])}", paper=None,
-              ours={"wrong": wrong}, holds=wrong == 0),
+              ours={"wrong": wrong}, holds=wrong == 0, n=None),
         judged("no form with a carry moves a tenth less than the plain net of the same "
                "width, in any pass, at any size and batch: least ratio", least, saving,
-               lambda part: min(least.values()) > 1 - part),
+               lambda part: min(least.values()) > 1 - part, None),
         judged("the residual net, all carry and no gate, moves at most a tenth more "
                "than the plain net of the same width: largest ratio",
-               {"residual": most}, saving, lambda part: most <= 1 + part),
+               {"residual": most}, saving, lambda part: most <= 1 + part, None),
         judged("at the same parameters the highway net's movement is within a tenth of "
                "the plain net's, in any pass, at any size and batch: ratio",
                {"lowest": low, "highest": high}, saving,
-               lambda part: 1 - part <= low and high <= 1 + part),
+               lambda part: 1 - part <= low and high <= 1 + part, None),
         judged("at batch 1 movement grows with the parameters to the power "
                f"{exponent}, give or take {within}", fits, within, lambda part: all(
-                   abs(found - exponent) <= part for found in fits.values())),
+                   abs(found - exponent) <= part for found in fits.values()), None),
         judged("the ratio of highway to plain of the same width changes by less than a "
                "tenth where products run image by image and where weights vanish: "
                "largest change", {"change": turned}, saving,
-               lambda part: turned < part)]
+               lambda part: turned < part, None)]
 
 
 def loss_ratios(record: dict) -> dict[str, float]:
@@ -160,44 +166,82 @@ def check_loss(record: dict) -> list[dict]:
         lambda part: max(found.values()) <= 1 - part, seeds)]
 
 
+class Chosen(NamedTuple):
+    """What a net skips, chosen on its training images, and what that costs it."""
+
+    row: dict           # of `gates` or of `left_out`
+    movement: float     # in units of the whole net's, by ByteDMD
+    lost: float         # test accuracy
+    apart: float        # from the control
+
+
+def chosen(record: dict, rows: str) -> list[Chosen]:
+    """Of each highway net; rows: "gates" or "left_out"."""
+    found = []
+    for net in record["skipping"]["nets"]["highway"]:
+        row, whole = (skipping.best_within(net[rows], record["protocol"]["lost"]),
+                      net["whole"])
+        found.append(Chosen(row, *map(hn.significant, (
+            row["bytedmd"] / whole["bytedmd"], whole["test"] - row["test"],
+            row["test"] - np.median(row["random"])))))
+    return found
+
+
 def check_skipping(record: dict) -> list[dict]:
-    """The claims about what need not be read, and about seconds."""
-    protocol, skipped = record["protocol"], record["skipping"]
-    whole = skipped["nets"]["highway"]
-    gates, layers = (skipping.best_within(rows, protocol["lost"]) for rows in (
-        skipped["gates"], skipped["left_out"]["highway"]))
-    parts = {name: hn.significant(row["bytedmd"] / whole["bytedmd"])
-             for name, row in (("gates", gates), ("layers", layers))}
-    lost = {name: hn.significant(whole["test"] - row["test"])
-            for name, row in (("gates", gates), ("layers", layers))}
-    apart = hn.significant(gates["test"] - np.median(gates["random"]))
-    times = {f"{row['hidden']} units, {row['used']:.0%} used": hn.significant(
-        row["gates_seconds"] / row["whole_seconds"]) for row in record["timed"]
-        if row["hidden"] in (protocol["timed"][0], protocol["timed"][-1])}
-    few = len(protocol["used"])
-    values = list(times.values())
+    """The claims about what need not be read."""
+    protocol = record["protocol"]
+    gates, layers = chosen(record, "gates"), chosen(record, "left_out")
+
+    def numbers(nets, **more):
+        return over_nets([{"movement": net.movement, "accuracy lost": net.lost} | {
+            name: net.row[key] for name, key in more.items()} for net in nets])
+
+    def saves(nets):
+        return lambda part: agreed(net.movement <= 1 - part and net.lost
+                                   <= protocol["lost"] for net in nets)
     return [
         judged("one image at a time, skipping the units of closed gates saves a tenth "
                "of the forward pass for one point of test accuracy",
-               {"movement": parts["gates"], "accuracy lost": lost["gates"]},
-               protocol["saving"], lambda part: parts["gates"] <= 1 - part
-               and lost["gates"] <= protocol["lost"]),
+               numbers(gates), protocol["saving"], saves(gates), len(gates)),
         judged("as many units skipped at random cost five points more",
-               {"difference": apart}, protocol["apart"], lambda part: apart >= part),
+               {"difference": over_nets([net.apart for net in gates])},
+               protocol["apart"], lambda part: agreed(
+                   net.apart >= part for net in gates), len(gates)),
         judged("leaving out the layers that lesions spare saves half of the forward "
                "pass for one point of test accuracy",
-               {"movement": parts["layers"], "accuracy lost": lost["layers"]},
-               protocol["spared"], lambda part: parts["layers"] <= 1 - part
-               and lost["layers"] <= protocol["lost"]),
-        claim(section="ours", text="skipping units in NumPy is slower than the whole "
-              f"pass at {protocol['timed'][0]} units and faster at "
-              f"{protocol['timed'][-1]}: ratio of seconds", paper=None, ours=times,
-              holds=min(values[:few]) > 1 > max(values[few:]))]
+               numbers(layers, layers="left_out"), protocol["spared"], saves(layers),
+               len(layers))]
+
+
+def check_seconds(record: dict) -> list[dict]:
+    """The claim about NumPy: of each seed's nets the narrowest and the widest."""
+    widths = [record["protocol"]["timed"][end] for end in (0, -1)]
+    times: dict[str, list] = {}
+    by_seed: dict[int, tuple[list, list]] = {}
+    for row in record["timed"]:
+        if row["hidden"] in widths:
+            ratio, name = row["seconds"]["ratio"], (
+                f"{row['hidden']} units, {row['used']:.0%} used")
+            times.setdefault(name, []).append(ratio)
+            by_seed.setdefault(row["seed"], ([], []))[
+                widths.index(row["hidden"])].append(ratio)
+    return [claim(section="ours", text="skipping units in NumPy is slower than the "
+                  f"whole pass at {widths[0]} units and faster at {widths[1]}: ratio "
+                  "of seconds", paper=None, n=len(by_seed),
+                  ours={name: over_nets(found) for name, found in times.items()},
+                  holds=agreed(min(narrow) > 1 > max(wide)
+                               for narrow, wide in by_seed.values()))]
 
 
 def check_claims(record: dict) -> list[dict]:
     """All claims."""
-    return check_passes(record) + check_loss(record) + check_skipping(record)
+    published, *passes, rules = check_passes(record)
+    return [*resting_on([published], {"part": "reference"}),
+            *resting_on(passes, {"part": "pass"}),
+            *resting_on([rules], {"part": "rules"}),
+            *resting_on(check_loss(record), {"part": "loss"}),
+            *resting_on(check_skipping(record), {"part": "net", "block": "highway"}),
+            *resting_on(check_seconds(record), {"part": "seconds", "what": "widths"})]
 
 
 # --------------------------------------------------------------------------------------
@@ -265,53 +309,59 @@ def draw_loss(axes: Axes, record: dict) -> None:
 
 
 def draw_skipping(axes: Axes, record: dict) -> None:
-    """Test accuracy over movement of one image's forward pass."""
-    skipped = record["skipping"]
-    whole, highway = skipped["nets"]["highway"]["bytedmd"], COLOURS["highway"]
-    for rows, colour, dashes, label in (
-            (skipped["gates"], highway, "-", "closed gates skipped"),
-            (skipped["left_out"]["highway"], highway, "--", "layers left out"),
-            (skipped["both"], highway, ":", "gates, after layers"),
-            (skipped["left_out"]["residual"], COLOURS["residual"], "--",
-             "residual, layers left out")):
-        x = [row["bytedmd"] / whole for row in rows]
-        axes.plot(x, [100 * row["test"] for row in rows], dashes, color=colour,
-                  marker="o", markersize=2.5, linewidth=1.3, label=label)
-    for rows, dashes, label in (
-            (skipped["gates"], "-", "as many gates at random"),
-            (skipped["left_out"]["highway"], "--", "as many layers at random")):
+    """Test accuracy over movement of one image's forward pass; thin: other seeds."""
+    nets = record["skipping"]["nets"]
+    first, *others = nets["highway"]
+    whole, highway = first["whole"]["bytedmd"], COLOURS["highway"]
+
+    def line(rows, dashes, of=lambda row: row["test"], **look):
         axes.plot([row["bytedmd"] / whole for row in rows],
-                  [100 * np.median(row["random"]) for row in rows], dashes,
-                  color="0.65", linewidth=1.1, label=label)
-    for block, net in skipped["nets"].items():
-        axes.plot(net["bytedmd"] / whole, 100 * net["test"], "D", markersize=6,
-                  color=COLOURS[block], zorder=3)
-        is_left = net["bytedmd"] < 0.9 * whole
-        axes.annotate(block, (net["bytedmd"] / whole, 100 * net["test"]), fontsize=7.5,
-                      xytext=(6, -3) if is_left else (4, 6), textcoords="offset points",
+                  [100 * of(row) for row in rows], dashes, **look)
+    for rows, colour, dashes, label in (
+            (first["gates"], highway, "-", "closed gates skipped"),
+            (first["left_out"], highway, "--", "layers left out"),
+            (first["both"], highway, ":", "gates, after layers"),
+            (nets["residual"][0]["left_out"], COLOURS["residual"], "--",
+             "residual, layers left out")):
+        line(rows, dashes, color=colour, marker="o", markersize=2.5, linewidth=1.3,
+             label=label)
+    for name, dashes, label in (("gates", "-", "as many gates at random"),
+                                ("left_out", "--", "as many layers at random")):
+        line(first[name], dashes, lambda row: np.median(row["random"]), color="0.65",
+             linewidth=1.1, label=label)
+        for net in others:
+            line(net[name], dashes, color=highway, linewidth=0.6, alpha=0.5)
+    for block, (net, *_) in nets.items():
+        at = net["whole"]["bytedmd"] / whole, 100 * net["whole"]["test"]
+        axes.plot(*at, "D", markersize=6, color=COLOURS[block], zorder=3)
+        is_left = at[0] < 0.9
+        axes.annotate(block, at, fontsize=7.5, textcoords="offset points",
+                      xytext=(6, -3) if is_left else (4, 6),
                       ha="left" if is_left else "right")
-    best = 100 * max(net["test"] for net in skipped["nets"].values())
+    best = 100 * max(net["whole"]["test"] for own in nets.values() for net in own)
     axes.set(xlabel="ByteDMD (the whole highway net: 1)",
              ylabel="test accuracy, %", xlim=(0, 1.08), ylim=(best - 17, best + 2),
-             title="Forward pass of the trained nets,\none image at a time")
+             title="Forward pass, one image at a time\n"
+                   f"(seed {first['seed']}; thin: {len(others)} other highway nets)")
     axes.legend(fontsize=7, frameon=False, loc="lower right")
 
 
-def message(skipped: dict) -> str:
+def message(record: dict) -> str:
     """What leaving out the layers that lesions spare costs and saves, in a line."""
-    whole, layers = skipped["nets"]["highway"], len(skipped["order"]["highway"])
-    found, = (row for row in skipped["left_out"]["highway"]
-              if row["left_out"] == layers - skipped["seconds"]["layers"])
-    return (f"Without {found['left_out']} of its {layers} highway layers a net moves "
-            f"{found['bytedmd'] / whole['bytedmd']:.2f} of the data and is "
-            f"{100 * (whole['test'] - found['test']):.1f} points worse")
+    nets = chosen(record, "left_out")
+    counts = [net.row["left_out"] for net in nets]
+    return (f"Without {' to '.join(map(str, sorted({min(counts), max(counts)})))} of "
+            f"{record['protocol']['nets']['depth']} highway layers a net moves "
+            f"{np.median([net.movement for net in nets]):.2f} of the data and is "
+            f"{100 * np.median([net.lost for net in nets]):.1f} points worse (medians "
+            f"of {len(nets)})")
 
 
 def draw(record: dict) -> Figure:
     """The record -> three panels: one pass, training, skipping."""
     figure = Figure(figsize=(11, 4.3), layout="constrained")
     panels = figure.subplots(1, 3)
-    figure.suptitle(message(record["skipping"]), **TITLE)
+    figure.suptitle(message(record), **TITLE)
     for axes, paint in zip(panels, (draw_sizes, draw_loss, draw_skipping),
                            strict=True):
         paint(axes, record)
@@ -324,22 +374,22 @@ def draw(record: dict) -> Figure:
 
 def run(lab: Lab) -> dict:
     """Price, skip, time -> the record."""
-    protocol, (nets, _) = lab.protocol, load_nets(lab)
-    with threadpool_limits(1, "blas"):
-        timed = skipping.time_widths(protocol, **pricing.inputs_of(protocol))
-        skipped = skipping.look(lab, nets)
-        rows = pricing.price_passes(protocol)
-        return {"reference": movement.published(), "passes": rows,
-                "laws": pricing.fit_laws(rows),
-                "second_step": pricing.second_step(protocol),
-                "other_rules": pricing.other_rules(protocol),
-                "until_loss": pricing.until_loss(lab),
-                "skipping": skipped, "timed": timed}
+    rows = pricing.price_passes(lab)
+    priced = {"reference": pricing.reference(lab), "passes": rows,
+              "laws": pricing.fit_laws(rows), "second_step": pricing.second_step(lab),
+              "other_rules": pricing.other_rules(lab),
+              "until_loss": pricing.until_loss(lab)}
+    data = lab.load_data()
+    nets = skipping.look_at_all(lab, data)
+    return priced | {"skipping": {
+        "nets": nets, "timed": skipping_seconds.of_trained(
+            lab, nets["highway"][0], data)}, "timed": skipping_seconds.of_widths(
+                lab, pricing.inputs_of(lab.protocol))}
 
 
 EXPERIMENT = Experiment(name="experiments.data_movement", doc=__doc__, minutes=15,
                         protocol=PROTOCOL, smoke=SMOKE, run=run, draw=draw,
-                        check=check_claims)
+                        check=check_claims, pack_by=lambda config: config["part"])
 
 if __name__ == "__main__":
     main(EXPERIMENT)

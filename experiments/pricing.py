@@ -1,6 +1,7 @@
 """What the passes of nets move: of six forms, by size, and until a training loss.
 
-For the experiment data_movement, whose protocol it goes by.
+For the experiment data_movement, whose protocol it goes by, and whose trials these are:
+shapes decide them, no seed does.
 """
 
 from __future__ import annotations
@@ -65,56 +66,78 @@ def priced(block: str, depth: int, hidden: int, batch: int, ends: dict[str, Any]
     return rows
 
 
-def price_passes(protocol: dict) -> list[dict]:
-    """All forms and sizes -> rows; `size` is the width of the highway net that a net is
-    as wide as, or has as many parameters as: `matched`."""
-    rows, ends = [], inputs_of(protocol)
-    for (depth, hidden), batches in sizes(protocol).items():
-        nets = [(block, hidden, False) for block in hn.BLOCKS]
-        nets += [(block, matched(block, depth, hidden, ends), True)
-                 for block in ("plain", "residual")]
-        for batch in batches:
-            for block, units, is_matched in nets:
-                rows += [row | {"size": hidden, "matched": is_matched} for row in
-                         priced(block, depth, units, batch, ends)]
-            print(f"{depth} blocks of {hidden}, batch {batch}: priced", flush=True)
-    return rows
+def price_size(config: dict, _: Any = None) -> dict:
+    """All forms of one size -> rows; `size` is the width of the highway net that a net
+    is as wide as, or has as many parameters as: `matched`."""
+    depth, hidden, batch, ends = (config[name] for name in (
+        "depth", "hidden", "batch", "ends"))
+    nets = [(block, hidden, False) for block in hn.BLOCKS]
+    nets += [(block, matched(block, depth, hidden, ends), True)
+             for block in ("plain", "residual")]
+    return {"rows": [row | {"size": hidden, "matched": is_matched}
+                     for block, units, is_matched in nets
+                     for row in priced(block, depth, units, batch, ends)]}
 
 
-def second_step(protocol: dict) -> float:
-    """The second of two steps in units of the first: is one step like the others?"""
-    net = hn.DeepNet("highway", min(protocol["depths"]), protocol["hidden"],
-                     **inputs_of(protocol))
+def price_passes(lab: Lab) -> list[dict]:
+    """All forms and sizes -> rows."""
+    ends = inputs_of(lab.protocol)
+    trials = lab.trials(price_size, {
+        (*pair, batch): {"part": "pass", "depth": pair[0], "hidden": pair[1],
+                         "batch": batch, "ends": ends}
+        for pair, batches in sizes(lab.protocol).items() for batch in batches}, None)
+    return [row for trial in trials.values() for row in trial.result["rows"]]
+
+
+def price_second(config: dict, _: Any = None) -> dict:
+    """The second of two steps in units of the first."""
+    net = hn.DeepNet("highway", config["depth"], config["hidden"], **config["ends"])
     tape = tracing.trace_steps(net, 1, hn.Adam(net.params), steps=2)
     parts = movement.movement(tape)["parts"]
     costs = [sum(cost for part, cost in parts.items() if part.endswith(step))
              for step in ("step 1", "step 2")]
-    return hn.significant(costs[1] / costs[0])
+    return {"ratio": hn.significant(costs[1] / costs[0])}
 
 
-def other_rules(protocol: dict) -> list[dict]:
+def second_step(lab: Lab) -> float:
+    """Is one step like the others?"""
+    protocol = lab.protocol
+    (trial,) = lab.trials(price_second, {"": {
+        "part": "second", "depth": min(protocol["depths"]),
+        "hidden": protocol["hidden"], "ends": inputs_of(protocol)}}, None).values()
+    return trial.result["ratio"]
+
+
+def price_rules(config: dict, _: Any = None) -> dict:
     """Highway and residual nets in units of the plain net of the same width, where the
     rules of the trace differ; and the share of steps on elements in each one's cost."""
-    depth, hidden, batch = (protocol[name] for name in ("depth", "hidden", "few"))
     rules = {"as everywhere": tracing.by_kind, "image by image": tracing.by_columns,
              "weights vanish": tracing.forgotten}
-    rows = []
-    for name in ("forward", "step"):
-        tapes = {}
-        for block in ("plain", "residual", "highway"):
-            net = hn.DeepNet(block, depth, hidden, **inputs_of(protocol))
-            tapes[block] = trace(net, name, batch)
-        for rule, change in rules.items():
-            costs = {block: movement.movement(change(tape))
-                     for block, tape in tapes.items()}
-            rows.append({"pass": name, "rule": rule} | {
-                block: {model: hn.significant(cost[model] / costs["plain"][model])
-                        for model in MODELS} for block, cost in costs.items()})
-            if change is tracing.by_kind:
-                rows[-1]["elements"] = {
-                    block: hn.significant(cost["parts"]["elements"] / cost["bytedmd"])
-                    for block, cost in costs.items()}
-    return rows
+    name, tapes, rows = config["pass"], {}, []
+    for block in ("plain", "residual", "highway"):
+        net = hn.DeepNet(block, config["depth"], config["hidden"], **config["ends"])
+        tapes[block] = trace(net, name, config["batch"])
+    for rule, change in rules.items():
+        costs = {block: movement.movement(change(tape))
+                 for block, tape in tapes.items()}
+        rows.append({"pass": name, "rule": rule} | {
+            block: {model: hn.significant(cost[model] / costs["plain"][model])
+                    for model in MODELS} for block, cost in costs.items()})
+        if change is tracing.by_kind:
+            rows[-1]["elements"] = {
+                block: hn.significant(cost["parts"]["elements"] / cost["bytedmd"])
+                for block, cost in costs.items()}
+    return {"rows": rows}
+
+
+def other_rules(lab: Lab) -> list[dict]:
+    """Both passes by other rules -> rows."""
+    protocol = lab.protocol
+    trials = lab.trials(price_rules, {
+        name: {"part": "rules", "pass": name, "depth": protocol["depth"],
+               "hidden": protocol["hidden"], "batch": protocol["few"],
+               "ends": inputs_of(protocol)} for name in ("forward", "step")}, None)
+    return [row for trial in trials.values() for row in trial.result["rows"]]
 
 
 def fit_laws(rows: list[dict]) -> list[dict]:
@@ -134,27 +157,48 @@ def fit_laws(rows: list[dict]) -> list[dict]:
     return laws
 
 
+def price_step(config: dict, _: Any = None) -> dict:
+    """A training step of one of Figure 1's nets. Which momentum it has moves nothing.
+    """
+    net = hn.DeepNet(config["block"], config["layers"] - 1, config["hidden"],
+                     activation=config["activation"])
+    optimizer = hn.SGD(net.params, 0.9)
+    return {"parameters": net.params.size, "step": movement.movement(
+        tracing.trace_steps(net, config["batch"], optimizer))}
+
+
 def until_loss(lab: Lab) -> dict:
     """Figure 1's nets -> the price of a step and of all steps to the loss, by seed,
     None where it is not reached."""
-    protocol = lab.protocol
+    protocol, found = lab.protocol, []
     record, sha256 = load_record(COMMITTED / "optimization" / "record.json")
-    found, batch = [], protocol["loss_batch"]
-    steps = hn.DATASETS[record["dataset"]].images[0] // batch
-    for fields in record["nets"]:
-        if fields["depth"] not in protocol["layers"]:
-            continue
-        setting = record["settings"][fields["best"]["setting"]]
-        net = hn.DeepNet(fields["block"], fields["depth"] - 1, fields["hidden"],
-                         activation=setting["activation"])
-        optimizer = hn.SGD(net.params, setting["momentum"])
-        costs = movement.movement(tracing.trace_steps(net, batch, optimizer))
-        epochs = fields["best"]["epochs_to"][protocol["loss"]]
+    steps = hn.DATASETS[record["dataset"]].images[0] // protocol["loss_batch"]
+    nets = {(fields["block"], fields["depth"]): fields for fields in record["nets"]
+            if fields["depth"] in protocol["layers"]}
+    settings = {key: record["settings"][fields["best"]["setting"]]
+                for key, fields in nets.items()}
+    trials = lab.trials(price_step, {
+        key: {"part": "loss", "block": fields["block"], "layers": fields["depth"],
+              "hidden": fields["hidden"], "batch": protocol["loss_batch"],
+              "activation": settings[key]["activation"]}
+        for key, fields in nets.items()}, None)
+    for key, fields in nets.items():
+        epochs, priced = fields["best"]["epochs_to"][protocol["loss"]], trials[key]
+        costs = priced.result["step"]
         found.append({
             "block": fields["block"], "layers": fields["depth"],
-            "hidden": fields["hidden"], "parameters": net.params.size,
-            "epochs": epochs, "step": costs,
+            "hidden": fields["hidden"], **priced.result, "epochs": epochs,
             "total": {model: [epoch and epoch * steps * costs[model]
                               for epoch in epochs] for model in MODELS}})
-        print(f"{fields['block']} of {fields['depth']} layers: priced", flush=True)
     return {"optimization_sha256": sha256, "steps_per_epoch": steps, "nets": found}
+
+
+def reference(lab: Lab) -> list[dict]:
+    """The published numbers and ours."""
+    (trial,) = lab.trials(price_reference, {"": {"part": "reference"}}, None).values()
+    return trial.result["rows"]
+
+
+def price_reference(config: dict, _: Any = None) -> dict:
+    """The programs of the models' authors."""
+    return {"rows": movement.published()}

@@ -74,10 +74,21 @@ def changed(env: dict) -> str:
                      for name, value in numerics().items() if value != env.get(name))
 
 
+def timeless(value: Any) -> Any:
+    """The same without what was timed, which never comes out again: `seconds`."""
+    if isinstance(value, dict):
+        return {name: timeless(item) for name, item in value.items()
+                if name != "seconds"}
+    return list(map(timeless, value)) if isinstance(value, list) else value
+
+
 def judge(there: Any, here: Any, env: dict) -> tuple[bool, str]:
     """Committed and computed again -> whether that is as good as equal, in words."""
     if there == here:
         return True, "equal to the bit"
+    if timeless(there) == timeless(here):
+        return True, f"equal but for seconds, by up to {difference(there, here):.2g}"
+    there, here = timeless(there), timeless(here)
     apart, other = difference(there, here), changed(env)
     amount = "in more than numbers" if math.isinf(apart) else f"by up to {apart:.2g}"
     if other and apart <= MOST:

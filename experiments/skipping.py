@@ -1,24 +1,23 @@
-"""A trained highway net that skips what its closed gates do not need.
+"""Trained highway nets that skip what their closed gates do not need.
 
 A unit whose T is nearly 0 hands on its x, whatever H is. So T is computed first, and of
 H only the units whose T is above a threshold. Or whole layers are left out, gates and
-all. What each costs in accuracy, in movement and in seconds: for the experiment
-data_movement.
+all. What each costs in accuracy and in movement: for the experiment data_movement,
+whose trials of single nets these are. Seconds: experiments/skipping_seconds.py.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import highway_networks as hn
-from experiments import movement, tracing
-from experiments.inside import weights_hash
-from experiments.lab import Lab, load_record
-from experiments.pricing import COMMITTED
+from experiments import inside, movement, tracing
+from experiments.five_nets import committed_net
+from experiments.judging import listed
+from experiments.lab import Lab
 from experiments.probing import loss_and_error
 from highway_suite.records import RecordError
 
@@ -74,20 +73,20 @@ def forward_costs(net: hn.DeepNet) -> dict:
     return {name: costs[name] for name in COSTS}
 
 
-def skip_gates(net: hn.DeepNet, images: dict, protocol: dict, draws: int) -> list[dict]:
+def skip_gates(net: hn.DeepNet, images: dict, config: dict, draws: int) -> list[dict]:
     """A row for each threshold: accuracy, also of the control, and the movement of one
     image, the mean of several that follow each other. images: {name: (x, labels)}."""
     rows = []
-    for threshold in protocol["thresholds"]:
+    for threshold in config["thresholds"]:
         row: dict = {"threshold": threshold}
         for name, (x, labels) in images.items():
             row[name], row["used"] = skip_accuracy(net, x, labels, threshold)
-        rngs = (np.random.default_rng([protocol["seed"], draw])
+        rngs = (np.random.default_rng([config["seed"], draw])
                 for draw in range(draws))
         x, labels = images["test"]
         row["random"] = [skip_accuracy(net, x, labels, threshold, rng)[0]
                          for rng in rngs]
-        few = x[:protocol["traced"]]
+        few = x[:config["traced"]]
         opened = skip(net, few.T, threshold)[1].transpose(2, 0, 1)
         costs = movement.movement(tracing.trace_skipping(net, opened))
         rows.append(row | {name: hn.significant(costs[name] / len(few))
@@ -95,12 +94,12 @@ def skip_gates(net: hn.DeepNet, images: dict, protocol: dict, draws: int) -> lis
     return rows
 
 
-def leave_out(net: hn.DeepNet, images: dict, protocol: dict, order: list[int]
+def leave_out(net: hn.DeepNet, images: dict, config: dict, order: list[int]
               ) -> list[dict]:
     """A row for each number of layers left out, the first of the order first: accuracy,
     also of the control, which draws the layers at random, and the movement of both."""
-    rng = np.random.default_rng([protocol["seed"], 9])
-    drawn = [rng.permutation(net.depth) for _ in range(protocol["draws"])]
+    rng = np.random.default_rng([config["seed"], 9])
+    drawn = [rng.permutation(net.depth) for _ in range(config["draws"])]
 
     def right(name, without):
         x, labels = images[name]
@@ -108,7 +107,7 @@ def leave_out(net: hn.DeepNet, images: dict, protocol: dict, order: list[int]
     return [{"left_out": count} | {name: right(name, order[:count]) for name in images}
             | {"random": [right("test", layers[:count]) for layers in drawn]}
             | forward_costs(subnet(net, list(range(net.depth - count))))
-            for count in protocol["left_out"]]
+            for count in config["left_out"]]
 
 
 def best_within(rows: list[dict], lost: float) -> dict:
@@ -117,123 +116,90 @@ def best_within(rows: list[dict], lost: float) -> dict:
     return min(allowed, key=lambda row: row["bytedmd"])
 
 
-def spared_order(lab: Lab, net: hn.DeepNet, data: hn.Data) -> list[int]:
-    """Layers, from the one whose closing raises the training loss least: by the record
-    of experiments/lesion.py, and in a smoke run anew. Raises RecordError."""
-    if lab.options.smoke:
-        losses = [loss_and_error(net, data.x_train, data.y_train, [layer])[0]
-                  for layer in range(net.depth)]
-    else:
-        record, _ = load_record(COMMITTED / "lesion" / "record.json")
-        fields = record["nets"][net.settings["block"]]
-        if fields["sha256"] != weights_hash(net):
-            raise RecordError("results/lesion/record.json is not of the net that was "
-                              f"trained last. Make it anew: {record['command']}")
-        losses = fields["one_closed"]["loss"]
+# --------------------------------------------------------------------------------------
+# A trial: one net, and all that it may skip
+
+
+def how_trained(nets: dict, block: str) -> dict:
+    """Settings of a net's training; of the committed one of `inside` its hash."""
+    lr, epochs = nets["lrs"][block], nets["epochs"][block]
+    settings = inside.make_settings(nets, block, lr, epochs)
+    if settings == inside.make_settings(inside.PROTOCOL, block, lr, epochs):
+        _, fields = committed_net(block)
+        if (fields["lr"], fields["epochs"]) == (lr, epochs):
+            return {"sha256": fields["sha256"]}
+    return {"training": settings}
+
+
+def configs(protocol: dict) -> dict[tuple[str, int], dict]:
+    """{(block, seed): config of its trial}: highway nets of all seeds, of the other
+    blocks that of the first."""
+    how = {name: protocol[name] for name in (
+        "thresholds", "left_out", "images", "traced", "draws", "lost")}
+    nets = protocol["nets"] | {"dataset": protocol["dataset"]}
+    return {(block, seed): {"part": "net", "block": block, "seed": seed,
+                            **how_trained(nets | {"seed": seed}, block), **how}
+            for block in nets["lrs"]
+            for seed in protocol["seeds"][:None if block == "highway" else 1]}
+
+
+def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
+    """A trial's config and scaled Data -> its net and how its training went. Raises
+    RecordError."""
+    block, kept = config["block"], ("parameters", "train_loss", "test_acc", "sha256")
+    if "sha256" in config:
+        net, fields = committed_net(block)
+        return net, {name: fields[name] for name in kept}
+    settings, centred = hn.Config(**config["training"]), inside.centred(data)
+    net = hn.make_net(settings, centred)
+    history, _, status = hn.train(net, centred, settings)
+    if status != "ok":
+        raise RecordError(f"the {block} net of seed {config['seed']} diverged")
+    inside.fold_mean(net, inside.mean_image(data))
+    return net, dict(zip(kept, (
+        net.params.size, history["train_loss"], history["test_acc"],
+        inside.weights_hash(net)), strict=True))
+
+
+def losses_closed(net: hn.DeepNet, data: hn.Data) -> list[float]:
+    """The loss on all training images with each layer closed alone, as
+    experiments/lesion.py has it."""
+    return listed([loss_and_error(net, data.x_train, data.y_train, [layer])[0]
+                   for layer in range(net.depth)])
+
+
+def spared_order(losses: Sequence[float]) -> list[int]:
+    """Layers, from the one whose closing raises the training loss least."""
     return [int(layer) for layer in np.argsort(losses, kind="stable")]
 
 
-def look(lab: Lab, nets: dict[str, hn.DeepNet]) -> dict:
-    """All that is skipped, of the trained nets {block: DeepNet} -> a part of the
-    record. Both: the gates of what is left when layers were left out."""
-    protocol, few = lab.protocol, slice(lab.protocol["images"])
-    data = hn.scale_pixels(lab.load_data())
+def look(config: dict, data: hn.Data) -> dict:
+    """One net and Data as read -> all that it may skip. Both: the gates of what is left
+    when as many layers are left out as may be for `lost` on training images. A plain
+    net can do without no layer."""
+    data, few = hn.scale_pixels(data), slice(config["images"])
+    net, training = trained_net(config, data)
     images = {"train": (data.x_train[few], data.y_train[few]),
               "test": (data.x_test[few], data.y_test[few])}
-    found: dict = {"nets": {}, "order": {}, "left_out": {}}
-    for block, net in nets.items():
-        accuracy = 1 - loss_and_error(net, *images["test"])[1]
-        found["nets"][block] = {"parameters": net.params.size,
-                                "test": hn.significant(accuracy)} | forward_costs(net)
-        if block != "plain":        # which does without no layer
-            found["order"][block] = order = spared_order(lab, net, data)
-            found["left_out"][block] = leave_out(net, images, protocol, order)
-        print(f"{block}: layers left out", flush=True)
-    net = nets["highway"]
-    found["gates"] = skip_gates(net, images, protocol, protocol["draws"])
-    count = best_within(found["left_out"]["highway"], protocol["lost"])["left_out"]
-    small = subnet(net, sorted(found["order"]["highway"][count:]))
-    found["both"] = skip_gates(small, images, protocol, draws=0)
-    threshold = best_within(found["gates"], protocol["lost"])["threshold"]
-    found["seconds"] = time_trained(net, small, data.x_test[:1].T, threshold,
-                                    protocol["repeats"])
+    found: dict = {"training": training, "whole": {
+        name: hn.significant(1 - loss_and_error(net, *where)[1])
+        for name, where in images.items()} | forward_costs(net)}
+    if config["block"] == "plain":
+        return found
+    found["closed"] = losses_closed(net, data)
+    order = spared_order(found["closed"])
+    found["left_out"] = leave_out(net, images, config, order)
+    if "T" in net.block.gates:
+        found["gates"] = skip_gates(net, images, config, config["draws"])
+        count = best_within(found["left_out"], config["lost"])["left_out"]
+        small = subnet(net, sorted(order[count:]))
+        found["both"] = skip_gates(small, images, config, draws=0)
     return found
 
 
-# --------------------------------------------------------------------------------------
-# Seconds
-
-
-def skipper(net: hn.DeepNet) -> Callable:
-    """-> the function (pixels (P, 1), threshold) -> logits (C, 1) that reads W_H only
-    where a gate is open: as fast as NumPy lets us. It gathers the rows that it needs,
-    for there is no product with some rows of a matrix."""
-    w, U = net.views(net.params), net.hidden
-    stacked = {name: np.concatenate([w["W_" + name], w["b_" + name][..., None]], -1)
-               for name in ("H", "T", "out")}
-    half, x = np.array(0.5, net.dtype), np.ones((U + 1, 1), net.dtype)
-    T, H, some = (np.empty(shape, net.dtype) for shape in ((U, 1), (U, 1), (U, U + 1)))
-
-    def forward(pixels, threshold):
-        np.matmul(w["W_in"], pixels, out=x[:U])
-        np.tanh(np.add(x[:U], w["b_in"], out=x[:U]), out=x[:U])
-        for W_T, W_H in zip(stacked["T"], stacked["H"], strict=True):
-            np.matmul(W_T, x, out=T)
-            np.tanh(np.multiply(T, half, out=T), out=T)
-            np.add(np.multiply(T, half, out=T), half, out=T)
-            units = np.flatnonzero(threshold < T)
-            rows, h = some[:len(units)], H[:len(units)]
-            np.take(W_H, units, axis=0, out=rows, mode="clip")
-            np.tanh(np.matmul(rows, x, out=h), out=h)
-            old = x[units]
-            x[units] = old + T[units] * (h - old)
-        return stacked["out"] @ x
-    return forward
-
-
-def seconds(function: Callable, *arguments: Any, repeats: int) -> float:
-    """The least of several timings of one call."""
-    calls, spent = 1, 0.0
-    while spent < 0.005:
-        calls, start = 2 * calls, time.perf_counter()
-        for _ in range(calls):
-            function(*arguments)
-        spent = time.perf_counter() - start
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        for _ in range(calls):
-            function(*arguments)
-        times.append((time.perf_counter() - start) / calls)
-    return hn.significant(min(times))
-
-
-def time_trained(net: hn.DeepNet, small: hn.DeepNet, x: np.ndarray, threshold: float,
-                 repeats: int) -> dict:
-    """Seconds that one image x (P, 1) takes: the whole net, its skipping of gates, and
-    the net without the layers that are left out."""
-    return {"threshold": threshold, "layers": small.depth,
-            "whole": seconds(net.forward, x, net.cache(1), repeats=repeats),
-            "gates": seconds(skipper(net), x, threshold, repeats=repeats),
-            "left_out": seconds(small.forward, x, small.cache(1), repeats=repeats)}
-
-
-def time_widths(protocol: dict, **ends: Any) -> list[dict]:
-    """Untrained nets of growing width, with thresholds that leave so many units to use:
-    bytes of the weights that one image reads, and seconds, of both ways."""
-    rng, rows = np.random.default_rng(protocol["seed"]), []
-    for hidden in protocol["timed"]:
-        net = hn.DeepNet("highway", protocol["timed_depth"], hidden, init="glorot",
-                         **ends)
-        x = rng.uniform(-1, 1, (net.inputs, 1)).astype(net.dtype)
-        whole = seconds(net.forward, x, net.cache(1), repeats=protocol["repeats"])
-        one, T, H = skipper(net), net.gates(x), net.depth * hidden * (hidden + 1)
-        for share in protocol["used"]:
-            threshold = float(np.quantile(T, 1 - share))
-            weights = net.params.size - H * (1 - (threshold < T).mean())
-            rows.append({
-                "hidden": hidden, "used": share, "whole_bytes": net.params.nbytes,
-                "gates_bytes": round(float(weights)) * net.dtype.itemsize,
-                "whole_seconds": whole, "gates_seconds": seconds(
-                    one, x, threshold, repeats=protocol["repeats"])})
-    return rows
+def look_at_all(lab: Lab, data: hn.Data) -> dict[str, list[dict]]:
+    """All nets, {block: [net of each seed]}."""
+    nets: dict[str, list[dict]] = {}
+    for (block, seed), trial in lab.trials(look, configs(lab.protocol), data).items():
+        nets.setdefault(block, []).append({"seed": seed} | trial.result)
+    return nets
