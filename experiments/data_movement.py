@@ -31,7 +31,7 @@ forward pass for one point of accuracy, and as many at random cost five points m
 leaving layers out saves half. NumPy is slower with skipping at 50 units, faster at
 2000. What the models leave out, and deviations: results/data_movement/README.md.
 
-Cost: 25 minutes on one core. Finished trials are kept.
+Cost: half an hour on one shared core. Finished trials are kept.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
+from experiments import skipping
+from experiments.data_movement import chosen
 from experiments.harder_data import POINTS, costly
 from experiments.judging import or_infinite
 from experiments.lab import load_record
@@ -440,57 +442,104 @@ def movement_loss_table(record: dict) -> str:
                  "until the loss, highway / plain:", rows)
 
 
+def low_to_high(values: Iterable[float], digits: int = 0) -> str:
+    """Of several nets the least and the largest, or both in one."""
+    ends = (f"{end:.{digits}f}" for end in (min(values), max(values)))
+    return " to ".join(dict.fromkeys(ends))
+
+
+def middle_of(values: Iterable[float], digits: int = 0) -> str:
+    """Of several nets the median, and in brackets the least and the largest."""
+    values = list(values)
+    middle, ends = f"{np.median(values):.{digits}f}", low_to_high(values, digits)
+    return middle if middle == ends else f"{middle} ({ends})"
+
+
+def same_rows(nets: list[dict], part: str, key: str, value: float) -> list[dict]:
+    """The row of each net with that threshold or number of layers, its movement in
+    units of the whole net's, and the accuracy of its control."""
+    found = []
+    for net in nets:
+        row, = (row for row in net[part] if row[key] == value)
+        found.append(row | {name: row[name] / net["whole"][name]
+                            for name in skipping.COSTS})
+        if row.get("random"):
+            found[-1]["control"] = np.median(row["random"])
+    return found
+
+
 @about("results/data_movement/record.json")
 def movement_skipping_table(record: dict) -> str:
-    skipped = record["skipping"]
-    nets, rows = skipped["nets"], []
+    nets, rows = record["skipping"]["nets"], []
+    highway, (whole, *_) = nets["highway"], nets["highway"]
 
-    def note(what, row):
-        random = row.get("random")
-        rows.append([what, *(f"{row[name] / nets['highway'][name]:.2f}"
-                             for name in ("bytedmd", "address", "bytes")),
-                     percent(row["test"], 2),
-                     percent(np.median(random), 2) if random else "–"])
-    for block in ("highway", "plain", "residual"):
-        note(f"{block}, whole", nets[block])
-    for row in skipped["gates"]:
-        if row["threshold"] in (0.05, 0.08, 0.1, 0.12, 0.15, 0.2):
-            note(f"units with T ≤ {row['threshold']:g} ({1 - row['used']:.0%} of all)",
-                 row)
-    for block, counts in (("highway", (10, 20, 25, 28, 30, 35)), ("residual", (5, 10))):
-        for row in skipped["left_out"][block]:
-            if row["left_out"] in counts:
-                note(f"{block}, {row['left_out']} of 49 layers", row)
-    for row in skipped["both"]:
-        if row["threshold"] in (0.05, 0.08):
-            note(f"{49 - skipped['seconds']['layers']} layers, and units with T ≤ "
-                 f"{row['threshold']:g}", row)
+    def note(what, found):
+        costs = ({name: row[name] for name in skipping.COSTS} for row in found)
+        rows.append([what, *(middle_of(column, 2) for column in zip(
+            *(cost.values() for cost in costs), strict=True)),
+            middle_of([100 * row["test"] for row in found], 1),
+            middle_of([100 * row["control"] for row in found], 1)
+            if "control" in found[0] else "–"])
+    for block, own in nets.items():
+        note(f"{block}, whole", [net["whole"] | {
+            name: net["whole"][name] / whole["whole"][name] for name in skipping.COSTS}
+            for net in own])
+    for threshold in (0.05, 0.08, 0.1, 0.12, 0.15, 0.2):
+        found = same_rows(highway, "gates", "threshold", threshold)
+        share = middle_of([100 * (1 - row["used"]) for row in found])
+        note(f"units with T ≤ {threshold:g}: {share} % of all", found)
+    for count in (10, 20, 25, 28, 30, 35):
+        note(f"highway, {count} of 49 layers",
+             same_rows(highway, "left_out", "left_out", count))
+    for count in (5, 10):
+        found = same_rows(nets["residual"], "left_out", "left_out", count)
+        times = {name: nets["residual"][0]["whole"][name] / whole["whole"][name]
+                 for name in skipping.COSTS}
+        note(f"residual, {count} of 49 layers", [row | {
+            name: row[name] * times[name] for name in times} for row in found])
+    for threshold in (0.05, 0.08):
+        note(f"the chosen layers, and units with T ≤ {threshold:g}",
+             same_rows(highway, "both", "threshold", threshold))
     return table("skipped|ByteDMD:|addresses:|bytes read:|test accuracy, %:|"
                  "as many at random, %:", rows)
 
 
 @about("results/data_movement/record.json")
-def movement_seconds_table(record: dict) -> str:
-    return table("units:|used:|bytes, skipping / whole:|whole, ms:|skipping / whole:", (
-        [str(row["hidden"]), f"{row['used']:.0%}",
-         f"{row['gates_bytes'] / row['whole_bytes']:.2f}",
-         f"{1000 * row['whole_seconds']:.3f}",
-         f"{row['gates_seconds'] / row['whole_seconds']:.2f}"]
-        for row in record["timed"]))
+def movement_nets_table(record: dict) -> str:
+    rows = []
+    for net, gates, layers in zip(
+            record["skipping"]["nets"]["highway"], chosen(record, "gates"),
+            chosen(record, "left_out"), strict=True):
+        rows.append([str(net["seed"]), percent(net["whole"]["test"], 2),
+                     f"{gates.row['threshold']:g}", percent(1 - gates.row["used"]),
+                     f"{gates.movement:.2f}", percent(gates.lost, 2),
+                     percent(gates.apart, 1), str(layers.row["left_out"]),
+                     f"{layers.movement:.2f}", percent(layers.lost, 2)])
+    return table("seed:|whole, %:|threshold of T:|units skipped, %:|movement:|"
+                 "points lost:|points ahead of random units:|layers left out:|"
+                 "movement:|points lost:", rows)
 
 
 @about("results/data_movement/record.json")
-def data_movement(record: dict) -> dict[str, str]:
-    skipped, loss = record["skipping"], look_up(record, "until a training loss")
-    whole, layers = skipped["nets"]["highway"], look_up(record, "that lesions spare")
-    chosen, = (row for row in skipped["left_out"]["highway"]
-               if row["left_out"] == 49 - skipped["seconds"]["layers"])
-    gates, = (row for row in skipped["gates"] if row["threshold"] == 0.1)
+def movement_seconds_table(record: dict) -> str:
+    groups: dict[tuple, list] = {}
+    for row in record["timed"]:
+        groups.setdefault((row["hidden"], row["used"]), []).append(row)
+    return table("units:|used:|bytes, skipping / whole:|whole, ms:|skipping / whole:", (
+        [str(hidden), f"{used:.0%}",
+         f"{rows[0]['gates_bytes'] / rows[0]['whole_bytes']:.2f}",
+         f"{1000 * np.median([row['seconds']['whole'] for row in rows]):.3f}",
+         middle_of([row["seconds"]["ratio"] for row in rows], 2)]
+        for (hidden, used), rows in groups.items()))
+
+
+def about_passes(record: dict) -> dict[str, str]:
+    """What is said of the passes and of training until the loss."""
     residual = [ratio(record, "residual", row["depth"], row["size"], row["batch"],
                       row["pass"], model=model) for row in record["passes"]
                 for model in ("bytedmd", "address")]
-    same = look_up(record, "at the same parameters")
-    times = skipped["seconds"]
+    same, loss = (look_up(record, words) for words in (
+        "at the same parameters", "until a training loss"))
     return {
         "residual_least": f"{min(residual):.2f}",
         "residual_most": f"{max(residual):.2f}",
@@ -501,21 +550,41 @@ def data_movement(record: dict) -> dict[str, str]:
            for size in (8, 50)},
         "same_least": f"{same['lowest']:.2f}", "same_most": f"{same['highest']:.2f}",
         **{f"loss_{depth}": f"{loss[f'{depth} layers']:.2f}" for depth in (10, 20)},
-        "layers": str(chosen["left_out"]), "layers_cost": f"{layers['movement']:.2f}",
-        "layers_lost": percent(layers["accuracy lost"], 1),
-        "layers_accuracy": percent(chosen["test"], 1),
-        "plain_cost": f"{skipped['nets']['plain']['bytedmd'] / whole['bytedmd']:.2f}",
-        "plain_accuracy": percent(skipped["nets"]["plain"]["test"], 1),
-        "gates_used": percent(gates["used"]),
-        "gates_cost": f"{gates['bytedmd'] / whole['bytedmd']:.2f}",
-        "gates_lost": percent(whole["test"] - gates["test"], 1),
-        "gates_random": percent(whole["test"] - np.median(gates["random"]), 1),
-        "gates_seconds": f"{times['gates'] / times['whole']:.1f}",
-        "layers_seconds": f"{times['left_out'] / times['whole']:.2f}",
-        "chosen_lost": percent(look_up(record, "units of closed gates")[
-            "accuracy lost"], 2),
         "second_step": f"{record['second_step']:.2f}",
         "turned": percent(look_up(record, "image by image")["change"])}
+
+
+@about("results/data_movement/record.json", "results/five_nets/record.json")
+def data_movement(record: dict, five: dict) -> dict[str, str]:
+    nets = record["skipping"]["nets"]
+    gates, layers = chosen(record, "gates"), chosen(record, "left_out")
+    tenth = same_rows(nets["highway"], "gates", "threshold", 0.1)
+    wholes = [net["whole"] for net in nets["highway"]]
+    times = record["skipping"]["timed"]["seconds"]
+    plain = [100 * net["training"]["test_acc"][-1] for net in five["nets"]["plain"]]
+    spared = same_rows(nets["residual"], "left_out", "left_out", 5)
+    return about_passes(record) | {
+        "layers": low_to_high([net.row["left_out"] for net in layers]),
+        "layers_cost": low_to_high([net.movement for net in layers], 2),
+        "layers_lost": low_to_high([100 * net.lost for net in layers], 1),
+        "layers_accuracy": low_to_high([100 * net.row["test"] for net in layers], 1),
+        "plain_cost": "{:.2f}".format(
+            nets["plain"][0]["whole"]["bytedmd"] / wholes[0]["bytedmd"]),
+        "plain_accuracy": low_to_high(plain, 1),
+        "residual_lost": percent(nets["residual"][0]["whole"]["test"]
+                                 - spared[0]["test"], 1),
+        "gates_used": low_to_high([100 * row["used"] for row in tenth]),
+        "gates_cost": low_to_high([row["bytedmd"] for row in tenth], 2),
+        "gates_lost": low_to_high([100 * (whole["test"] - row["test"]) for whole, row
+                                   in zip(wholes, tenth, strict=True)], 1),
+        "gates_random": low_to_high([100 * (whole["test"] - row["control"])
+                                     for whole, row in zip(wholes, tenth, strict=True)],
+                                    1),
+        "gates_seconds": f"{times['gates']['ratio']:.1f}",
+        "layers_seconds": f"{times['left_out']['ratio']:.2f}",
+        "chosen_lost": low_to_high([100 * net.lost for net in gates], 2),
+        "chosen_within": str(sum(net.lost <= record["protocol"]["lost"]
+                                 for net in gates))}
 
 
 # --------------------------------------------------------------------------------------

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import data_movement, movement, pricing, skipping, tracing
+from experiments import (
+    data_movement,
+    movement,
+    pricing,
+    skipping,
+    skipping_seconds,
+    tracing,
+)
+from experiments.lab import load_record
+from tests import committed
 
 
 def scalar_program(tape):
@@ -159,13 +168,46 @@ def test_an_operation_that_is_not_known_is_refused(rng):
         np.add.accumulate(array)
 
 
-def test_a_step_costs_the_same_whatever_the_weights_are():
-    costs = []
-    for scale in (1, 100):      # the gradient of one is short, of the other long
-        net = small_net()
+def of_images(net, x, labels):
+    """Tapes of a forward pass and of a step on these images, x (N, P)."""
+    for is_step in (False, True):
+        tape, optimizer = tracing.Tape(), hn.Adam(net.params)
+        if is_step:
+            tape.load(optimizer.v, optimizer.m, kept=True)
+        params, (net.params,) = net.params, tape.load(net.params, kept=True)
+        loaded = tape.load(*(labels, x) if is_step else (x,), kept=False)
+        cache = net.cache(len(x))
+        tracing.follow_attributes(tape, cache)
+        logits, _ = net.forward(loaded[-1].T, cache)
+        if is_step:
+            tracing.follow_attributes(tape, optimizer)
+            _, dlogits = hn.cross_entropy(logits, loaded[0])
+            grad = net.backward(dlogits, cache)
+            hn.clip_norm(grad, math.inf)
+            optimizer.step(net.params, grad, 1e-3)
+        else:
+            tape.kept.append(tape.cells_of(logits).ravel())
+        net.params = params
+        yield tape
+
+
+@pytest.mark.parametrize("block", hn.BLOCKS)
+def test_shapes_alone_decide_what_a_pass_moves(block, rng):
+    """Whatever weights and images are: no seed plays a part. Which logit a label picks
+    is a place in memory, and moves the last digits of a step."""
+    found = {name: movement.movement(traced(small_net(block), name, 2))["bytedmd"]
+             for name in ("forward", "step")}
+    for seed, scale in ((0, 100), (1, 0.01), (2, 1)):   # of the gradient, too
+        net = hn.DeepNet(block, 2, 3, inputs=5, classes=3, seed=seed)
         net.params *= scale
-        costs.append(movement.movement(traced(net, "step", 2)))
-    assert costs[0] == costs[1]
+        x = scale * rng.normal(size=(2, 5)).astype("float32")
+        for labels in (np.zeros(2, np.intp), np.array([1, 2])):
+            forward, step = (movement.movement(tape)["bytedmd"]
+                             for tape in of_images(net, x, labels))
+            assert forward == found["forward"]
+            assert step == pytest.approx(found["step"], rel=1e-3 * labels.any())
+    assert movement.movement(traced(small_net(block), "step", 3))["bytedmd"] != (
+        found["step"])
 
 
 def test_a_pass_costs_the_same_wherever_its_arrays_lie():
@@ -197,7 +239,7 @@ def test_both_ways_of_skipping_agree_image_by_image(rng):
     threshold = float(np.median(net.gates(x)))
     logits, used = skipping.skip(net, x, threshold)
     assert 0 < used.mean() < 1
-    one = skipping.skipper(net)
+    one = skipping_seconds.skipper(net)
     for image in range(x.shape[1]):
         assert np.allclose(one(x[:, image:image + 1], threshold)[:, 0],
                            logits[:, image], atol=1e-5)
@@ -218,7 +260,86 @@ def test_fewer_open_gates_move_less(rng):
 
 def test_smoke(smoke):
     record, _ = smoke(data_movement.EXPERIMENT)
-    assert all(claim["ours"] is not None for claim in record["claims"])
+    seeds = record["protocol"]["seeds"]
+    assert [net["seed"] for net in record["skipping"]["nets"]["highway"]] == seeds
+    hashes = {net["training"]["sha256"] for own in record["skipping"]["nets"].values()
+              for net in own}
+    assert len(hashes) == len(seeds) + 2
+    for item in record["claims"]:
+        assert item["ours"] is not None and item["n"] != 1
+    trials = data_movement.check_claims(record)
+    assert all(item.trials != ({},) for item in trials)
+
+
+def judged_of(nets):
+    """Verdicts on skipping, of nets that lose so much accuracy with a quarter of the
+    movement saved, and of whose control."""
+    def rows(key, lost, control):
+        whole = {"train": 1.0, "test": 0.9, "bytedmd": 100, "random": [0.9], key: 0}
+        return [whole, {"train": 0.995, "test": 0.9 - lost, "bytedmd": 45, key: 1,
+                        "random": [0.9 - control]}]
+    record = {"protocol": data_movement.PROTOCOL, "skipping": {"nets": {"highway": [
+        {"whole": {"test": 0.9, "bytedmd": 100},
+         "gates": rows("threshold", *net), "left_out": rows("left_out", *net)}
+        for net in nets]}}}
+    return [item["holds"] for item in data_movement.check_skipping(record)]
+
+
+def test_nets_decide_if_they_agree():
+    good, bad = (0.005, 0.08), (0.02, 0.03)
+    assert judged_of([good, good]) == [True] * 3
+    assert judged_of([bad, bad]) == [False] * 3
+    assert judged_of([good, bad, good]) == [None] * 3
+
+
+def test_how_much_is_skipped_is_not_chosen_on_test_images():
+    rows = [{"train": train, "test": test, "bytedmd": cost} for train, test, cost in (
+        (1.0, 0.9, 3), (0.995, 0.5, 2), (0.98, 0.95, 1))]
+    assert skipping.best_within(rows, 0.01) is rows[1]
+
+
+def test_only_the_net_of_seed_0_is_a_committed_one(monkeypatch, digits):
+    monkeypatch.setattr(skipping, "committed_net", lambda block: (
+        block, {"lr": 0.2 if block == "highway" else 0.003, "epochs": 60,
+                "sha256": "0"}))
+    configs = skipping.configs(data_movement.PROTOCOL)
+    assert {key for key, config in configs.items() if "sha256" in config} == {
+        (block, 0) for block in ("highway", "residual", "plain")}
+    for change in ({"momentum": 0.8}, {"lrs": {"highway": 0.1}},
+                   {"epochs": {"highway": 59}}):
+        nets = data_movement.PROTOCOL["nets"] | change
+        assert "training" in skipping.how_trained(
+            nets | {"dataset": "mnist", "seed": 0}, "highway")
+    assert configs["highway", 3]["training"]["seed"] == 3
+
+
+def test_the_committed_nets_are_those_of_five_nets():
+    """Trained anew they are the same, to the bit, and so is what closing costs them."""
+    record, five = (load_record(committed.tree() / "results" / name / "record.json")[0]
+                    for name in ("data_movement", "five_nets"))
+    assert record["protocol"]["seeds"] == five["protocol"]["seeds"]
+    for block, own in record["skipping"]["nets"].items():
+        for net, other in zip(own, five["nets"][block], strict=False):
+            assert net["seed"] == other["seed"]
+            assert record["protocol"]["nets"]["lrs"][block] == other["training"]["lr"]
+            assert net["training"]["sha256"] == other["training"]["sha256"]
+            if block != "plain":
+                assert net["closed"] == other["lesion"]["one_closed"]["loss"]
+
+
+def test_another_program_takes_from_both_ways_alike(monkeypatch):
+    """The machine slows down tenfold, in the middle of it: the ratio stays."""
+    clock = itertools.count()
+    now = [0.0]
+
+    def taking(seconds):
+        def way():
+            now[0] += seconds * (10 if next(clock) > 30 else 1)
+        return way
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    found = skipping_seconds.in_turn(taking(1.0), taking(3.0), 31)
+    assert found["ratio"] == found["upper_quartile"] == pytest.approx(3)
+    assert found["whole"] == 1
 
 
 def test_equal_parameters_are_as_equal_as_can_be():

@@ -310,6 +310,16 @@ def test_differences_are_measured(one, other, apart):
     assert recheck.difference(one, other) == apart == recheck.difference(other, one)
 
 
+def test_what_was_timed_may_differ_and_nothing_else():
+    there = {"rows": [{"seconds": {"whole": 1.0}, "bytes": 7}]}
+    slower = {"rows": [{"seconds": {"whole": 1.5}, "bytes": 7}]}
+    good, how = recheck.judge(there, slower, recheck.numerics())
+    assert good and "seconds" in how and "0.33" in how
+    slower["rows"][0]["bytes"] = 8
+    good, how = recheck.judge(there, slower, recheck.numerics())
+    assert not good and "0.12" in how
+
+
 def timed(seconds, **config):
     trial = make_trial("0" * 32, config, "ok", None, {"train_loss": [1.0, 0.5]}, 0)
     return trial._replace(seconds=seconds)
