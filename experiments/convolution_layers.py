@@ -129,7 +129,7 @@ class Plain:
 
     def __init__(self, cache, shape, tensors, grads, width, kernel, padding):
         (S, C), B, k, p = shape, cache.batch, kernel, padding
-        self.size = Sizes(S, C, B, k, p, self.plan(shape, width, k, p)[0][0])
+        self.size = Sizes(S, C, B, k, p, S + 2 * p - k + 1)
         self.tensors, self.grads, self.half = tensors, grads, np.array(0.5, cache.dtype)
         self.lay_out_forward(cache, width, len(tensors["b"]))
         self.lay_out_backward(cache, width, len(tensors["b"]))
@@ -221,6 +221,58 @@ class Highway(Plain):
     """
 
     block = hn.BLOCKS["highway"]
+
+
+class Narrow(Highway):
+    """The same, whose gate sees less than H: only `gate` x `gate` pixels in the middle
+    of the k x k. With 0 it sees nothing, and T is a number of each map, sigmoid(b_T).
+
+    W (width, k, k, C) is H's, W_T (width, gate, gate, C) the gate's, if it sees
+    anything. They are written into Highway's stacked kernels, with zeros around W_T,
+    and its passes do the rest, at its cost.
+    """
+
+    @classmethod
+    def plan(cls, shape: tuple, width: int, kernel: int, padding: int, gate: int = 1
+             ) -> tuple[tuple, dict]:
+        if not 0 <= gate <= kernel or gate and (kernel - gate) % 2:
+            raise ValueError(f"gate {gate} has no middle place in kernel {kernel}")
+        shape, shapes = super().plan(shape, width, kernel, padding)
+        own = {"W_T": (width, gate, gate, shape[1])} if gate else {}
+        return shape, {"W": (width, *shapes["W"][1:])} | own | {"b": shapes["b"]}
+
+    @classmethod
+    def initialize(cls, tensors, stream, gate_bias):
+        """As Highway's; the weights of the gate go by the number that it sees."""
+        for name, part in zip(("W", "W_T"), stream.spawn(2), strict=True):
+            if name in tensors:
+                matrix = tensors[name].reshape(len(tensors["W"]), -1)
+                matrix[...] = hn.initial_weights(np.random.default_rng(part), "he",
+                                                 matrix.shape, len(matrix))
+        tensors["b"][len(tensors["W"]):] = gate_bias
+
+    def __init__(self, cache, shape, tensors, grads, width, kernel, padding, gate=1):
+        around = (kernel - gate) // 2
+        middle = slice(around, around + gate)
+        W, dW = np.zeros((2, 2 * width, kernel, kernel, shape[1]), cache.dtype)
+        places = {"W": np.s_[:width], "W_T": np.s_[width:, middle, middle]}
+        self.kernels = [(W[places[name]], tensors[name]) for name in places
+                        if name in tensors]
+        self.dkernels = [(grads[name], dW[places[name]]) for name in places
+                         if name in tensors]
+        super().__init__(cache, shape, {"W": W, "b": tensors["b"]},
+                         {"W": dW, "b": grads["b"]}, width, kernel, padding)
+
+    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
+        for place, kernel in self.kernels:
+            np.copyto(place, kernel)
+        super().forward(y, rng)
+
+    def backward(self, d: np.ndarray, lowest: bool = False) -> np.ndarray | None:
+        dx = super().backward(d, lowest)
+        for dkernel, place in self.dkernels:
+            np.copyto(dkernel, place)
+        return dx
 
 
 def largest(x, y, taps):
@@ -369,5 +421,6 @@ class Dense:
         return self.dx
 
 
-LAYERS: dict[str, Any] = {"plain": Plain, "highway": Highway, "pool": MaxPool,
-                          "dropout": Dropout, "average": Average, "dense": Dense}
+LAYERS: dict[str, Any] = {"plain": Plain, "highway": Highway, "narrow": Narrow,
+                          "pool": MaxPool, "dropout": Dropout, "average": Average,
+                          "dense": Dense}

@@ -11,6 +11,7 @@ A trial's settings:
     order       of the images in an epoch: "files", the authors', or "shuffled" anew
     widths      of the stages of Tables 2 and 3; theirs unless given
     dropout     all of the authors' rates are multiplied by it
+    gate        side of the gates' kernels, 0 to 3; as H's, 3, unless given
 """
 
 from __future__ import annotations
@@ -48,8 +49,9 @@ FACTS = {"mnist": Facts(256, first=(5, 0), last=(("pool", 2, 2),)),     # Caffe'
 def table_1(config: dict) -> list[tuple]:
     """The authors' 10 layers, of any width; or more of them."""
     width, facts = config["width"], FACTS[config["dataset"]]
-    first, second, third = ([(config["block"], width, 3, 1)] * n
-                            for n in config["stages"])
+    block = ((config["block"], width, 3, 1) if config.get("gate", 3) == 3 else
+             ("narrow", width, 3, 1, config["gate"]))
+    first, second, third = ([block] * n for n in config["stages"])
     return [("dropout", 0.2), ("plain", width, *facts.first),
             *first, ("pool", 3, 2), ("dropout", 0.3),
             *second, ("pool", 3, 2), ("dropout", 0.4),

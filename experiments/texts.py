@@ -24,7 +24,8 @@ from textwrap import dedent
 import highway_networks as hn
 from experiments import NAMES
 from experiments.claims import pieces
-from experiments.values import collect, table
+from experiments.values import collect
+from experiments.values.common import table
 from highway_suite.files import write_files
 from highway_suite.schema import RecordError
 

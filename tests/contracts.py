@@ -9,6 +9,7 @@ the net could hide under.
 import pickle
 
 import numpy as np
+import pytest
 
 import highway_networks as hn
 
@@ -155,3 +156,24 @@ def contrast(*colours):
                           ((parts + 0.055) / 1.055) ** 2.4)
         light.append(linear @ (0.2126, 0.7152, 0.0722) + 0.05)
     return max(light) / min(light)
+
+
+def check_resumes(monkeypatch, train, folder, kill, left):
+    """A trial, train(folder) -> result, that is stopped in its step `kill` goes on from
+    its checkpoint with `left` steps, not one more, and ends as one that was never
+    stopped; a finished one takes no step."""
+    expected = train(str(folder / "uninterrupted"))
+    step, allowed = hn.train_step, kill - 1
+
+    def counted(*args):
+        nonlocal allowed
+        allowed -= 1
+        if allowed < 0:
+            raise KeyboardInterrupt
+        return step(*args)
+    monkeypatch.setattr(hn, "train_step", counted)
+    with pytest.raises(KeyboardInterrupt):
+        train(str(folder))
+    for allowed in (left, 0):       # `counted` takes them away
+        assert train(str(folder)) == expected and allowed == 0
+    monkeypatch.setattr(hn, "train_step", step)

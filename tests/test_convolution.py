@@ -8,6 +8,7 @@ import pytest
 import highway_networks as hn
 from experiments import convolution
 from experiments import convolution_trials as ct
+from tests.contracts import check_resumes
 from tests.fake_lab import verdicts
 
 
@@ -75,22 +76,9 @@ def test_rate_drops_after_a_third_and_two_thirds():
 
 
 def test_a_killed_trial_ends_with_the_same_bits(digits, tmp_path, monkeypatch):
-    """Stopped in the middle of the third of four epochs; a finished one goes no
-    further."""
-    result = ct.train_net(SMALL, digits, str(tmp_path / "uninterrupted"))
-    step, left = hn.train_step, [7 * 2 + 4]
-
-    def dying(*args):
-        left[0] -= 1
-        if not left[0]:
-            raise KeyboardInterrupt
-        return step(*args)
-    monkeypatch.setattr(hn, "train_step", dying)
-    with pytest.raises(KeyboardInterrupt):
-        ct.train_net(SMALL, digits, str(tmp_path))
-    left[0] = 7 * 2 + 1         # two epochs are left, and not a step more
-    assert ct.train_net(SMALL, digits, str(tmp_path)) == result
-    assert ct.train_net(SMALL, digits, str(tmp_path)) == result
+    """Stopped in the middle of the third of four epochs."""
+    check_resumes(monkeypatch, lambda folder: ct.train_net(SMALL, digits, folder),
+                  tmp_path, kill=2 * 7 + 4, left=2 * 7)
 
 
 def test_divergence_is_recorded(digits, tmp_path):

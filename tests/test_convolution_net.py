@@ -20,6 +20,8 @@ NETS = {        # every kind of layer above a convolution, so that its dx is che
                 ("dense", 5)],
     "highway": [("plain", 3, 3, 1), ("highway", 3, 3, 1), ("highway", 3, 5, 2),
                 ("highway", 3, 1, 0), ("dense", 5)],
+    "narrow": [("plain", 3, 3, 1), ("narrow", 3, 3, 1, 1), ("narrow", 3, 5, 2, 3),
+               ("narrow", 3, 3, 1, 0), ("dense", 5)],
     "overlapping pool": [("plain", 3, 3, 1), ("pool", 3, 2), ("dense", 5)],
     "other pools": [("plain", 3, 3, 1), ("pool", 2, 2), ("pool", 2, 1), ("pool", 3, 3),
                     ("dense", 5)],
@@ -130,6 +132,15 @@ def overwritten(d, x, y, taps, dx, part, mask):
         dx[of] = np.where(won, d[to], dx[of])
 
 
+def beside_its_place(self, d, lowest=False):
+    """The gradient of a kernel is taken from a place beside its own."""
+    dx = cl.Highway.backward(self, d, lowest)
+    self.grads["W"][...] = np.roll(self.grads["W"], 1, axis=1)
+    for dkernel, place in self.dkernels:
+        np.copyto(dkernel, place)
+    return dx
+
+
 def passed_on(self, d):
     """The gradient is only handed on."""
     return np.broadcast_to(d[..., :1] if d.size < self.x.size else d,
@@ -144,6 +155,7 @@ def passed_on(self, d):
     ("resized", cl, "RELU", cl.RELU._replace(backward=lambda dH, H: np.copyto(H, dH))),
     *(("overlapping pool", cl, "largest_backward", broken)
       for broken in (to_all, overwritten)),
+    ("narrow", cl.Narrow, "backward", beside_its_place),
     ("whole", cl.Dropout, "backward", passed_on),
     ("average", cl.Average, "backward", passed_on)])
 def test_a_broken_backward_pass_is_caught(name, where, what, broken, monkeypatch, seed):
@@ -175,7 +187,8 @@ def test_a_batch_in_pieces_is_the_batch(piece, seed):
         net.gradient(batch, net.cache(5))
 
 
-@pytest.mark.parametrize("layers", [NETS["resized"], NETS["whole"]], ids=len)
+@pytest.mark.parametrize("layers", [NETS["resized"], NETS["narrow"], NETS["whole"]],
+                         ids=len)
 def test_garbage_in_the_buffers_changes_nothing(layers, seed):
     """Whatever lies in an array between passes that no pass is to read."""
     net = small_net(layers, seed)
@@ -230,6 +243,79 @@ def test_layers_by_their_equations(kind, width, k, p, small, monkeypatch, rng):
     z = by_definition(x, W, b, p)
     H, T = np.maximum(z[:, :width], 0), 1 / (1 + np.exp(-z[:, width:]))
     np.testing.assert_allclose(y, H * T + x * (1 - T) if T.size else H, atol=1e-13)
+
+
+def narrow_tensors(rng, width, k, gate, C):
+    """Parameters of a narrow layer, and Highway's, with zeros around the gate's."""
+    own = {"W": rng.normal(size=(width, k, k, C)),
+           "W_T": rng.normal(size=(width, gate, gate, C)),
+           "b": rng.normal(size=(2 * width, 1))}
+    around = (k - gate) // 2
+    padding = ((0, 0), (around,) * 2, (around,) * 2, (0, 0))
+    W_T = np.pad(own["W_T"], padding) if gate else 0 * own["W"]
+    if not gate:
+        del own["W_T"]
+    return own, {"W": np.concatenate([own["W"], W_T]), "b": own["b"]}
+
+
+@pytest.mark.parametrize("k, p, gate", [(3, 1, 3), (3, 1, 1), (5, 2, 3), (3, 1, 0)])
+def test_a_narrow_gate_is_a_wide_one_with_zeros_around_it(k, p, gate, rng):
+    """To the bit; so is what passes down, and each parameter's gradient."""
+    x, d = rng.normal(size=(2, 6, 3, 6, 4))
+    own, stacked = narrow_tensors(rng, 3, k, gate, 3)
+    layer, y = one_layer("narrow", (3, k, p, gate), x, own)
+    wide, expected = one_layer("highway", (3, k, p), x, stacked)
+    assert np.array_equal(y, expected)
+    one, other = (each.backward(d.reshape(6, 3, 24).copy()) for each in (layer, wide))
+    assert np.array_equal(one, other) and d.any()
+    found, whole = layer.dkernels, wide.grads["W"]
+    middle = np.s_[(k - gate) // 2:(k + gate) // 2]
+    assert len(found) == (2 if gate else 1)
+    for (dkernel, _), part in zip(found, (whole[:3], whole[3:, middle, middle]),
+                                  strict=False):
+        assert np.array_equal(dkernel, part) and dkernel.any()
+
+
+@pytest.mark.parametrize("gate", [1, 3])
+def test_a_narrow_gate_agrees_with_torch(gate, rng):
+    """Whose kernel of the gate is as small as ours."""
+    torch = pytest.importorskip("torch")
+    x, d = rng.normal(size=(2, 6, 3, 6, 4))
+    own, _ = narrow_tensors(rng, 3, 5, gate, 3)
+    layer, y = one_layer("narrow", (3, 5, 2, gate), x, own)
+    dx = layer.backward(d.reshape(6, 3, 24).copy()).reshape(x.shape)
+    theirs = {name: torch.tensor(tensor, requires_grad=True)
+              for name, tensor in (own | {"x": x}).items()}
+    h = theirs["x"].permute(3, 1, 0, 2)                         # (B, C, S, S)
+    W, W_T = (theirs[name].permute(0, 3, 1, 2) for name in ("W", "W_T"))
+    b_H, b_T = theirs["b"][:, 0].split(3)
+    conv = torch.nn.functional.conv2d
+    H, T = torch.relu(conv(h, W, b_H, padding=2)), torch.sigmoid(
+        conv(h, W_T, b_T, padding=gate // 2))
+    out = (H * T + h * (1 - T)).permute(2, 1, 3, 0)
+    np.testing.assert_allclose(y, out.detach().numpy(), atol=1e-13)
+    out.backward(torch.tensor(d))
+    for name, found in (("x", dx), ("W", layer.dkernels[0][0]),
+                        ("W_T", layer.dkernels[1][0]), ("b", layer.grads["b"])):
+        np.testing.assert_allclose(found, theirs[name].grad.numpy(), atol=1e-12)
+
+
+@pytest.mark.parametrize("gate", [3, 1, 0])
+def test_narrow_gates_start_as_wide_ones(gate):
+    """H's weights are the twin's; a gate's have the deviation that what it sees asks
+    for, and with as many as H's are the twin's too."""
+    nets = [ConvNet([("plain", 40, 3, 1), layer, ("dense", 5)], SIDE, gate_bias=-2.0,
+                    seed=3) for layer in (("narrow", 40, 3, 1, gate),
+                                          ("highway", 40, 3, 1))]
+    narrow, wide = (net.views(net.params) for net in nets)
+    assert np.array_equal(narrow[1, "W"], wide[1, "W"][:40])
+    assert np.array_equal(narrow[1, "b"], wide[1, "b"]) and (
+        narrow[1, "b"].ravel() == [0] * 40 + [-2] * 40).all()
+    assert ((1, "W_T") in narrow) is (gate > 0)
+    if gate:
+        W_T = narrow[1, "W_T"]
+        assert W_T.std() == pytest.approx(math.sqrt(2 / (40 * gate ** 2)), rel=0.1)
+        assert np.array_equal(W_T, wide[1, "W"][40:]) is (gate == 3)
 
 
 def test_closed_highway_layers_copy_their_input(rng, dtype="float32"):
@@ -299,6 +385,8 @@ def test_the_door():
 @pytest.mark.parametrize("layers", [
     [("highway", 3, 3, 1), ("dense", 5)],                           # other channels
     [("plain", 3, 3, 1), ("highway", 3, 3, 0), ("dense", 5)],       # another size
+    *([("plain", 3, 3, 1), ("narrow", 3, 3, 1, gate), ("dense", 5)]
+      for gate in (2, 5, -1)),                                      # no middle place
     [("plain", 3, 8, 0), ("dense", 5)], [("plain", 3, 3, 2), ("dense", 5)],
     [("pool", 2, 3), ("dense", 5)], [("dropout", 1.0), ("dense", 5)],
     [("plain", 3, 3, 1)]], ids=str)

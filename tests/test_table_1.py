@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from contracts import check_resumes
 from fake_lab import FakeLab, verdicts
 
 import highway_networks as hn
@@ -50,19 +51,9 @@ def test_each_epoch_has_an_order_of_its_own_and_twins_the_same(digits):
                                            (ct.train_and_test, CONFIG)])
 def test_a_killed_trial_ends_with_the_same_bits(digits, tmp_path, monkeypatch, train,
                                                 config):
-    result = train(config, digits, str(tmp_path / "uninterrupted"))
-    step, left = hn.train_step, [10]
-
-    def dying(*args):
-        left[0] -= 1
-        if not left[0]:
-            raise KeyboardInterrupt
-        return step(*args)
-    monkeypatch.setattr(hn, "train_step", dying)
-    with pytest.raises(KeyboardInterrupt):
-        train(config, digits, str(tmp_path))
-    left[0] = 20
-    assert train(config, digits, str(tmp_path)) == result
+    per_epoch = (len(digits.x_train) - config.get("held_out", 0)) // 200
+    check_resumes(monkeypatch, lambda folder: train(config, digits, folder), tmp_path,
+                  kill=per_epoch + 3, left=2 * per_epoch)
     diverged = train(config | {"lr": 1e9}, digits, str(tmp_path))
     assert diverged["status"] == "diverged" and diverged["train_loss"][-1] is None
 

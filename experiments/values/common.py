@@ -1,0 +1,73 @@
+"""What the modules of this package share: `about`, reading, and how numbers look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.lab import load_record
+from highway_suite.files import parse_json, read_file
+from highway_suite.schema import RecordError
+from highway_suite.studies import RUN, SEEDS, SWEEP, load
+
+ABOUT: dict[str, tuple] = {}    # function's name -> (function, paths of its records)
+
+
+def about(*paths: str) -> Callable:
+    """Mark a function as that of these records, which it is called with."""
+    def mark(function):
+        ABOUT[function.__name__] = function, paths
+        return function
+    return mark
+
+
+def read(path: Path) -> Any:
+    """A record of whatever kind: a Study, an experiment's or benchmark's dict. Raises
+    RecordError."""
+    if path.name == "record.json":
+        return load_record(path)[0]
+    if path.parent.name == "benchmarks":
+        try:
+            return parse_json(read_file(path).decode())
+        except ValueError as error:
+            raise RecordError(f"{path}: {error}. Make it with: python3 -m benchmarks."
+                              f"{path.stem}") from error
+    glorot = " --init glorot" if "glorot" in path.name else ""
+    study = load(path, dict((RUN, SWEEP)).get(path.name, SEEDS + glorot))
+    if study.dataset != "mnist":        # as without a network
+        raise RecordError(f"{path}: of {hn.DATASETS[study.dataset].title}; the texts "
+                          "speak of MNIST")
+    return study
+
+
+def percent(fraction: float, digits: int = 0) -> str:
+    """0.967 -> "97", or with a digit "96.7"."""
+    return f"{100 * fraction:.{digits}f}"
+
+
+def mean_and_std(values: Iterable[float], digits: int) -> str:
+    """Values of the seeds -> "0.9037 ± 0.0059", or the one there is. The ± is the
+    standard deviation with n - 1."""
+    values = list(values)
+    std = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.{digits}f}{std}"
+
+
+def table(head: str, rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; in its head, a column that ends in ":" is of numbers."""
+    names = head.split("|")
+    lines = [[name.rstrip(":") for name in names],
+             ["---:" if name.endswith(":") else "---" for name in names], *rows]
+    text = [f"| {' | '.join(line)} |" for line in lines]
+    text[1] = text[1].replace(" ", "")
+    return "\n".join(text)
+
+
+def look_up(record: dict, words: str) -> Any:
+    """Our numbers of the one claim of a record with these words."""
+    ours, = (claim["ours"] for claim in record["claims"] if words in claim["claim"])
+    return ours

@@ -1,0 +1,223 @@
+"""The experiments that train nets."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from experiments.harder_data import POINTS, costly
+from experiments.judging import or_infinite
+from experiments.lesion import needed_layers
+from experiments.papers import TABLE_1, TABLE_1A
+from experiments.values.common import about, look_up, percent, table
+from experiments.very_deep.nets import TRAINS
+from experiments.very_deep.use import best_bias, left_with
+
+# --------------------------------------------------------------------------------------
+# Figure 1 and the six forms
+
+
+@about("results/optimization/record.json")
+def figure_1_table(record: dict) -> str:
+    def cells(net):
+        best = net["best"]
+        accuracy = np.median([row[-1] or 0 for row in best["test_acc"]])
+        epochs = np.median(or_infinite(best["epochs_to"]["0.01"]))
+        return (f"{np.median(or_infinite(best['final'])):.1e}",
+                f"{epochs:.0f}" if math.isfinite(epochs) else "never",
+                f"{accuracy:.4f}")
+    nets = {(net["block"], net["depth"]): net for net in record["nets"]}
+    return table("layers:|highway: loss:|epochs to 0.01:|accuracy:|plain: loss:|"
+                 "epochs to 0.01:|accuracy:",
+                 ([str(depth), *cells(nets["highway", depth]),
+                   *cells(nets["plain", depth])] for depth in (10, 20, 50, 100)))
+
+
+@about("results/optimization/record.json")
+def figure_1(record: dict) -> dict[str, str]:
+    lucky = {net["depth"]: net["best"]["final"][0] for net in record["nets"]
+             if net["block"] == "plain"}
+    orders = look_up(record, "orders of magnitude")
+    return {"plain_50": f"{lucky[50]:.1e}", "plain_100": f"{lucky[100]:.1e}",
+            **{name: f"{orders[way]:.1f}" for name, way in (
+                ("orders", "best runs"), ("orders_of_medians",
+                                          "medians of the seeds"))}}
+
+
+@about("results/blocks/record.json")
+def forms_table(record: dict) -> str:
+    nets = {(net["block"], net["depth"]): net["test_acc"] for net in record["nets"]}
+    return table("form|10:|20:|50:|100:|perplexity:", (
+        [form.name, *("{mean:.4f} ± {std:.4f}".format(**nets[block, depth])
+                      for depth in (10, 20, 50, 100)), f"{form.perplexity:.2f}"]
+        for block, form in TABLE_1A.items()))
+
+
+@about("results/blocks/record.json")
+def forms(record: dict) -> dict[str, str]:
+    nets = {(net["block"], net["depth"]): net for net in record["nets"]}
+    plain_50, plain_100 = nets["plain", 50], nets["plain", 100]
+    return {"plain_50": percent(plain_50["test_acc"]["mean"], 1),
+            "plain_50_lr": f"{plain_50['chosen']['lr']:g}",
+            "plain_100": percent(plain_100["test_acc"]["mean"], 1),
+            "plain_100_lr": f"{plain_100['chosen']['lr']:g}",
+            "chosen": str(len(nets)), "at_edge": str(sum(
+                bool(net["chosen"]["at_edge"]) for net in nets.values()))}
+
+
+# --------------------------------------------------------------------------------------
+# Looking inside
+
+
+@about("results/inside/record.json")
+def nets_table(record: dict) -> str:
+    return table("net|parameters:|training loss:|test accuracy:", (
+        (net["block"], f"{net['parameters']:,}", f"{net['train_loss'][-1]:.1e}",
+         f"{net['test_acc'][-1]:.4f}") for net in record["nets"]))
+
+
+@about("results/gates/record.json")
+def gates(record: dict) -> dict[str, str]:
+    two, sparse = record["figure_2"], record["sparsity"]["trained"]
+    told = {(state, how): record["routing"][state]["T"]["accuracy"][words]["all"]
+            for state in ("trained", "untrained")
+            for how, words in (("nearest", "means"), ("ridge", "ridge"))}
+    return {"fell": percent(two["fell"], 1),
+            "closed": percent(np.mean(sparse["closed_per_example"])),
+            "closed_mean": percent(np.mean(sparse["closed_of_mean"])),
+            "correlation": f"{two['bias_activity_correlation']['all']:+.2f}"} | {
+        f"{how}_{state}": percent(share, 1) for (state, how), share in told.items()}
+
+
+@about("results/lesion/record.json")
+def lesion(record: dict) -> dict[str, str]:
+    nets = record["nets"]
+    rise = np.array(nets["highway"]["one_closed"]["loss"]) / nets["highway"]["loss"]
+    bias = max(nets["highway"]["estimation"]["trained"]["bias_share"])
+    return {"lowest": f"{rise[:5].min():.0f}", "highest": f"{rise[:5].max():.0f}",
+            "sixth": f"{rise[5]:.1f}", "bias": percent(bias),
+            "spared": percent(nets["highway"]["spared"]),
+            "spared_residual": percent(nets["residual"]["spared"]),
+            "worst_residual": percent(max(nets["residual"]["one_closed"]["error"]), 1),
+            "best_plain": percent(min(nets["plain"]["one_closed"]["error"]), 1)}
+
+
+@about("results/five_nets/record.json")
+def five_nets(record: dict) -> dict[str, str]:
+    def middle(values, scale=1.0, digits=3):
+        return f"{scale * np.median(list(values)):.{digits}g}"
+    highway, gated = record["nets"]["highway"], record["nets"]["t_only"]
+
+    def held(nets, way, layers="all"):
+        return [net["rerouted"][way][layers] for net in nets]
+    fell = [100 * net["gates"]["bias"]["fell"] for net in highway]
+    spared = look_up(record, "can be closed one at a time")["2 times"]["median"]
+    return {"spared": percent(spared),
+            "fell_least": f"{min(fell):.0f}", "fell_most": f"{max(fell):.0f}",
+            "moved": middle((net["gates"]["bias"]["mean_change"] for net in highway),
+                            digits=2),
+            "held_error": middle((error for _, error in held(highway, "mean of all")),
+                                 100),
+            "held_loss": middle(loss for loss, _ in held(highway, "mean of all")),
+            "loss": middle((net["lesion"]["loss"] for net in highway), digits=2),
+            "early_error": middle((error for _, error in held(
+                highway, "mean of all", "1 to 15")), 100),
+            "class_error": middle((error for _, error in held(
+                highway, "mean of its class")), 100, 2),
+            "other_error": middle((error for _, error in held(
+                highway, "of another image")), 100),
+            "t_only_error": middle((error for _, error in held(
+                gated, "mean of all")), 100)}
+
+
+@about("results/harder_data/record.json")
+def harder_data(record: dict) -> dict[str, str]:
+    nets, found = record["nets"], {}
+    for name, group in (("cifar", "harder"), ("cifar_same", "same b_T"),
+                        ("mnist", "mnist")):
+        matter = sorted(costly(net, POINTS[1]) for net in nets[group])
+        found |= {f"{name}_matter": f"{matter[0]} to {matter[-1]}",
+                  f"{name}_test": percent(np.mean(
+                      [net["training"]["test_acc"] for net in nets[group]]), 1),
+                  f"{name}_error": percent(np.mean(
+                      [net["error"] for net in nets[group]]))}
+    needed = [sorted(needed_layers(net) for net in nets[group])
+              for group in ("harder", "mnist")]
+    return found | {f"{name}_needed": f"{some[0]} to {some[-1]}" for name, some in
+                    zip(("cifar", "mnist"), needed, strict=True)}
+
+
+# --------------------------------------------------------------------------------------
+# A thousand layers; convolution
+
+
+def sums_of_T(record: dict, trains: bool) -> list[float]:
+    """Sum of T over the layers before training, of the nets of the map that train, or
+    do not, from 50 layers on."""
+    plan, accuracies = record["protocol"]["map"], record["map"]["better"]["test_acc"]
+    return [(depth - 1) / (1 + math.exp(-bias))
+            for bias, row in zip(plan["gate_biases"], accuracies, strict=True)
+            for depth, accuracy in zip(plan["depths"], row, strict=True)
+            if depth >= 50 and ((accuracy or 0) >= TRAINS) is trains]
+
+
+@about("results/very_deep/record.json")
+def very_deep(record: dict) -> dict[str, str]:
+    border = {row["depth"]: row["gate_bias"] for row in record["map"]["border"]}
+    best = {depth: best_bias(record["deep"], depth) for depth in (100, 1000, 2000)}
+    used = [net["used"] for net in best[1000]]
+    times = sorted(left_with(one, 50) or math.nan for one in used)
+    rise = max(max(one["lesions"]["loss"]) / one["loss"] for one in used)
+    shut = [net["test_acc"] for net in record["deep"] if net["gate_bias"] == -20]
+    rescued, = (arm["test_acc"] for arm in record["tutorial"]
+                if (arm["block"], arm["start"], arm["lr"]) == ("plain", "he", 0.001))
+    return {"bias_30": f"{border[30]:+g}", "bias_1000": f"{border[1000]:g}",
+            "trains": f"{max(sums_of_T(record, True)):.0f}",
+            "fails": f"{min(sums_of_T(record, False)):.0f}",
+            "open": str(max(one["open"] for one in used)),
+            "rise": percent(rise - 1), "left_least": f"{times[0]:.1f}",
+            "left_most": f"{times[-1]:.1f}", "shut": percent(min(shut), 1),
+            "prefix_least": str(min(one["prefix"] for one in used)),
+            "prefix_most": str(max(one["prefix"] for one in used)),
+            "rescued_least": percent(min(rescued), 1),
+            "rescued_most": percent(max(rescued), 1)} | {
+        f"accuracy_{depth}": percent(np.mean([net["test_acc"] for net in nets]), 1)
+        for depth, nets in best.items()} | {
+        f"best_{depth}": f"{nets[0]['gate_bias']:g}" for depth, nets in best.items()}
+
+
+@about("results/convolution/record.json")
+def convolution_table(record: dict) -> str:
+    nets = {(net["block"], net["width"]): net for net in record["nets"]
+            if net["part"] == "table"}
+    rows = []
+    for block, width in (("highway", 16), ("highway", 32), ("plain", 16)):
+        net, paper = nets[block, width], TABLE_1[width]
+        rows.append((f"{block}, width {width}", f"{net['parameters']:,}", str(net["n"]),
+                     f"{net['mean']:.2f}" + (f" ± {net['std']:.2f}" if net["n"] > 1
+                                             else ""),
+                     "{mean:.2f} ± {std:.2f}".format(**paper) if block == "highway"
+                     else "–"))
+    return table("net|parameters:|runs:|20 epochs:|the paper's, 300 epochs:", rows)
+
+
+@about("results/convolution/record.json")
+def convolution(record: dict) -> dict[str, str]:
+    return {f"mean_{net['width']}": f"{net['mean']:.2f}" for net in record["nets"]
+            if (net["part"], net["block"]) == ("table", "highway")}
+
+
+@about("results/convolution/record.json")
+def convolution_depth_table(record: dict) -> str:
+    nets = {(net["block"], net["depth"]): net for net in record["nets"]
+            if net["part"] == "depth"}
+
+    def cells(net):
+        return (f"{net['lr']:g}",
+                ", ".join(f"{loss:.3f}" for loss in net["final_train_loss"]),
+                ", ".join(f"{value:.1f}" for value in net["final_test_percent"]))
+    return table("layers:|highway: rate:|training loss:|accuracy, %:|plain: rate:|"
+                 "training loss:|accuracy, %:",
+                 ([str(depth), *cells(nets["highway", depth]),
+                   *cells(nets["plain", depth])] for depth in (10, 20, 30)))
