@@ -9,6 +9,7 @@ from committed import tree
 from records_for_figures import diverge, make_record, save
 
 from experiments import claims, texts, values
+from experiments.values import common, headline
 from experiments.texts import TextError, rewrite
 from highway_suite.studies import load
 
@@ -24,8 +25,8 @@ def test_no_text_of_the_repository_is_stale():
 
 def test_a_record_of_other_data_is_not_told(tmp_path):
     save(tmp_path / "run.json", make_record(dataset="digits"))
-    with pytest.raises(values.RecordError, match="the texts speak of MNIST"):
-        values.read(tmp_path / "run.json")
+    with pytest.raises(common.RecordError, match="the texts speak of MNIST"):
+        common.read(tmp_path / "run.json")
 
 
 def headings(path):
@@ -73,7 +74,7 @@ def test_a_changed_digit_is_noticed_and_mended(tmp_path, monkeypatch, capsys):
     for stale, words in ((text, "--check"), (text, ""), (text.replace("72", "73"), "")):
         readme.write_text(stale)
         shutil.copy(save(tmp_path / "r.json", make_record()), tmp_path / "run.json")
-        correct = values.percent(make_record()["runs"][0]["highway"]["final_test_acc"])
+        correct = common.percent(make_record()["runs"][0]["highway"]["final_test_acc"])
         try:
             texts.main(words.split())
         except SystemExit as stop:
@@ -98,7 +99,7 @@ def test_a_table_has_a_row_for_each_net_and_depth(tmp_path):
     def ends(block, *runs):
         return [record["runs"][i][block]["history"]["test_acc"][-1] for i in runs]
     acc, kept = ends("highway", 0, 1, 2), ends("plain", 1, 2)
-    rows = cells(values.net_table(study))
+    rows = cells(headline.net_table(study))
     assert rows[0] == ["net", "layers", "parameters", "n", "test accuracy",
                        "last training loss"]
     assert rows[2][:5] == ["highway", "4", "6,000", "3",
@@ -106,10 +107,10 @@ def test_a_table_has_a_row_for_each_net_and_depth(tmp_path):
     assert rows[3][:5] == ["plain", "4", "3,000", "3, of which 1 diverged",
                            f"{np.mean(kept):.4f} ± {np.std(kept, ddof=1):.4f}"]
     assert rows[5] == ["plain", "7", "6,000", "3, of which 3 diverged", "–", "–"]
-    rows = cells(values.depths(study, study))
+    rows = cells(headline.depths(study, study))
     assert rows[0][1:3] == ["highway, U(±1/√fan_in), n = 3",
                             "plain, U(±1/√fan_in), n = 3"]
     assert rows[2][0] == "4" and rows[2][2] == (
         f"{np.mean(kept):.3f} ± {np.std(kept, ddof=1):.3f}, 1 diverged")
     one = load(save(tmp_path / "r.json", make_record()))
-    assert "±" not in values.net_table(one)
+    assert "±" not in headline.net_table(one)
