@@ -9,8 +9,8 @@ from committed import tree
 from records_for_figures import diverge, make_record, save
 
 from experiments import claims, texts, values
-from experiments.values import common, headline
 from experiments.texts import TextError, rewrite
+from experiments.values import common, headline
 from highway_suite.studies import load
 
 FOUND = {"a": "| x |", "b.c": "0.5"}
