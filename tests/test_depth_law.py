@@ -185,8 +185,7 @@ def test_the_bisection_ends_around_the_border(worlds):
 def test_margins_bend_a_verdict_the_right_way(worlds):
     for item in worlds["lawful"]["claims"] + worlds["lawless"]["claims"]:
         if item["claim"].startswith(("at every depth", "at equal S", "depth, width")):
-            half, twice = (item["ours"][f"with {word} the margin"]
-                           for word in ("half", "twice"))
+            half, twice = item["also"].values()
             assert half <= item["holds"] <= twice
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from experiments.depth_law.plan import TRAINS, highway_sums
+from experiments.depth_law.plan import ONE, TRAINS, highway_sums
 from experiments.depth_law.record import NEAR, OPTIMIZERS, mean_loss
-from experiments.judging import claim, listed, or_infinite
+from experiments.judging import claim, listed, or_infinite, resting_on
 
 FAR, MOVED = 1.5, 1.25          # factors of H1, H5, H8, and of H3
 LAWFUL = (0.1, 3)               # the S of H1 at which the depths' losses are compared
@@ -21,8 +21,8 @@ def judged(text: str, ours: dict, verdict: Callable, n: int, section: str = "our
     """A claim whose margin was stated before the runs; verdict(scale) is what it would
     be with that many times the margin."""
     return claim(section=section, text=text, paper=paper, holds=verdict(1), n=n,
-                 ours=ours | {"with half the margin": verdict(0.5),
-                              "with twice the margin": verdict(2)})
+                 ours=ours, also={"half the margin": verdict(0.5),
+                                  "twice the margin": verdict(2)})
 
 
 def widened(factor: float, scale: float) -> float:
@@ -287,11 +287,24 @@ def check_claims(record: dict) -> list[dict]:
     complete = True if len(record["collapse"]) == 2 * (sums + deep) and all(
         len(row["train_loss"]) == len(protocol["seeds"]) or mean_loss(row) >= TRAINS
         for row in record["collapse"]) else None
+    few = {"kind": "train"} | {name: protocol[name] for name in ("n_train", "n_test")}
+    sweep = few | {"depth": full, "block": "highway"}
+    full_images = {"n_train": protocol["full"]["n_train"]}
     return [
-        *check_collapse(record, complete), check_price(record, complete),
-        *check_border(record, len(protocol["border"]["seeds"])),
-        *check_mechanism(record, len(protocol["mechanism"]["depths"])),
-        *check_rules(record, [*full, protocol["ten_thousand"]["depth"]]),
-        *check_rescue(record, protocol["rescue"]["depths"]),
-        *check_ten_thousand(record),
-        check_sgd(record, protocol["full"]["depths"], len(protocol["seeds"]))]
+        *resting_on([*check_collapse(record, complete), check_price(record, complete)],
+                    sweep),
+        *resting_on(check_border(record, len(protocol["border"]["seeds"])),
+                    {"n_test": protocol["border"]["n_test"]}),
+        *resting_on(check_mechanism(record, len(protocol["mechanism"]["depths"])),
+                    {"kind": "start"}),
+        *resting_on(check_rules(record, [*full, protocol["ten_thousand"]["depth"]]),
+                    few | {"optimizer": "adam"}),
+        *resting_on(check_rescue(record, protocol["rescue"]["depths"]),
+                    few | {"depth": [depth for depth in protocol["rescue"]["depths"]
+                                     if depth >= 40]}),
+        *resting_on(check_ten_thousand(record), full_images | {
+            "depth": protocol["ten_thousand"]["depth"]}),
+        *resting_on([check_sgd(record, protocol["full"]["depths"],
+                               len(protocol["seeds"]))],
+                    full_images | {"optimizer": "sgd", "block": "highway",
+                                   "gates": ONE})]
