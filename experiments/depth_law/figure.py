@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from experiments.depth_law.record import GUESSING, OPTIMIZERS, mean_loss
 from experiments.depth_law.verdicts import MOVED, rule_losses
 from experiments.lab import format_log
-from highway_suite.figures import LIGHT, label_right
+from highway_suite.figures import LIGHT, TITLE, label_right
 
 
 def depth_colours(depths: list[int]) -> dict[int, tuple]:
@@ -33,7 +33,7 @@ def draw_collapse(axes: Axes, rows: list[dict]) -> None:
                 label=f"{depth:,}" if optimizer == "adam" else None)
     axes.set(xscale="log", yscale="log", xlabel="S: sum of T over all layers, before "
              "training", ylabel="training loss",
-             title="S decides the loss, whatever the depth")
+             title="S decides the loss, whatever the depth\n(dashed: SGD)")
     axes.axvline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
     for optimizer, level in (("sgd", "bottom"), ("adam", "top")):
         first = [mean_loss(row) for row in rows if row["optimizer"] == optimizer
@@ -63,11 +63,11 @@ def draw_price(axes: Axes, rows: list[dict]) -> None:
     axes.axhline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
     axes.set(yscale="log", ylabel="S", ylim=(0.02, 20),
              xlabel="layers after the projection",
-             title="The best S tried (bar: within 20 % of its loss)")
+             title="The best S tried\n(bar: within 20 % of its loss)")
     axes.set_xticks(range(len(depths)), [f"{depth:,}" for depth in depths])
     axes.text(0.02, 0.98, "Adam", color=LIGHT.highway, va="top",
               transform=axes.transAxes)
-    axes.text(0.14, 0.98, "SGD", color=LIGHT.plain, va="top", transform=axes.transAxes)
+    axes.text(0.17, 0.98, "SGD", color=LIGHT.plain, va="top", transform=axes.transAxes)
     axes.text(0.98, 0.98, "numbers: what S = 1 costs, %", size=8, color=LIGHT.soft,
               ha="right", va="top", transform=axes.transAxes)
     format_log(axes.yaxis)
@@ -97,7 +97,7 @@ def draw_rules(axes: Axes, record: dict) -> None:
     axes.axhline(GUESSING, color=LIGHT.soft, linewidth=1, linestyle=":")
     axes.set(xscale="log", yscale="log", xlabel="layers after the projection",
              ylabel="training loss",
-             title="Rules for $b_T$, Adam (dashed: T-only)")
+             title="S = 1 and other rules, Adam\n(dashed: T-only blocks)")
     axes.set_xlim(8, 13_000)
     axes.set_xticks([10, 30, 100, 300, 1000, 10_000],
                     ["10", "30", "100", "300", "1000", "10,000"])
@@ -120,17 +120,22 @@ def draw_border(axes: Axes, rows: list[dict]) -> None:
                          color=LIGHT.grid, alpha=0.5, linewidth=0)
     axes.set_yticks(range(len(rows)), [row["name"] for row in rows], size=7.5)
     axes.set(xscale="log", xlabel="largest S that trains",
-             title="What moves the border (bar: a factor 1.25)")
+             title="What moves the border\n(bar: a factor 1.25)")
     format_log(axes.xaxis)
     axes.grid(axis="y")
 
 
 def draw(record: dict) -> Figure:
     """The record -> the figure of four panels."""
-    figure = Figure(figsize=(10, 8), layout="constrained")
-    (collapse, price), (rules, border) = figure.subplots(2, 2)
+    figure = Figure(figsize=(10, 8.4), layout="constrained")
+    (rules, collapse), (price, border) = figure.subplots(2, 2)
+    draw_rules(rules, record)
     draw_collapse(collapse, record["collapse"])
     draw_price(price, record["price"])
-    draw_rules(rules, record)
     draw_border(border, record["border"])
+    losses = [row["S = 1"] for row in rule_losses(record).values() if "S = 1" in row]
+    depths = [f"{depth:,}" for depth in rule_losses(record)]
+    figure.suptitle(f"T that adds up to 1 before training: from {depths[0]} to "
+                    f"{depths[-1]} layers\nthe loss stays between {min(losses):.3f} "
+                    f"and {max(losses):.3f}", **TITLE)
     return figure

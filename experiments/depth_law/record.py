@@ -148,7 +148,8 @@ def name_change(change: dict) -> str:
     words = {"lr": "rate {:g}", "eps": "eps {:g}", "epochs": "{} epochs",
              "depth": "{} layers", "hidden": "{} units", "init": "{}",
              "dtype": "{}", "activation": "{}", "optimizer": "{}"}
-    shown = ", ".join(words[name].format(value).replace("sgd", "SGD")
+    names = {"sgd": "SGD", "he": "He's weights", "uniform": "U(±1/√n)"}
+    shown = ", ".join(words[name].format(names.get(value, value))
                       for name, value in change.items())
     return shown or "50 layers, Adam 0.001"
 
