@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
-from experiments.depth_law.plan import ONE, TRAINS, highway_sums
+from experiments.depth_law.plan import ONE, RULES, TRAINS, highway_sums
 from experiments.depth_law.record import NEAR, OPTIMIZERS, mean_loss
 from experiments.judging import claim, listed, or_infinite, resting_on
 
@@ -16,7 +17,7 @@ SLOPES = {"W_in": "gradient of W_in", "gradient": "dL/dy over the layers",
           "carried": "carried part of the input"}
 
 
-def judged(text: str, ours: dict, verdict: Callable, n: int, section: str = "ours",
+def judged(text: str, ours: dict, verdict: Callable, n: Any, section: str = "ours",
            paper: str | None = None) -> dict:
     """A claim whose margin was stated before the runs; verdict(scale) is what it would
     be with that many times the margin."""
@@ -37,9 +38,15 @@ def every(verdicts: Iterable[bool | None]) -> bool | None:
             None if None in verdicts or not verdicts else True)
 
 
+def seeds_of(rows: Iterable[dict]) -> int | list[int]:
+    """How many seeds stand behind rows' numbers; where they differ, each."""
+    found = sorted({len(row["train_loss"]) for row in rows}, reverse=True)
+    return found if len(found) > 1 else sum(found)
+
+
 def check_collapse(record: dict, complete: bool | None) -> list[dict]:
     """H1."""
-    table = record["variance"]
+    table, n = record["variance"], seeds_of(record["collapse"])
     names = {name: {OPTIMIZERS[key]: row[name] for key, row in table.items()}
              for name in ("S", "b_T", "L", "S and L")}
     factors = {OPTIMIZERS[key]: {S: value for S, value in row[
@@ -62,11 +69,13 @@ def check_collapse(record: dict, complete: bool | None) -> list[dict]:
     return [
         judged("from 10 to 1000 layers S decides the loss: a cubic in log S explains "
                "80 % of the variance of log loss, adding depth at most 10 % more",
-               {"S": names["S"], "S and L": names["S and L"]}, alone, 3),
+               {"S": names["S"], "S and L": names["S and L"]}, alone, n),
         judged("neither b_T nor depth alone explains half of the variance of log loss",
-               {"b_T": names["b_T"], "L": names["L"]}, others, 3),
+               {"b_T": names["b_T"], "L": names["L"]}, others, n),
         judged(f"at equal S, from {LAWFUL[0]:g} to {LAWFUL[1]:g}, the mean losses of "
-               f"all depths lie within a factor {FAR:g}", factors, equal, 3)]
+               f"all depths lie within a factor {FAR:g}", factors, equal, seeds_of(
+                   row for row in record["collapse"]
+                   if LAWFUL[0] <= row["S"] <= LAWFUL[1]))]
 
 
 def check_price(record: dict, complete: bool | None) -> dict:
@@ -77,7 +86,8 @@ def check_price(record: dict, complete: bool | None) -> dict:
     return judged(
         f"at every depth the loss at S = 1 is within {NEAR:g} of that at the best S",
         ours, lambda scale: complete and all(row["price"] <= widened(NEAR, scale)
-                                             for row in record["price"]), 3)
+                                             for row in record["price"]),
+        seeds_of(row for row in record["collapse"] if row["S"] == 1))
 
 
 def factor_of(change: dict) -> str | None:
@@ -170,50 +180,66 @@ def rounded(table: dict[int, float]) -> dict:
     return {f"{depth} layers": listed([value])[0] for depth, value in table.items()}
 
 
-def check_rules(record: dict, depths: list[int]) -> list[dict]:
-    """H5. depths: of the plan, the last is 10,000."""
+def seeds_behind(record: dict, *rules: str, least: int = 0,
+                 blocks: Sequence[str] = ("highway",)) -> int | list[int]:
+    """The seeds behind these rules' numbers with Adam, from so many layers on."""
+    return seeds_of(row for row in record["rules"] if row["rule"] in rules
+                    and row["block"] in blocks and row["optimizer"] == "adam"
+                    and row["depth"] >= least)
+
+
+def check_rule(record: dict, depths: list[int]) -> list[dict]:
+    """H5, of S = 1 itself. depths: of the plan, the last is 10,000."""
     losses, t_only = rule_losses(record), rule_losses(record, "t_only")
+    best = {depth: row["S = 1"] / min(row.values()) for depth, row in losses.items()
+            if "S = 1" in row}
+    both = {depth: row["S = 1"] / losses[depth]["S = 1"] for depth, row in
+            t_only.items() if "S = 1" in row and "S = 1" in losses.get(depth, {})}
+
+    def near(ratios):
+        return lambda scale: all(value <= widened(NEAR, scale) for value in ratios
+                                 ) if list(losses) == depths else None
+    return [
+        judged(f"Adam: the loss with S = 1 is within {NEAR:g} of that of the best of "
+               "the rules, from 10 to 10,000 layers", shown(losses),
+               near(best.values()), seeds_behind(record, *RULES)),
+        judged(f"T-only blocks with S = 1 are within {NEAR:g} of highway blocks with "
+               "S = 1, above or below", rounded(both), near([
+                   max(value, 1 / value) for value in both.values()]),
+               seeds_behind(record, "S = 1", blocks=("highway", "t_only")))]
+
+
+def check_other_rules(record: dict, depths: list[int]) -> list[dict]:
+    """H5, of the rules beside it."""
+    losses = rule_losses(record)
 
     def ratios(rule, least=0):
         return {depth: row[rule] / row["S = 1"] for depth, row in losses.items()
                 if depth >= least and rule in row and "S = 1" in row}
     done = list(losses) == depths
-    best = {depth: row["S = 1"] / min(row.values()) for depth, row in losses.items()
-            if "S = 1" in row}
     fixed = {depth: row["b_T = -2"] for depth, row in losses.items()
              if depth >= 300 and "b_T = -2" in row}
     line, chrono = ratios("guideline", 100), ratios("chrono")
-    both = {depth: row["S = 1"] / losses[depth]["S = 1"] for depth, row in
-            t_only.items() if "S = 1" in row and "S = 1" in losses.get(depth, {})}
 
-    def within(table, factor):
-        return lambda scale: all(value <= widened(factor, scale)
-                                 for value in table.values()) if done else None
-
-    def beyond(table, factor):
-        return lambda scale: all(value > widened(factor, scale)
-                                 for value in table.values()) if table else None
+    def loses(scale):
+        return all(value > widened(FAR, scale) for value in line.values()
+                   ) if line else None
 
     def of_chrono(scale):
         return (all(value <= widened(FAR, scale) for depth, value in chrono.items()
                     if depth < depths[-1])
                 and chrono[depths[-1]] > widened(FAR, scale)) if done else None
     return [
-        judged(f"Adam: the loss with S = 1 is within {NEAR:g} of that of the best of "
-               "the rules, from 10 to 10,000 layers", shown(losses), within(best, NEAR),
-               3),
         judged("a fixed b_T = -2 does not train from 300 layers on (margin: the loss, "
                "ln(10) / 2)", rounded(fixed),
                lambda scale: all(loss >= TRAINS * scale for loss in fixed.values())
-               if done else None, 3),
+               if done else None, seeds_behind(record, "b_T = -2", least=300)),
         judged("the line through the guideline, b_T = -L/10, loses to S = 1 by more "
-               f"than {FAR:g} from 100 layers on", rounded(line), beyond(line, FAR), 3),
+               f"than {FAR:g} from 100 layers on", rounded(line), loses,
+               seeds_behind(record, "guideline", least=100)),
         judged(f"chrono initialisation loses to S = 1 by less than {FAR:g} up to 1000 "
-               "layers and by more at 10,000", rounded(chrono), of_chrono, 3),
-        judged(f"T-only blocks with S = 1 are within {NEAR:g} of highway blocks with "
-               "S = 1, above or below", rounded(both),
-               within({depth: max(value, 1 / value) for depth, value in both.items()},
-                      NEAR), 3)]
+               "layers and by more at 10,000", rounded(chrono), of_chrono,
+               seeds_behind(record, "S = 1", "chrono"))]
 
 
 def check_rescue(record: dict, depths: list[int]) -> list[dict]:
@@ -289,6 +315,7 @@ def check_claims(record: dict) -> list[dict]:
         for row in record["collapse"]) else None
     few = {"kind": "train"} | {name: protocol[name] for name in ("n_train", "n_test")}
     sweep = few | {"depth": full, "block": "highway"}
+    deepest = [*full, protocol["ten_thousand"]["depth"]]
     full_images = {"n_train": protocol["full"]["n_train"]}
     return [
         *resting_on([*check_collapse(record, complete), check_price(record, complete)],
@@ -297,7 +324,7 @@ def check_claims(record: dict) -> list[dict]:
                     {"n_test": protocol["border"]["n_test"]}),
         *resting_on(check_mechanism(record, len(protocol["mechanism"]["depths"])),
                     {"kind": "start"}),
-        *resting_on(check_rules(record, [*full, protocol["ten_thousand"]["depth"]]),
+        *resting_on([*check_rule(record, deepest), *check_other_rules(record, deepest)],
                     few | {"optimizer": "adam"}),
         *resting_on(check_rescue(record, protocol["rescue"]["depths"]),
                     few | {"depth": [depth for depth in protocol["rescue"]["depths"]
