@@ -298,7 +298,7 @@ def test_how_much_is_skipped_is_not_chosen_on_test_images():
     assert skipping.best_within(rows, 0.01) is rows[1]
 
 
-def test_only_the_net_of_seed_0_is_a_committed_one(monkeypatch, digits):
+def test_only_the_net_of_seed_0_is_a_committed_one(monkeypatch):
     monkeypatch.setattr(skipping, "committed_net", lambda block: (
         block, {"lr": 0.2 if block == "highway" else 0.003, "epochs": 60,
                 "sha256": "0"}))

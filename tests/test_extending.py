@@ -104,7 +104,7 @@ def test_a_data_set_of_ones_own(stripes):
     assert record["runs"][0]["highway"]["final_test_acc"] > 0.95
 
 
-def test_a_broken_file_of_it_is_refused(stripes, capsys):
+def test_a_broken_file_of_it_is_refused(stripes):
     path = stripes / "test-labels.txt"
     path.write_bytes(path.read_bytes().replace(b"2", b"1"))
     for name in ("test-labels.txt", "train-images.txt"):

@@ -384,7 +384,7 @@ def test_pack_keeps_what_was_packed_before(committed_run, capsys):
                       for path in (folder / "trials").iterdir()}
 
 
-def test_a_failed_trial_ends_the_run_with_what_to_do(home, capsys):
+def test_a_failed_trial_ends_the_run_with_what_to_do(home):
     experiment = replace(EXPERIMENT, smoke=EXPERIMENT.smoke | {"times": "x"})
     with pytest.raises(SystemExit, match="failed: .*run again with --retry-failed"):
         lab.main(experiment, ["--smoke", "--jobs", "1"])

@@ -66,7 +66,7 @@ def test_wrong_markers_are_named_with_their_line(text, words):
         rewrite(text, FOUND)
 
 
-def test_a_changed_digit_is_noticed_and_mended(tmp_path, monkeypatch, capsys):
+def test_a_changed_digit_is_noticed_and_mended(tmp_path, monkeypatch):
     monkeypatch.setattr("highway_networks.HERE", tmp_path)
     monkeypatch.setattr(values, "ABOUT", {"run": values.ABOUT["run"]})
     monkeypatch.setattr(claims, "RECORDS", ())
