@@ -4,7 +4,7 @@
 
 builds NAME's net, trains one epoch, prints one JSON line (versions, seconds of that
 first epoch), then obeys the commands on stdin, a line each, and answers with a line of
-JSON. `peers` and `scaling` do the asking.
+JSON. `peers`, `scaling` and `cold_start` do the asking.
 
     epoch           train one more -> its seconds
     gradient FILE   write the gradient of the first batch at the initial weights

@@ -44,6 +44,7 @@ from benchmarks.lab import (
     build_parser,
     dataset_flag,
     draw_bars,
+    entitle,
     load,
     machine_with,
     main,
@@ -291,7 +292,7 @@ def draw(record: dict) -> Figure:
     """The record -> Figure: a panel for each net."""
     nets = record["nets"]
     rows = math.ceil(len(nets) / 2)
-    figure = Figure(figsize=(9, 0.8 + 1.8 * rows), layout="constrained")
+    figure = Figure(figsize=(9, 1.0 + 1.8 * rows), layout="constrained")
     panels = figure.subplots(rows, 2, squeeze=False).ravel()
     for axes, net in zip(panels, nets, strict=False):
         draw_bars(axes, {name: (1e3 * np.array(part["seconds"]),
@@ -301,11 +302,9 @@ def draw(record: dict) -> Figure:
         axes.set_title(f"{title_of(net)}, {net['parameters']:,} parameters", size=10)
     for axes in panels[len(nets):]:
         axes.remove()
-    figure.suptitle(
-        f"Convolutional highway nets, batch {record['batch']}, float32, one core; "
-        f"{record['env']['cpu']};\nmedians and ranges of {record['repeats']} rounds; "
-        "ratios are medians of ratios within a round; floor: the matrix products alone",
-        size=8)
+    entitle(figure, [net["contestants"] for net in nets],
+            f"Convolutional highway nets, batch {record['batch']}, float32, one core; "
+            f"{record['env']['cpu']}", record["repeats"])
     return figure
 
 

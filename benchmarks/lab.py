@@ -21,7 +21,7 @@ from benchmarks.processes import PINNED, Skipped
 from experiments.lab import load_checked, render
 from highway_suite.cli import in_range
 from highway_suite.datasets import obtain, obtain_auto
-from highway_suite.figures import LIGHT
+from highway_suite.figures import LIGHT, TITLE
 from highway_suite.files import write_file, write_json
 from highway_suite.records import RecordError
 
@@ -134,6 +134,18 @@ def draw_bars(axes: Axes, bars: dict, label: str) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0, 1.6 * max(max(values) for values, _ in bars.values()))
     axes.set_xlabel(label, size=9)
+
+
+def entitle(figure: Figure, contestants: Sequence[dict], what: str, rounds: int
+            ) -> None:
+    """Above, how long PyTorch's steps take by ours; below, what of, and how timed."""
+    times = [f"{found['torch']['times_ours']['median']:.2f}" for found in contestants
+             if "torch" in found]
+    figure.suptitle(f"A step takes PyTorch {', '.join(times)} times as long" if times
+                    else "One training step, without PyTorch", **TITLE)
+    figure.supxlabel(f"{what};\nmedians and ranges of {rounds} rounds; ratios are "
+                     "medians of ratios within a round; floor: the matrix products "
+                     "alone", size=8, color=LIGHT.soft)
 
 
 # --------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ from benchmarks.lab import (
     build_parser,
     check_gradient,
     draw_bars,
+    entitle,
     machine_with,
     main,
     step_times,
@@ -314,18 +315,16 @@ def report(record: dict) -> None:
 
 def draw(record: dict) -> Figure:
     """The record -> Figure."""
-    figure = Figure(figsize=(9, 2.4), layout="constrained")
+    figure = Figure(figsize=(9, 2.7), layout="constrained")
     draw_bars(figure.subplots(), {
         name: (1e3 * np.array(part["seconds"]),
                f"({part['times_ours']['median']:.2f}×)")
         for name, part in record["contestants"].items()},
         "milliseconds per step (× ours)")
-    figure.suptitle(
-        f"Character-aware LSTM, {record['parameters']:,} parameters, batches of "
-        f"{record['batch']} × {record['steps']} words, float32, one core; "
-        f"{record['env']['cpu']};\nmedians and ranges of {record['repeats']} rounds; "
-        "ratios are medians of ratios within a round; floor: the matrix products alone",
-        size=8)
+    entitle(figure, [record["contestants"]],
+            f"Character-aware LSTM, {record['parameters']:,} parameters, batches of "
+            f"{record['batch']} × {record['steps']} words, float32, one core; "
+            f"{record['env']['cpu']}", record["repeats"])
     return figure
 
 
