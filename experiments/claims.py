@@ -100,8 +100,9 @@ CIFAR_100 = ("CIFAR-100, of which `python3 -m experiments.harder_data --dataset 
              "cifar100` asks it")
 OPEN = [Open(*about) for about in (
     ("P1 Table 2", "11 layers, 236 K parameters, match Fitnet A without its hints: "
-     "accuracy on CIFAR-10", "89.18 %, Fitnet A 89.01 %", "CIFAR-10; the layout is "
-     "documented in part"),
+     "accuracy on CIFAR-10", "89.18 %, Fitnet A 89.01 %", "CIFAR-10, of which `python3 "
+     "-m experiments.table_2 --dataset cifar10` asks it; the layout is documented in "
+     "part"),
     ("P1 Table 2", "19 layers, 2.3 M parameters, exceed Fitnet B: accuracy on "
      "CIFAR-10", "92.46 % (92.28 ± 0.16), Fitnet B 91.61 %", "CIFAR-10; the layout "
      "is documented in part"),
@@ -129,14 +130,15 @@ OPEN = [Open(*about) for about in (
      "error on ImageNet", "coupled 10.03 ± 0.17 %, full "
      "10.21 ± 0.03 %, residual 9.40 ± 0.18 %", "ImageNet"),
     ("P2 5.1", "gates that are 1x1 convolutions make learning unstable, gates as "
-     "expressive as H do not", "He et al. 2016", "convolutional nets with both kinds "
-     "of gate; ours of one gate a layer are fully connected"),
+     "expressive as H do not", "He et al. 2016", "runs of `python3 -m "
+     "experiments.convolution_gates`, which asks it of P1's nets"),
     ("P2 5.1", "without batch normalization highway and residual nets reach a lower "
      "training error and a higher validation error than with it", "Figure 5",
      "ImageNet"),
     ("P2 Table 1a", "test perplexities of six forms in a character-aware language "
      "model", "full 79.09, coupled 79.13, C-only 79.15, T-only 82.94, residual 91.32, "
-     "plain 92.60", "Penn Treebank and an LSTM"),
+     "plain 92.60", "the Penn Treebank, of which `python3 -m "
+     "experiments.language_model --data-dir FOLDER` asks it with a smaller model"),
 )]
 
 

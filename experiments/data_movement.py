@@ -48,6 +48,7 @@ import highway_networks as hn
 from experiments import inside, pricing, skipping, skipping_seconds
 from experiments.judging import agreed, claim, or_infinite, over_nets, resting_on
 from experiments.lab import Experiment, Lab, main
+from experiments.papers import spoken
 from experiments.pricing import MODELS
 from highway_suite.figures import COLOURS, TITLE
 
@@ -247,6 +248,7 @@ def check_claims(record: dict) -> list[dict]:
 # --------------------------------------------------------------------------------------
 # The figure
 
+SIZES = {"residual": 7, "c_only": 7, "t_only": 9}     # or others hide them
 PASSES = (("forward", 1, "v"), ("forward", 16, "s"), ("step", 1, "o"))
 
 
@@ -268,10 +270,12 @@ def draw_sizes(axes: Axes, record: dict) -> None:
                       (ends[1], fitted[1]), xytext=(7, 0), textcoords="offset points",
                       fontsize=7, va="center")
         for row in sorted(rows, key=lambda row: row["block"] in ("plain", "highway")):
-            axes.plot(row["parameters"], row["bytedmd"], marker, markersize=4,
-                      markerfacecolor="none", color=COLOURS[row["block"]])
+            axes.plot(row["parameters"], row["bytedmd"], marker, markerfacecolor="none",
+                      markersize=SIZES.get(row["block"], 4),
+                      color=COLOURS[row["block"]])
     for block in hn.BLOCKS:
-        axes.plot([], [], "o", color=COLOURS[block], markersize=4, label=block)
+        axes.plot([], [], "o", color=COLOURS[block], markersize=4,
+                  label=spoken(block))
     axes.set(xscale="log", yscale="log", xlabel="parameters $n$", ylabel="ByteDMD",
              xlim=(0.7 * ends[0], 9 * ends[1]),
              title="One pass, by size\n(lines: fitted powers)")

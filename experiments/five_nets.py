@@ -36,6 +36,7 @@ from experiments import gates, inside, lesion
 from experiments.five_claims import check_claims
 from experiments.judging import listed, or_infinite
 from experiments.lab import Experiment, Lab, colour_of, main, title_of
+from experiments.papers import spoken
 from experiments.probing import (
     bias_of_steps,
     mean_gates,
@@ -265,7 +266,7 @@ def by_depth(axes: Any, nets: dict, of: Any, scale: float = 1.0, first: int = 1
             values = scale * np.asarray(of(net), float)
             axes.plot(np.arange(len(values)) + first, values, color=colour_of(block),
                       linewidth=0.9, alpha=0.8,
-                      label=block.replace("_", "-") if not number else None)
+                      label=spoken(block) if not number else None)
 
 
 def draw_rerouted(axes: Any, nets: dict, ranges: dict) -> None:
@@ -324,7 +325,7 @@ def draw(record: dict) -> Figure:
     figure.legend(*loss.get_legend_handles_labels(), ncols=4, frameon=False,
                   loc="outside upper center", title_fontproperties=TITLE,
                   title="Layers that can be closed alone, medians: " + ", ".join(
-                      f"{block.replace('_', '-')} {100 * share:.0f} %"
+                      f"{spoken(block)} {100 * share:.0f} %"
                       for block, share in shares.items()))
     figure.supxlabel(f"{title_of(record)}: all training images; a line or mark for "
                      f"each of {len(protocol['seeds'])} nets of each kind; layers are "

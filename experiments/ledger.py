@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from experiments.lab import VERDICTS
+from experiments.papers import spoken
 
 SPREAD = ("median", "lowest", "highest")    # of several nets
 LONG = 130                                  # letters of a cell of CLAIMS.md
@@ -39,7 +40,7 @@ def table(head: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def label(name: str) -> str:
     """A key of a record as a reader would write it."""
-    return re.sub("(?<=[a-z])_(?=[a-z0-9])", " ", name)
+    return re.sub("(?<=[a-z])_(?=[a-z0-9])", " ", spoken(name))
 
 
 def words(value: Any) -> str:

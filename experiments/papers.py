@@ -45,3 +45,8 @@ def forms() -> list[str]:
 def name_of(block: str) -> str:
     """P2's name of a block; its own where P2 has none."""
     return TABLE_1A[block].name if block in TABLE_1A else block
+
+
+def spoken(block: str) -> str:
+    """A block's name in our own sentences and legends: T-only, but highway."""
+    return name_of(block) if block.endswith("_only") else block

@@ -46,7 +46,7 @@ def movement_table(record: dict) -> str:
                 f"{ratio(record, 'highway', *net, matched=True):.2f} "
                 f"({ratio(record, 'highway', *net, matched=True, model='address'):.2f})"
             ])
-    return table("layers × units|pass|batch:|residual:|T-only:|C-only:|highway:|full:|"
+    return table("blocks × units|pass|batch:|residual:|T-only:|C-only:|highway:|full:|"
                  "highway, plain of the same parameters:", rows)
 
 
