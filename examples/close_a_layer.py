@@ -1,4 +1,4 @@
-"""The committed nets of 49 layers, and what they say with one layer closed.
+"""The committed nets of 50 layers, and what they say with one layer closed.
 
     python3 -m examples.close_a_layer
 """

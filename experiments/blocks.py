@@ -366,7 +366,7 @@ def draw(record: dict) -> Figure:
 
 
 EXPERIMENT = Experiment(
-    name="experiments.blocks", doc=__doc__, minutes=37, protocol=PROTOCOL, smoke=SMOKE,
+    name="experiments.blocks", doc=__doc__, minutes=42, protocol=PROTOCOL, smoke=SMOKE,
     run=run, draw=draw, check=check_claims,
     pack_by=lambda config: f"{config['block']}_{config['depth'] + 1}")
 

@@ -1,4 +1,4 @@
-"""What can be changed in a highway net of 50 layers: start, activation, shared weights?
+"""What can be changed in a highway net of 51 layers: start, activation, shared weights?
 
 The claims. P1, section 2.2: a negative b_T suffices for very deep nets to train, with
 various zero-mean initial distributions of W_H and different activation functions. P2,
@@ -7,7 +7,7 @@ hardly hurts, and a highway net whose layers share their gates stays ahead of pl
 residual nets. P2, section 5.1: gates should be as expressive as H; 1x1 convolutions as
 gates seem to make learning unstable.
 
-The protocol. 784 pixels -> projection -> 50 layers of 50 units -> softmax of 10; 6000
+The protocol. 784 pixels -> projection -> 50 blocks of 50 units -> softmax of 10; 6000
 training images, 12 epochs of Adam, gradients clipped at norm 5, b_T = -4. Starts: W_H
 alone is drawn from each of six distributions, of tanh and of relu units; all else is
 Glorot's. Plain nets with the same starts are the control: where those train as well,
@@ -312,7 +312,7 @@ def draw(record: dict) -> Figure:
     starts.axvline(100 * TRAINS, color=LIGHT.soft, linewidth=1, linestyle=":")
     draw_rows(ties, {name: [(TIES[name][0], net["test_acc"])]
                      for name, net in record["ties"].items()},
-              f"Weights that are one\n(n = {len(protocol['tie_seeds'])})")
+              f"Shared weights and gates\n(n = {len(protocol['tie_seeds'])})")
     for block in ("highway", "residual", "plain"):
         starts.plot([], [], "o", color=colour_of(block), label=block)
     figure.legend(*starts.get_legend_handles_labels(), ncols=3, frameon=False,
