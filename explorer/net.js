@@ -4,7 +4,7 @@
    This is the forward pass of highway_networks.py, in the same words. Legend: B images,
    U units, L blocks, C classes, R rows of a block's weights (U for H, and U for T in a
    highway block). Arrays are flat: x[b * U + u] is unit u of image b. Layers are
-   counted from 1, as the paper counts; the plain one that reads the pixels is 0. */
+   counted from 1; the plain one that reads the pixels is 0. */
 
 const sigmoid = z => 1 / (1 + Math.exp(-z));
 const tanh = z => 1 - 2 / (Math.exp(2 * z) + 1);    // twice as fast as Math.tanh
