@@ -279,7 +279,7 @@ def facts(records: dict) -> dict:
     guess = find_claim(records, "plain_guesses")["claim"]
     found = {f"bias_{row['depth']}": signed(row["gate_bias"])
              for row in records["very_deep"]["map"]["border"]
-             if row["depth"] in (30, 100, 1000)}
+             if row["depth"] in (50, 100, 200)}
     found |= {"guess_least": share(float(guess.rpartition(" ")[2])),
               "images_rule": IMAGES_RULE, "most_residual": str(MOST_RESIDUAL)}
     found |= {f"claim {name}": verdict(find_claim(records, name)) for name in CLAIMS}
