@@ -310,7 +310,7 @@ def draw_dots(axes: Axes, nets: list[dict], depth: int) -> None:
         if np.isnan(values).any():
             axes.text(0.02, row + 0.28, f"{np.isnan(values).sum()} diverged", size=6.5,
                       transform=axes.get_yaxis_transform())
-        axes.text(1.0, row - 0.34, write_setting(net), size=6.5, ha="right",
+        axes.text(1.0, row - 0.34, write_setting(net), size=7.5, ha="right",
                   color=LIGHT.soft, transform=axes.get_yaxis_transform())
     axes.set(title=f"{depth} layers", xscale="log", xlabel="test error, %",
              ylim=(-0.6, len(rows) - 0.3))
@@ -359,9 +359,9 @@ def draw(record: dict) -> Figure:
     panels[0].xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
     panels[0].xaxis.set_major_formatter("{x:g}")
     panels[0].xaxis.set_minor_locator(NullLocator())
+    star = " (*: first or last tried)" * any(net["chosen"]["at_edge"] for net in nets)
     lower.suptitle("Test error of each seed; right: learning rate and initial $b_T$ "
-                   "chosen (*: first or last tried); left: test perplexity of P2, "
-                   "Table 1a", size=10)
+                   f"chosen{star}; left: test perplexity of P2, Table 1a", size=10)
     return figure
 
 
