@@ -162,7 +162,7 @@ def test_a_lawful_world_gets_its_law(worlds):
 
 def test_a_lawless_world_does_not(worlds):
     found = verdicts(worlds["lawless"])
-    for text in ("from 10 to 1000 layers S decides", "neither b_T nor depth alone",
+    for text in ("from 10 to 1000 blocks S decides", "neither b_T nor depth alone",
                  "at equal S, from 0.1 to 3", "at every depth the loss at S = 1",
                  "the largest S that trains is no const"):
         assert [holds for claim, holds in found.items()

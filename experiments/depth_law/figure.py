@@ -31,7 +31,7 @@ def draw_collapse(axes: Axes, rows: list[dict]) -> None:
                 [mean_loss(row) for row in own], GUESSING), color=colours[depth],
                 linestyle=dashes, linewidth=1.5, marker="o", markersize=3,
                 label=f"{depth:,}" if optimizer == "adam" else None)
-    axes.set(xscale="log", yscale="log", xlabel="S: sum of T over all layers, before "
+    axes.set(xscale="log", yscale="log", xlabel="S: sum of T over all blocks, before "
              "training", ylabel="training loss",
              title="S decides the loss, whatever the depth\n(dashed: SGD)")
     axes.axvline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
@@ -42,7 +42,7 @@ def draw_collapse(axes: Axes, rows: list[dict]) -> None:
         axes.text(min(row["S"] for row in rows), factor * high(first),
                   OPTIMIZERS[optimizer], va=level)
     axes.set_ylim(bottom=0.8 * axes.get_ylim()[0])
-    axes.legend(title="layers after\nthe projection", frameon=False, fontsize=8,
+    axes.legend(title="blocks", frameon=False, fontsize=8,
                 loc="upper left")
     format_log(axes.xaxis)
     format_log(axes.yaxis)
@@ -62,7 +62,7 @@ def draw_price(axes: Axes, rows: list[dict]) -> None:
                   color=colour, ha="center", va="bottom", size=8)
     axes.axhline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
     axes.set(yscale="log", ylabel="S", ylim=(0.02, 20),
-             xlabel="layers after the projection",
+             xlabel="blocks (layers after the projection)",
              title="The best S tried\n(bar: within 20 % of its loss)")
     axes.set_xticks(range(len(depths)), [f"{depth:,}" for depth in depths])
     axes.text(0.02, 0.98, "Adam", color=LIGHT.highway, va="top",
@@ -95,7 +95,7 @@ def draw_rules(axes: Axes, record: dict) -> None:
             if block == "highway":
                 labels.append((line[-1][1], RULE_NAMES[rule], colour))
     axes.axhline(GUESSING, color=LIGHT.soft, linewidth=1, linestyle=":")
-    axes.set(xscale="log", yscale="log", xlabel="layers after the projection",
+    axes.set(xscale="log", yscale="log", xlabel="blocks (layers after the projection)",
              ylabel="training loss",
              title="S = 1 and other rules, Adam\n(dashed: T-only blocks)")
     axes.set_xlim(8, 13_000)
@@ -136,6 +136,6 @@ def draw(record: dict) -> Figure:
     losses = [row["S = 1"] for row in rule_losses(record).values() if "S = 1" in row]
     depths = [f"{depth:,}" for depth in rule_losses(record)]
     figure.suptitle(f"T that adds up to 1 before training: from {depths[0]} to "
-                    f"{depths[-1]} layers\nthe loss stays between {min(losses):.3f} "
+                    f"{depths[-1]} blocks\nthe loss stays between {min(losses):.3f} "
                     f"and {max(losses):.3f}", **TITLE)
     return figure

@@ -156,7 +156,7 @@ def highway_sums(sums: list[float], depth: int) -> list[tuple[dict, str]]:
 
 
 def shallow_configs(protocol: dict) -> list[dict]:
-    """Mechanism, rescue, and collapse and rules to 100 layers: all seeds."""
+    """Mechanism, rescue, and collapse and rules to 100 blocks: all seeds."""
     own, rescue = protocol["mechanism"], protocol["rescue"]
     configs = [start_config(protocol, depth, {"sum": S}, seed)
                for depth in own["depths"] for S in protocol["sums"] if depth > S
@@ -213,7 +213,7 @@ def border_round(book: Book, protocol: dict) -> list[dict]:
 
 def rules_at(protocol: dict, depth: int) -> list[tuple[dict, str]]:
     """The (gates, block) whose rule says something else than others' at this depth.
-    Beyond 200 layers the guideline's T is 0 in float32: the same net at any depth, so
+    Beyond 200 blocks the guideline's T is 0 in float32: the same net at any depth, so
     it runs only at 300."""
     deepest = depth > max(protocol["deeper"])
     return starts_of([name for name in RULES
@@ -222,7 +222,7 @@ def rules_at(protocol: dict, depth: int) -> list[tuple[dict, str]]:
 
 def full_config(book: Book, protocol: dict, depth: int, gates: dict, block: str,
                 optimizer: str, seed: int) -> dict | None:
-    """A net on all images, at the rate its rule chose on the few, at 300 layers where
+    """A net on all images, at the rate its rule chose on the few, at 300 blocks where
     there is none at this depth; None where the rule never trained."""
     own = protocol["full"]
     lr = next((lr for L in (depth, *protocol["deeper"]) if (lr := book.chosen_lr(
@@ -246,7 +246,7 @@ def full_configs(book: Book, protocol: dict, depth: int) -> list[dict]:
 
 
 def record_config(protocol: dict, seed: int) -> dict:
-    """10,000 layers on all images."""
+    """10,000 blocks on all images."""
     own = protocol["ten_thousand"]
     measure = {"measured": own["measured"], "kept": own["kept"],
                "lesioned": own["depth"] // own["groups"]}
@@ -256,7 +256,7 @@ def record_config(protocol: dict, seed: int) -> dict:
 
 
 def deepest_config(book: Book, protocol: dict, gates: dict, block: str) -> dict:
-    """A rule with 10,000 layers on the few images, Adam at the rate that it chose at
+    """A rule with 10,000 blocks on the few images, Adam at the rate that it chose at
     1000; one that did not train there gets a quarter of the epochs."""
     own, (deep,) = protocol["ten_thousand"], protocol["deep"]
     lr = book.chosen_lr(protocol, deep, gates, "adam", block=block)

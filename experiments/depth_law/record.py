@@ -146,12 +146,12 @@ def describe_price(rows: list[dict]) -> list[dict]:
 def name_change(change: dict) -> str:
     """What a row of the border differs in, in words."""
     words = {"lr": "rate {:g}", "eps": "eps {:g}", "epochs": "{} epochs",
-             "depth": "{} layers", "hidden": "{} units", "init": "{}",
+             "depth": "{} blocks", "hidden": "{} units", "init": "{}",
              "dtype": "{}", "activation": "{}", "optimizer": "{}"}
     names = {"sgd": "SGD", "he": "He's weights", "uniform": "U(±1/√n)"}
     shown = ", ".join(words[name].format(names.get(value, value))
                       for name, value in change.items())
-    return shown or "50 layers, Adam 0.001"
+    return shown or "50 blocks, Adam 0.001"
 
 
 def describe_border(book: Book, protocol: dict) -> list[dict]:
@@ -205,7 +205,7 @@ def describe_mechanism(book: Book, protocol: dict) -> list[dict]:
 
 
 def describe_rules(book: Book, protocol: dict) -> list[dict]:
-    """A row for each depth, rule, block and optimiser; 10,000 layers have one rate."""
+    """A row for each depth, rule, block and optimiser; 10,000 blocks have one rate."""
     rows = []
 
     def add(row, gates, block):
@@ -265,8 +265,8 @@ def describe_rescue(book: Book, protocol: dict) -> list[dict]:
 
 
 def describe_ten_thousand(book: Book, protocol: dict) -> dict:
-    """The net of 10,000 layers on all images, None if it has not run; and the losses of
-    10,000 layers on the few images, by S."""
+    """The net of 10,000 blocks on all images, None if it has not run; and the losses of
+    10,000 blocks on the few images, by S."""
     own = protocol["ten_thousand"]
     sums = {}
     for S in sorted({1.0, *own["sums"]}):

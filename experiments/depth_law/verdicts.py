@@ -13,7 +13,7 @@ from experiments.judging import claim, listed, or_infinite, resting_on
 
 FAR, MOVED = 1.5, 1.25          # factors of H1, H5, H8, and of H3
 LAWFUL = (0.1, 3)               # the S of H1 at which the depths' losses are compared
-SLOPES = {"W_in": "gradient of W_in", "gradient": "dL/dy over the layers",
+SLOPES = {"W_in": "gradient of W_in", "gradient": "dL/dy over the blocks",
           "carried": "carried part of the input"}
 
 
@@ -67,7 +67,7 @@ def check_collapse(record: dict, complete: bool | None) -> list[dict]:
             value is not None and value <= widened(FAR, scale)
             for row in factors.values() for value in row.values())
     return [
-        judged("from 10 to 1000 layers S decides the loss: a cubic in log S explains "
+        judged("from 10 to 1000 blocks S decides the loss: a cubic in log S explains "
                "80 % of the variance of log loss, adding depth at most 10 % more",
                {"S": names["S"], "S and L": names["S and L"]}, alone, n),
         judged("neither b_T nor depth alone explains half of the variance of log loss",
@@ -80,7 +80,7 @@ def check_collapse(record: dict, complete: bool | None) -> list[dict]:
 
 def check_price(record: dict, complete: bool | None) -> dict:
     """H2."""
-    ours = {OPTIMIZERS[key]: {f"{row['depth']} layers": {
+    ours = {OPTIMIZERS[key]: {f"{row['depth']} blocks": {
         "price": row["price"], "best S": row["best_S"]}
         for row in record["price"] if row["optimizer"] == key} for key in OPTIMIZERS}
     return judged(
@@ -152,7 +152,7 @@ def check_mechanism(record: dict, depths: int) -> list[dict]:
         return judged(
             f"before training the {words} falls as e^-S: slope -1 +- 0.2 and "
             "R^2 >= 0.95 at every depth",
-            {f"{row['depth']} layers": row["fits"][name] for row in rows},
+            {f"{row['depth']} blocks": row["fits"][name] for row in rows},
             lambda scale: all(abs(fit["slope"] + 1) <= 0.2 * scale
                               and fit["R2"] >= 1 - 0.05 * scale for fit in fits)
             if len(rows) == depths else None, rows[0]["n"] if rows else 0)
@@ -171,18 +171,18 @@ def rule_losses(record: dict, block: str = "highway", optimizer: str = "adam"
 
 def shown(losses: dict) -> dict:
     """Losses by depth and rule, as a claim keeps them: None where a net diverged."""
-    return {f"{depth} layers": {rule: listed([value])[0] for rule, value in row.items()}
+    return {f"{depth} blocks": {rule: listed([value])[0] for rule, value in row.items()}
             for depth, row in losses.items()}
 
 
 def rounded(table: dict[int, float]) -> dict:
     """Numbers by depth, as a claim keeps them."""
-    return {f"{depth} layers": listed([value])[0] for depth, value in table.items()}
+    return {f"{depth} blocks": listed([value])[0] for depth, value in table.items()}
 
 
 def seeds_behind(record: dict, *rules: str, least: int = 0,
                  blocks: Sequence[str] = ("highway",)) -> int | list[int]:
-    """The seeds behind these rules' numbers with Adam, from so many layers on."""
+    """The seeds behind these rules' numbers with Adam, from so many blocks on."""
     return seeds_of(row for row in record["rules"] if row["rule"] in rules
                     and row["block"] in blocks and row["optimizer"] == "adam"
                     and row["depth"] >= least)
@@ -201,7 +201,7 @@ def check_rule(record: dict, depths: list[int]) -> list[dict]:
                                  ) if list(losses) == depths else None
     return [
         judged(f"Adam: the loss with S = 1 is within {NEAR:g} of that of the best of "
-               "the rules, from 10 to 10,000 layers", shown(losses),
+               "the rules, from 10 to 10,000 blocks", shown(losses),
                near(best.values()), seeds_behind(record, *RULES)),
         judged(f"T-only blocks with S = 1 are within {NEAR:g} of highway blocks with "
                "S = 1, above or below", rounded(both), near([
@@ -230,22 +230,22 @@ def check_other_rules(record: dict, depths: list[int]) -> list[dict]:
                     if depth < depths[-1])
                 and chrono[depths[-1]] > widened(FAR, scale)) if done else None
     return [
-        judged("a fixed b_T = -2 does not train from 300 layers on (margin: the loss, "
+        judged("a fixed b_T = -2 does not train from 300 blocks on (margin: the loss, "
                "ln(10) / 2)", rounded(fixed),
                lambda scale: all(loss >= TRAINS * scale for loss in fixed.values())
                if done else None, seeds_behind(record, "b_T = -2", least=300)),
         judged("the line through the guideline, b_T = -L/10, loses to S = 1 by more "
-               f"than {FAR:g} from 100 layers on", rounded(line), loses,
+               f"than {FAR:g} from 100 blocks on", rounded(line), loses,
                seeds_behind(record, "guideline", least=100)),
         judged(f"chrono initialisation loses to S = 1 by less than {FAR:g} up to 1000 "
-               "layers and by more at 10,000", rounded(chrono), of_chrono,
+               "blocks and by more at 10,000", rounded(chrono), of_chrono,
                seeds_behind(record, "S = 1", "chrono"))]
 
 
 def check_rescue(record: dict, depths: list[int]) -> list[dict]:
     """H6."""
     rows, shallow = record["rescue"], min(depths)
-    ours = {start: {f"{row['depth']} layers, {OPTIMIZERS[row['optimizer']]}":
+    ours = {start: {f"{row['depth']} blocks, {OPTIMIZERS[row['optimizer']]}":
                     f"{row['trained']} of {row['tried']} train, lowest loss "
                     f"{row['lowest']}" for row in rows if row["start"] == start
                     and row["depth"] >= 40} for start in ("half open", "S = 1")}
@@ -264,12 +264,12 @@ def check_rescue(record: dict, depths: list[int]) -> list[dict]:
                    ) if found else None
     n = max((len(row["train_loss"]) for row in rows), default=0)
     return [
-        judged("gates that start half open (b_T = 0) keep 40 and 48 layers from "
+        judged("gates that start half open (b_T = 0) keep 40 and 48 blocks from "
                "training, at every rate tried, with Adam and SGD (margin: the loss, "
                "ln(10) / 2)", ours["half open"], fails, n),
         judged("with S = 1 the same nets train in every seed, with a mean loss within "
-               f"{NEAR:g} of that of {shallow} layers",
-               ours["S = 1"] | {f"{shallow} layers": listed(list(ten.values()))},
+               f"{NEAR:g} of that of {shallow} blocks",
+               ours["S = 1"] | {f"{shallow} blocks": listed(list(ten.values()))},
                trains, n)]
 
 
@@ -278,11 +278,11 @@ def check_ten_thousand(record: dict) -> list[dict]:
     net = record["ten_thousand"]["net"]
     used = net and net.get("used")
     return [
-        judged("10,000 highway layers train: with S = 1, all of MNIST and five epochs "
+        judged("10,000 highway blocks train: with S = 1, all of MNIST and five epochs "
                "of Adam 96 % of the test images", {"test accuracy": net and
                                                    net["test_acc"]},
                lambda scale: net and (net["test_acc"] or 0) >= 1 - 0.04 * scale, 1),
-        judged("10,000 highway layers are used: to keep the loss within 10 % takes "
+        judged("10,000 highway blocks are used: to keep the loss within 10 % takes "
                "more than the first 50", {"prefix": used and used["prefix"]},
                lambda scale: used and used["prefix"] > 50 * scale, 1)]
 
@@ -292,14 +292,14 @@ def check_sgd(record: dict, depths: list[int], seeds: int) -> dict:
     rows = {row["depth"]: row for row in record["full"]
             if (row["rule"], row["block"], row["optimizer"])
             == ("S = 1", "highway", "sgd")}
-    ours = {f"{depth} layers": {name: row[name] for name in ("train_loss", "test_acc")}
+    ours = {f"{depth} blocks": {name: row[name] for name in ("train_loss", "test_acc")}
             for depth, row in rows.items()}
     pairs = [or_infinite(rows[depth]["train_loss"] if depth in rows else [])
              for depth in depths]
     done = all(len(losses) == seeds for losses in pairs)
     return judged(
-        "1000 highway layers train with momentum SGD: on all of MNIST, S = 1, four "
-        f"epochs, the loss is within {FAR:g} of that of 100 layers, in every seed",
+        "1000 highway blocks train with momentum SGD: on all of MNIST, S = 1, four "
+        f"epochs, the loss is within {FAR:g} of that of 100 blocks, in every seed",
         ours, lambda scale: bool(np.all(pairs[1] <= widened(FAR, scale) * pairs[0]))
         if done else None, seeds, "P1 2.2", "SGD did not stall")
 
