@@ -6,6 +6,6 @@ from highway_suite.terminal import check_libraries
 check_libraries("experiments")
 
 # In the order of the ledger; `inside` trains the nets that the next two look into.
-NAMES = ("optimization", "very_deep", "inside", "gates", "lesion",
+NAMES = ("optimization", "very_deep", "depth_law", "inside", "gates", "lesion",
          "five_nets", "harder_data", "variants", "blocks",
          "convolution", "data_movement")
