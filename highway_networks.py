@@ -64,8 +64,8 @@ and each layer scales signal and gradient by 1 - T. With b_T = -2 that is 0.88 a
 and 0.02 after thirty: little, but 300,000 times what the plain net has left. With -4 it
 is 0.58. So the deeper the net, the more negative b_T must be (section 2.2): with
 logit(1 / L), where the T of all L layers start with a sum of 1, nets of 10 and of
-10,000 learn alike (results/depth_law). But H learns through T alone, and a gate that
-starts too far closed opens late, or never where T rounds to 0 and with it every
+10,000 learn alike by Adam (results/depth_law). But H learns through T alone, and a gate
+that starts too far closed opens late, or never where T rounds to 0 and with it every
 gradient of its layer (float32: z_T below about -20).
 From there on dT = (H - x) * dy decides: gates open where the transform serves the loss
 better than the input does, and the rest of the depth is carried through. Which layers

@@ -103,10 +103,15 @@ class Plain:
 
     block = hn.BLOCKS["plain"]
 
+    @staticmethod
+    def side_of(side: int, kernel: int, padding: int) -> int:
+        """The side of the output, of an input's."""
+        return side + 2 * padding - kernel + 1
+
     @classmethod
     def plan(cls, shape: tuple, width: int, kernel: int, padding: int
              ) -> tuple[tuple, dict]:
-        side = shape[0] + 2 * padding - kernel + 1
+        side = cls.side_of(shape[0], kernel, padding)
         if side < 1 or not 0 <= 2 * padding < kernel:
             raise ValueError(f"kernel {kernel}, padding {padding}: not for side "
                              f"{shape[0]}, or the image would grow")
@@ -129,7 +134,7 @@ class Plain:
 
     def __init__(self, cache, shape, tensors, grads, width, kernel, padding):
         (S, C), B, k, p = shape, cache.batch, kernel, padding
-        self.size = Sizes(S, C, B, k, p, S + 2 * p - k + 1)
+        self.size = Sizes(S, C, B, k, p, self.side_of(S, k, p))
         self.tensors, self.grads, self.half = tensors, grads, np.array(0.5, cache.dtype)
         self.lay_out_forward(cache, width, len(tensors["b"]))
         self.lay_out_backward(cache, width, len(tensors["b"]))
