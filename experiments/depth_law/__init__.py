@@ -33,7 +33,14 @@ H7 10,000     S = 1, all of MNIST, five epochs: 96 % of the test images or more;
 H8 SGD        All of MNIST, S = 1: SGD's loss at 1000 blocks is within 1.5 of that at
               100, in every seed; P1's "SGD did not stall".
 
-Cost: 4.8 hours on two cores. Finished trials are kept. results/depth_law/README.md has
+A second plan, of 22 November 2026, made when the first's results were known: more seeds
+where there was one (10,000 blocks, and what trains at no rate, there at the middle
+one), and
+
+H9 lower      S of 0.003 and 0.01: at no depth a loss of less than 1/1.2 of the best
+              S's from 0.03 on.
+
+Cost: 6.5 hours on two cores. Finished trials are kept. results/depth_law/README.md has
 the plan in full, what pilots had shown before it, and what came out.
 """
 
@@ -61,5 +68,5 @@ def pack_by(config: dict) -> str:
 
 
 EXPERIMENT = Experiment(
-    name="experiments.depth_law", doc=__doc__, minutes=290, protocol=PROTOCOL,
+    name="experiments.depth_law", doc=__doc__, minutes=390, protocol=PROTOCOL,
     smoke=SMOKE, run=run, draw=draw, check=check_claims, pack_by=pack_by)

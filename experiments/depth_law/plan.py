@@ -39,7 +39,8 @@ PROTOCOL = {
     "ten_thousand": {"depth": 10_000, "lr": 1e-3, "lr_decay": 0.6, "epochs": 5,
                      "n_train": 60_000, "measured": 2560, "groups": 20,
                      "kept": [50, 100, 500, 1000, 5000], "failed_epochs": 3,
-                     "sums": [0.3, 3.0]}}
+                     "sums": [0.3, 3.0]},
+    "second": {"sums": [0.003, 0.01], "rules": ["S = 1", "b_T = -2", "chrono"]}}
 SMOKE = {
     "dataset": "digits", "n_train": 640, "n_test": 360, "epochs": 2, "batch": 64,
     "lrs": {"adam": [2e-3, 5e-3], "sgd": [0.05, 0.1]}, "seeds": [0, 1],
@@ -53,7 +54,8 @@ SMOKE = {
              "measured": 128, "groups": 4, "kept": 2},
     "ten_thousand": {"depth": 40, "lr": 3e-3, "lr_decay": 0.6, "epochs": 2,
                      "n_train": 1437, "measured": 128, "groups": 4, "kept": [2, 10],
-                     "failed_epochs": 1, "sums": [0.3, 3.0]}}
+                     "failed_epochs": 1, "sums": [0.3, 3.0]},
+    "second": {"sums": [0.1], "rules": ["S = 1", "chrono"]}}
 
 
 def start_config(protocol: dict, depth: int, gates: dict, seed: int) -> dict:
@@ -255,14 +257,47 @@ def record_config(protocol: dict, seed: int) -> dict:
                       lr_decay=own["lr_decay"], measure=measure)
 
 
-def deepest_config(book: Book, protocol: dict, gates: dict, block: str) -> dict:
+def deepest_config(book: Book, protocol: dict, gates: dict, block: str, seed: int = 0
+                   ) -> dict:
     """A rule with 10,000 blocks on the few images, Adam at the rate that it chose at
-    1000; one that did not train there gets a quarter of the epochs."""
+    1000; one that did not train there gets a quarter of the epochs. seed: its place
+    among the protocol's."""
     own, (deep,) = protocol["ten_thousand"], protocol["deep"]
     lr = book.chosen_lr(protocol, deep, gates, "adam", block=block)
     changes = {"epochs": own["failed_epochs"]} if lr is None else {}
     return net_config(protocol, own["depth"], gates, "adam", lr or own["lr"],
-                      protocol["seeds"][0], block=block, **changes)
+                      protocol["seeds"][seed], block=block, **changes)
+
+
+def untrained(book: Book, protocol: dict, depth: int,
+              starts: list[tuple[dict, str, str]]) -> list[dict]:
+    """The starts (gates, block, optimiser) that train at no rate, with the other seeds
+    at the middle one."""
+    return [net_config(protocol, depth, gates, optimizer,
+                       sorted(protocol["lrs"][optimizer])[1], seed, block=block)
+            for gates, block, optimizer in starts for seed in protocol["seeds"][1:]
+            if book.chosen_lr(protocol, depth, gates, optimizer, block=block) is None]
+
+
+def conduct_second(book: Book, protocol: dict) -> None:
+    """Run the second plan: lower S at every depth, and more seeds where there was one;
+    cheap parts first."""
+    own, rules = protocol["second"], [(RULES["b_T = -2"], "highway", "adam")]
+    for depth in protocol["depths"]:
+        book.run(sweep(protocol, depth, highway_sums(own["sums"], depth),
+                       protocol["seeds"]))
+    for depths, sums in (("deeper", "sums"), ("deep", "deep_sums")):
+        for depth in protocol[depths]:
+            lower = highway_sums(own["sums"], depth)
+            book.run(sweep(protocol, depth, lower, protocol["seeds"][:1]))
+            book.run(repeats(book, protocol, depth, lower)
+                     + untrained(book, protocol, depth, rules + [
+                         (*start, optimizer) for optimizer in protocol["lrs"]
+                         for start in highway_sums(protocol[sums], depth)]))
+    seeds = range(1, len(protocol["seeds"]))
+    book.run([deepest_config(book, protocol, RULES[name], "highway", seed)
+              for seed in seeds for name in own["rules"]])
+    book.run([record_config(protocol, protocol["seeds"][seed]) for seed in seeds])
 
 
 def conduct(book: Book, protocol: dict) -> None:
@@ -289,3 +324,4 @@ def conduct(book: Book, protocol: dict) -> None:
     book.run(full_configs(book, protocol, deep))
     book.run([deepest_config(book, protocol, {"sum": S}, "highway")
               for S in protocol["ten_thousand"]["sums"]])
+    conduct_second(book, protocol)

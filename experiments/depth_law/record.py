@@ -65,13 +65,13 @@ def row_of(book: Book, protocol: dict, depth: int, gates: dict, optimizer: str, 
     return row and {"depth": depth, "optimizer": optimizer} | row
 
 
-def describe_collapse(book: Book, protocol: dict) -> list[dict]:
+def describe_collapse(book: Book, protocol: dict, sums: list[float]) -> list[dict]:
     """A row for each depth, optimiser and S."""
     depths = [*protocol["depths"], *protocol["deeper"], *protocol["deep"]]
     rows = []
     for depth in depths:
         for optimizer in OPTIMIZERS:
-            for gates, _ in highway_sums(protocol["sums"], depth):
+            for gates, _ in highway_sums(sums, depth):
                 row = row_of(book, protocol, depth, gates, optimizer)
                 if row:
                     S = gates["sum"]
@@ -218,8 +218,9 @@ def describe_rules(book: Book, protocol: dict) -> list[dict]:
                     block)
     own = protocol["ten_thousand"]
     for gates, block in rules_at(protocol, own["depth"]):
-        config = deepest_config(book, protocol, gates, block)
-        row = best_row(book, {config["lr"]: [config]})
+        config, *others = [deepest_config(book, protocol, gates, block, seed)
+                           for seed in range(len(protocol["seeds"]))]
+        row = best_row(book, {config["lr"]: [config, *others]})
         add(row and {"depth": own["depth"], "optimizer": "adam",
                      "epochs": config["epochs"]} | row, gates, block)
     return rows
@@ -265,7 +266,7 @@ def describe_rescue(book: Book, protocol: dict) -> list[dict]:
 
 
 def describe_ten_thousand(book: Book, protocol: dict) -> dict:
-    """The net of 10,000 blocks on all images, None if it has not run; and the losses of
+    """The nets of 10,000 blocks on all images that have run, by seed; and the losses of
     10,000 blocks on the few images, by S."""
     own = protocol["ten_thousand"]
     sums = {}
@@ -274,13 +275,16 @@ def describe_ten_thousand(book: Book, protocol: dict) -> dict:
         if loss is not None:
             sums[f"{S:g}"] = listed([loss])[0]
     return {"depth": own["depth"], "by_S": sums,
-            "net": book.get(record_config(protocol, protocol["seeds"][0]))}
+            "nets": [net for seed in protocol["seeds"]
+                     if (net := book.get(record_config(protocol, seed)))]}
 
 
 def describe(book: Book, protocol: dict) -> dict:
     """The results of the trials that have run -> the record."""
-    rows = describe_collapse(book, protocol)
-    return {"collapse": rows, "variance": describe_variance(rows),
+    rows = describe_collapse(book, protocol, protocol["sums"])
+    return {"collapse": rows,
+            "lower": describe_collapse(book, protocol, protocol["second"]["sums"]),
+             "variance": describe_variance(rows),
             "price": describe_price(rows), "border": describe_border(book, protocol),
             "mechanism": describe_mechanism(book, protocol),
             "rules": describe_rules(book, protocol),

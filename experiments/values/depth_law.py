@@ -51,7 +51,7 @@ def depth_law(record: dict) -> dict[str, str]:
 
 def ten_thousand(record: dict) -> dict[str, str]:
     """The deepest net, and what the rules come to at its depth."""
-    net, last = record["ten_thousand"]["net"], record["ten_thousand"]["depth"]
+    net, last = record["ten_thousand"]["nets"][0], record["ten_thousand"]["depth"]
     used, losses = net["used"], rule_losses(record)[last]
     found = {"accuracy": percent(net["test_acc"], 1), "prefix": f"{used['prefix']:,}",
              "chrono_times": f"{losses['chrono'] / losses['S = 1']:.1f}",
