@@ -8,4 +8,4 @@ check_libraries("experiments")
 # In the order of the ledger; `inside` trains the nets that the next two look into.
 NAMES = ("optimization", "very_deep", "depth_law", "inside", "gates", "lesion",
          "five_nets", "harder_data", "variants", "blocks",
-         "convolution", "data_movement")
+         "convolution", "convolution_gates", "data_movement")

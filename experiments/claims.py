@@ -129,9 +129,6 @@ OPEN = [Open(*about) for about in (
     ("P2 5.1", "50 layers without batch normalization, highway beside residual: top-5 "
      "error on ImageNet", "coupled 10.03 ± 0.17 %, full "
      "10.21 ± 0.03 %, residual 9.40 ± 0.18 %", "ImageNet"),
-    ("P2 5.1", "gates that are 1x1 convolutions make learning unstable, gates as "
-     "expressive as H do not", "He et al. 2016", "runs of `python3 -m "
-     "experiments.convolution_gates`, which asks it of P1's nets"),
     ("P2 5.1", "without batch normalization highway and residual nets reach a lower "
      "training error and a higher validation error than with it", "Figure 5",
      "ImageNet"),

@@ -289,7 +289,7 @@ def check_claims(record: dict) -> list[dict]:
 STRENGTH, MARKS = {3: 1.0, 1: 0.65, 0: 0.4}, {3: "o", 1: "s", 0: "D"}
 
 
-def draw_losses(axes: Axes, nets: list[dict], depth: int) -> None:
+def draw_losses(axes: Axes, nets: list[dict], depth: int, name_them: bool) -> None:
     """Of nets of one depth the last training loss by b_T: seeds and their median."""
     for gate, name in GATES.items():
         own = [net for net in nets if net["gate"] == gate]
@@ -310,7 +310,8 @@ def draw_losses(axes: Axes, nets: list[dict], depth: int) -> None:
     axes.set_xticks(sorted({net["gate_bias"] for net in nets}))
     axes.invert_xaxis()
     format_log(axes.yaxis)
-    axes.legend(frameon=False, fontsize=7.5)
+    if name_them:
+        axes.legend(frameon=False, fontsize=8)
 
 
 def draw_runs(axes: Axes, nets: list[dict]) -> None:
@@ -346,9 +347,12 @@ def draw(record: dict) -> Figure:
     figure = Figure(figsize=(9, 7.6), layout="constrained")
     depths = record["protocol"]["depths"]
     grid = figure.add_gridspec(2, len(depths))
+    first = None
     for i, depth in enumerate(depths):
-        draw_losses(figure.add_subplot(grid[0, i]), [
-            net for net in record["nets"] if net["depth"] == depth], depth)
+        axes = figure.add_subplot(grid[0, i], sharey=first)
+        draw_losses(axes, [net for net in record["nets"] if net["depth"] == depth],
+                    depth, first is None)
+        first = first or axes
     draw_runs(figure.add_subplot(grid[1, :]), record["nets"])
     for axes in figure.axes:
         axes.title.set_fontsize(10)

@@ -284,7 +284,7 @@ def describe(book: Book, protocol: dict) -> dict:
     rows = describe_collapse(book, protocol, protocol["sums"])
     return {"collapse": rows,
             "lower": describe_collapse(book, protocol, protocol["second"]["sums"]),
-             "variance": describe_variance(rows),
+            "variance": describe_variance(rows),
             "price": describe_price(rows), "border": describe_border(book, protocol),
             "mechanism": describe_mechanism(book, protocol),
             "rules": describe_rules(book, protocol),

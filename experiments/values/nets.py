@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from experiments.convolution_gates import GATES, best_losses, last_losses
+from experiments.convolution_gates import TRAINS as GATES_TRAIN
 from experiments.harder_data import POINTS, costly
 from experiments.judging import or_infinite
 from experiments.lesion import needed_layers
@@ -221,3 +223,20 @@ def convolution_depth_table(record: dict) -> str:
                  "training loss:|accuracy, %:",
                  ([str(depth), *cells(nets["highway", depth]),
                    *cells(nets["plain", depth])] for depth in (10, 20, 30)))
+
+
+@about("results/convolution_gates/record.json")
+def convolution_gates_table(record: dict) -> str:
+    nets = {(net["depth"], net["gate"], net["gate_bias"]): net
+            for net in record["nets"]}
+    biases = record["protocol"]["biases"]
+
+    def cell(net):
+        if net is None:
+            return "–"
+        losses = last_losses(net)
+        return (f"{np.median(best_losses(net)):.3f}, "
+                f"{(losses < GATES_TRAIN).sum()} of {losses.size}")
+    return table("layers:|gates|" + "|".join(f"b_T = {bias:g}" for bias in biases), (
+        [str(depth), name, *(cell(nets.get((depth, gate, bias))) for bias in biases)]
+        for depth in record["protocol"]["depths"] for gate, name in GATES.items()))
