@@ -260,7 +260,7 @@ def test_scaling_of_small_nets(tmp_path, monkeypatch):
     out = tmp_path / "s.json"
     record = lab.main(scaling.BENCHMARK, [
         "--depths", "10,11,12", "--widths", "4", "--batches", "8", "--repeats", "1",
-        "--runs", "1", "--dataset", "digits", "--out", str(out)])
+        "--runs", "1", "--deepest", "7", "--dataset", "digits", "--out", str(out)])
     assert [p["depth"] for p in record["points"]] == [10, 11, 12, 30, 30]
     for point in record["points"]:
         assert point["least"] == point["median"] == point["seconds_per_step"][0] > 0
@@ -269,6 +269,9 @@ def test_scaling_of_small_nets(tmp_path, monkeypatch):
     whole = record["whole_run"]
     assert whole["under_limit"] == (whole["peak_mb"] < 700) and whole["depth"] == 12
     assert record["search"][0]["jobs"] == 1
+    deepest = record["deepest"]
+    assert deepest["depth"] == 7 and 0 < deepest["test_acc"] <= 1
+    assert "--depth 7" in deepest["command"] and deepest["seconds"] > 0
     check_files(out, record)
     write_json(out, record | {"depth_law": None})       # too few depths: no law
     lab.main(scaling.BENCHMARK, ["--plot", "--out", str(out)])
