@@ -249,7 +249,7 @@ def check_lesions(nets: list[dict], protocol: dict) -> list[dict]:
                        below, limits)),
         claim(section="P1 4.2", text="about 60 % of the layers, more than half, can "
               "be closed one at a time without doubling the loss", paper="0.6", ours={
-                  f"{limit:g} times": over_nets(found)
+                  ("at " if limit != 2 else "") + f"{limit:g} times": over_nets(found)
                   for limit, found in spared.items()}, n=len(nets),
               holds=verdicts[2.0], also={f"{limit:g} times": verdicts[limit]
                                          for limit in (1.5, 3.0)})]
