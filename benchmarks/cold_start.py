@@ -152,18 +152,20 @@ def report(record: dict) -> None:
 
 
 def draw(record: dict) -> Figure:
-    """The record -> Figure: a bar for each, shaded by its parts."""
+    """The record -> Figure: a bar for each, its median, shaded by the share that each
+    part's median has of their sum."""
     figure = Figure(figsize=(8, 2.9), layout="constrained")
     axes = figure.add_subplot()
     found = sorted(record["contestants"].items(),
                    key=lambda item: item[1]["seconds"]["median"])
     for row, (name, part) in enumerate(found):
-        left = 0.0
-        for alpha, seconds in zip((0.35, 0.65, 1.0), part["parts"], strict=False):
+        left, median = 0.0, part["seconds"]["median"]
+        for alpha, own in zip((0.35, 0.65, 1.0), part["parts"], strict=False):
+            seconds = own / sum(part["parts"]) * median
             axes.barh(row, seconds, left=left, height=0.65, color=bar_colour(name),
                       alpha=alpha if name != "ours" else 1)
             left += seconds
-        axes.text(left, row, f"  {part['seconds']['median']:.1f} s"
+        axes.text(left, row, f"  {median:.1f} s"
                   f"  ({part['times_ours']['median']:.1f}×)", va="center", size=9)
     axes.set_yticks(range(len(found)), [
         "this suite,\nits whole command" if name == "ours" else name
