@@ -58,7 +58,7 @@ PROTOCOL: dict[str, Any] = {
     "net": {name: inside.PROTOCOL[name] for name in (
         "depth", "hidden", "activation", "init", "batch", "momentum", "lr_decay")},
     "epochs": inside.PROTOCOL["epochs"]["highway"],
-    "search": {"lrs": inside.PROTOCOL["lrs"]["highway"], "epochs": 10,
+    "search": {"lrs": [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6], "epochs": 10,
                "held_out": 5000, "seed": 0},
     "early": 15, "first": 40}
 SMOKE: dict[str, Any] = {

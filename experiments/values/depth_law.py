@@ -50,14 +50,18 @@ def depth_law(record: dict) -> dict[str, str]:
 
 
 def ten_thousand(record: dict) -> dict[str, str]:
-    """The deepest net, and what the rules come to at its depth."""
-    net, last = record["ten_thousand"]["nets"][0], record["ten_thousand"]["depth"]
-    used, losses = net["used"], rule_losses(record)[last]
-    found = {"accuracy": percent(net["test_acc"], 1), "prefix": f"{used['prefix']:,}",
+    """The deepest nets, from the least to the most, and what the rules come to at their
+    depth."""
+    nets, last = record["ten_thousand"]["nets"], record["ten_thousand"]["depth"]
+    used, losses = [net["used"] for net in nets], rule_losses(record)[last]
+    found = {"accuracy": span([100 * net["test_acc"] for net in nets], ".1f"),
+             "prefix": span([each["prefix"] for each in used], ","), "n": str(len(nets)),
              "chrono_times": f"{losses['chrono'] / losses['S = 1']:.1f}",
-             "lesion_most": f"{max(used['lesions']['loss']) / used['loss']:.2f}"}
-    for blocks, value in zip(used["kept"]["layers"], used["kept"]["loss"], strict=True):
-        found[f"left_{blocks}"] = f"{value / used['loss']:.3g}"
+             "lesion_most": "{:.2f}".format(max(
+                 max(each["lesions"]["loss"]) / each["loss"] for each in used))}
+    for place, blocks in enumerate(used[0]["kept"]["layers"]):
+        found[f"left_{blocks}"] = span(
+            [each["kept"]["loss"][place] / each["loss"] for each in used], ".3g")
     return found | {f"deepest_S_{S}": loss(value)
                     for S, value in record["ten_thousand"]["by_S"].items()}
 
