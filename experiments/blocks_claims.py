@@ -84,6 +84,26 @@ def check_ranking(nets: list[dict], depth: int) -> list[dict]:
     return claims
 
 
+def check_t_only(nets: list[dict], least: int) -> dict:
+    """Our own finding, made on these numbers: T-only leads."""
+    found = {(net["depth"], net["block"]): net["test_acc"] for net in nets
+             if net["depth"] >= least}
+    depths = sorted({depth for depth, _ in found})
+    leads = [is_ahead(found[depth, "t_only"], form)[0] for depth in depths
+             for (own, block), form in found.items()
+             if own == depth and block != "t_only"]
+    return claim(
+        section="ours", text=f"T-only is ahead of every other form from {least} layers "
+        "on, by test accuracy on MNIST", paper=None, younger=True, ours={
+            f"{depth} layers": {"T-only, least": min(found[depth, "t_only"]["final"]),
+                                "others, largest": max(
+                    value for (own, block), form in found.items()
+                    if own == depth and block != "t_only"
+                    for value in form["final"] if value is not None)}
+            for depth in depths}, holds=every(leads),
+        n=one_or_all([len(form["final"]) for form in found.values()]))
+
+
 def every(verdicts: Iterable[bool | None]) -> bool | None:
     """Whether all relations hold; one that does not decides."""
     found = set(verdicts)
@@ -126,6 +146,8 @@ def check_claims(record: dict) -> list[dict]:
     return [*(item for depth in record["protocol"]["depths"]
               for item in resting_on(check_ranking(nets, depth), *(
                   settings_chosen(net) for net in nets if net["depth"] == depth))),
+            *resting_on([check_t_only(nets, 20)], *(
+                settings_chosen(net) for net in nets if net["depth"] >= 20)),
             *resting_on(check_plain(nets), *(
                 settings_chosen(net) for net in nets if net["block"] == "plain"))]
 

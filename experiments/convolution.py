@@ -298,8 +298,8 @@ def check_depths(nets: list[dict]) -> list[dict]:
                    for values in accuracy.values() for value in values)
     n = max(map(len, accuracy.values()))
     return [
-        claim(section="P1 2.2", text="highway nets of 10, 20, 30 layers train with b_T "
-              "of -1, -2, -3: test accuracy in %, of each run at least "
+        claim(section="P1 2.2", text="convolutional highway nets of 10, 20, 30 layers "
+              "train with b_T of -1, -2, -3: test accuracy in %, of each run at least "
               f"{100 * STALLED:g}", paper="a general guideline",
               ours=labelled(accuracy), holds=learnt(STALLED), n=n,
               also={"95": learnt(0.95), "80": learnt(0.8)}),

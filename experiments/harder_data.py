@@ -283,7 +283,7 @@ def check_layers(nets: list[dict], protocol: dict) -> list[dict]:
         claim(section="P1 4", text="b_T rises with depth: correlation of its mean in a "
               "layer with depth above 0.5", paper="forming a gradient",
               **judged(trained(bias, lambda b: b["with_depth"]), above, MORE)),
-        claim(section="P1 4", text="this gradient is inversely correlated with the "
+        claim(section="P1 4", text="b_T over depth is inversely correlated with the "
               "activity of the gates: of the means of layers, below -0.5",
               paper="inversely", **judged(trained(
                   bias, lambda b: b["with_activity"]), below, (-0.25, -0.5, -0.75))),

@@ -1,6 +1,6 @@
 """Which form of the layer helps a language model that reads characters?
 
-ICLR 2017 (P2, section 5.3, Table 1a) changes the two highway layers that Kim et al.
+ICLR 2017 (P2, section 5.2, Table 1a) changes the two highway layers that Kim et al.
 2016 (arXiv:1508.06615) put between the characters of a word and an LSTM. Perplexity on
 the Penn Treebank's test text: full 79.09, coupled 79.13, C-only 79.15, T-only 82.94,
 residual (four layers) 91.32, plain (one) 92.60. That is Kim et al.'s large model; their
@@ -185,22 +185,22 @@ def check_forms(test: Mapping[tuple, float], seeds: int) -> list[dict]:
         ("t_only", 2), ("residual", 4), ("plain", 1)))
     worst, others = max(gated.values()), min(t_only, residual, plain)
     return [
-        verdict("P2 5.3", "the full, coupled and C-only forms have similar "
+        verdict("P2 5.2", "the full, coupled and C-only forms have similar "
                 f"performance, within {SIMILAR}",
                 {"full": 79.09, "highway": 79.13, "c_only": 79.15},
                 within(worst - min(gated.values()), SIMILAR), seeds, **gated),
-        verdict("P2 5.3", f"each of these three is better than T-only, by {BETTER}",
+        verdict("P2 5.2", f"each of these three is better than T-only, by {BETTER}",
                 {"worst of three": 79.15, "T-only": 82.94},
                 judged(t_only - worst, BETTER), seeds, **gated, t_only=t_only),
-        verdict("P2 5.3", "and substantially better than four residual layers, by "
+        verdict("P2 5.2", "and substantially better than four residual layers, by "
                 f"{SUBSTANTIALLY}", {"worst of three": 79.15, "residual": 91.32},
                 judged(residual - worst, SUBSTANTIALLY), seeds, **gated,
                 residual=residual),
-        verdict("P2 5.3", "four residual layers are close to a single plain one, "
+        verdict("P2 5.2", "four residual layers are close to a single plain one, "
                 f"within {CLOSE}", {"residual": 91.32, "plain": 92.60},
                 within(abs(residual - plain), CLOSE), seeds, residual=residual,
                 plain=plain),
-        verdict("P2 5.3", "a significant advantage for all forms with a gate on the "
+        verdict("P2 5.2", "a significant advantage for all forms with a gate on the "
                 f"input: the worst of them against the best of the others, by {BETTER}",
                 {"worst of three": 79.15, "best of the others": 82.94},
                 judged(others - worst, BETTER), seeds, **gated,
@@ -214,7 +214,7 @@ def check_claims(record: dict) -> list[dict]:
         or_infinite(net["test_perplexity"]))) for net in record["nets"]}
     seeds = min(len(net["seeds"]) for net in record["nets"])
     return [*check_kims(test, seeds), *check_forms(test, seeds), verdict(
-        "P2 5.3", "it is crucial to replace parts of the input dynamically: gates held "
+        "P2 5.2", "it is crucial to replace parts of the input dynamically: gates held "
         "at their mean over words cost validation perplexity in each of the three, at "
         f"least {DYNAMIC}", None, judged(least_cost(record), DYNAMIC), seeds)]
 

@@ -189,8 +189,8 @@ def check_ten(nets: list[dict], epochs: int) -> dict:
         return bool(worse["plain"] > times and worse["highway"] < times)
     return claim(
         section="P1 Fig. 1", text="right panel, mean loss of the ten best settings, "
-        f"here after {epochs} epochs: from the least depth to the largest it grows "
-        "more than tenfold for plain nets and not for highway nets (one seed each)",
+        f"one seed each, here after {epochs} epochs: from the least depth to the "
+        "largest it grows more than tenfold for plain nets and not for highway nets",
         paper="much harder; still optimized well", ours={block: {
             f"{depth} layers": "diverged" if np.isinf(value) else value
             for depth, value in found.items()} for block, found in ends.items()},

@@ -257,7 +257,8 @@ def check_ties(nets: dict) -> list[dict]:
         claim(section="ours", text="gates should be as expressive as H (P2 5.1, of "
               "convolutions): a gate for each unit is ahead of one for a whole layer, "
               "every seed than every seed", paper=None, ours={
-                  "relation": scalar} | {name: accuracy[name] for name in (
+                  "relation": [f"a gate for each unit {scalar} one for a layer"]} | {
+                  name: accuracy[name] for name in (
                       "highway", "highway, one gate a layer")},
               holds=verdicts[scalar], n=n)]
 

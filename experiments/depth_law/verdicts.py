@@ -13,8 +13,8 @@ from experiments.judging import claim, listed, or_infinite, resting_on
 
 FAR, MOVED = 1.5, 1.25          # factors of H1, H5, H8, and of H3
 LAWFUL = (0.1, 3)               # the S of H1 at which the depths' losses are compared
-SLOPES = {"W_in": "gradient of W_in", "gradient": "dL/dy over the blocks",
-          "carried": "carried part of the input"}
+SLOPES = {"W_in": "the gradient of W_in", "gradient": "dL/dy over the blocks",
+          "carried": "the carried part of the input"}
 
 
 def judged(text: str, ours: dict, verdict: Callable, n: Any, section: str = "ours",
@@ -150,7 +150,7 @@ def check_mechanism(record: dict, depths: int) -> list[dict]:
     def check(name, words):
         fits = [row["fits"][name] for row in rows]
         return judged(
-            f"before training the {words} falls as e^-S: slope -1 +- 0.2 and "
+            f"before training {words} falls as e^-S: slope -1 +- 0.2 and "
             "R^2 >= 0.95 at every depth",
             {f"{row['depth']} blocks": row["fits"][name] for row in rows},
             lambda scale: all(abs(fit["slope"] + 1) <= 0.2 * scale

@@ -54,11 +54,11 @@ def ten_thousand(record: dict) -> dict[str, str]:
     depth."""
     nets, last = record["ten_thousand"]["nets"], record["ten_thousand"]["depth"]
     used, losses = [net["used"] for net in nets], rule_losses(record)[last]
+    lesions = [max(each["lesions"]["loss"]) / each["loss"] for each in used]
     found = {"accuracy": span([100 * net["test_acc"] for net in nets], ".1f"),
-             "prefix": span([each["prefix"] for each in used], ","), "n": str(len(nets)),
+             "prefix": span([each["prefix"] for each in used], ","),
              "chrono_times": f"{losses['chrono'] / losses['S = 1']:.1f}",
-             "lesion_most": "{:.2f}".format(max(
-                 max(each["lesions"]["loss"]) / each["loss"] for each in used))}
+             "lesion_most": f"{max(lesions):.2f}"}
     for place, blocks in enumerate(used[0]["kept"]["layers"]):
         found[f"left_{blocks}"] = span(
             [each["kept"]["loss"][place] / each["loss"] for each in used], ".3g")
@@ -97,7 +97,8 @@ def depth_law_price(record: dict) -> str:
 def depth_law_mechanism(record: dict) -> str:
     def cell(fit):
         return f"{fit['slope']:.2f} ({fit['R2']:.3f})"
-    return table("blocks:|" + "|".join(f"{words}:" for words in SLOPES.values()), (
+    names = [words.removeprefix("the ") for words in SLOPES.values()]
+    return table("blocks:|" + "|".join(f"{name}:" for name in names), (
         [f"{row['depth']:,}", *(cell(row["fits"][name]) for name in SLOPES)]
         for row in record["mechanism"]))
 

@@ -134,7 +134,7 @@ def check_largest(rows: list[dict]) -> dict:
     def fails(limit):
         return agreed(value < limit for value in accuracies(row))
     return claim(
-        section="tutorial", text=f"a high b_T, here {row['gate_bias']:g}, fails, here "
+        section="tutorial", text=f"a high b_T, here {row['gate_bias']:g}, fails "
         f"with {row['depth']} layers: test accuracy below {TRAINS:g}", paper="in the "
         "case of low biases (more positive) it simply fails to converge",
         ours=over_nets([float(value) for value in accuracies(row)]),

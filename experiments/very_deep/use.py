@@ -182,7 +182,7 @@ def check_use(nets: list[dict]) -> dict:
         f"train and use more than {USED} of them: to keep the loss within "
         f"{100 * KEEPS - 100:.0f} % takes more than their first {USED} layers "
         f"(needed), and with only the {USED} that change their input most it is more "
-        "than that many times as large (times)", paper=None,
+        f"than {KEEPS:g} times as large (times)", paper=None,
         ours={"needed": by_bias(used, 1000, lambda net: net["used"]["prefix"]),
               "times": by_bias(used, 1000, lambda net: left_with(net["used"], USED))},
         holds=verdict(USED), n=max(
