@@ -49,7 +49,7 @@ from experiments import inside, pricing, skipping, skipping_seconds
 from experiments.judging import agreed, claim, or_infinite, over_nets, resting_on
 from experiments.lab import Experiment, Lab, main
 from experiments.papers import spoken
-from experiments.pricing import MODELS
+from experiments.pricing import FORMS, MODELS
 from highway_suite.figures import COLOURS, TITLE
 
 # As experiments/inside.py trains them, at the learning rates that its search, and for
@@ -108,7 +108,7 @@ def check_passes(record: dict) -> list[dict]:
     """The claims about single passes, which shapes decide."""
     saving, (exponent, within) = (record["protocol"][name]
                                   for name in ("saving", "exponent"))
-    forms = [block for block in hn.BLOCKS if block != "plain"]
+    forms = [block for block in FORMS if block != "plain"]
     least = {block: hn.significant(min(min(ratios(record, model, block).values())
                                        for model in MODELS)) for block in forms}
     most = hn.significant(max(max(ratios(record, model, "residual").values())
@@ -273,7 +273,7 @@ def draw_sizes(axes: Axes, record: dict) -> None:
             axes.plot(row["parameters"], row["bytedmd"], marker, markerfacecolor="none",
                       markersize=SIZES.get(row["block"], 4),
                       color=COLOURS[row["block"]])
-    for block in hn.BLOCKS:
+    for block in FORMS:
         axes.plot([], [], "o", color=COLOURS[block], markersize=4,
                   label=spoken(block))
     axes.set(xscale="log", yscale="log", xlabel="parameters $n$", ylabel="ByteDMD",

@@ -16,6 +16,7 @@ from experiments import movement, tracing
 from experiments.lab import Lab, load_record
 
 MODELS = ("bytedmd", "address")
+FORMS = ("plain", "highway", "residual", "t_only", "c_only", "full")    # in the record
 COMMITTED = Path(__file__).resolve().parents[1] / "results"
 
 
@@ -71,7 +72,7 @@ def price_size(config: dict, _: Any = None) -> dict:
     is as wide as, or has as many parameters as: `matched`."""
     depth, hidden, batch, ends = (config[name] for name in (
         "depth", "hidden", "batch", "ends"))
-    nets = [(block, hidden, False) for block in hn.BLOCKS]
+    nets = [(block, hidden, False) for block in FORMS]
     nets += [(block, matched(block, depth, hidden, ends), True)
              for block in ("plain", "residual")]
     return {"rows": [row | {"size": hidden, "matched": is_matched}

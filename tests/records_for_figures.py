@@ -4,7 +4,7 @@ import copy
 import json
 import math
 
-import highway_networks as hn
+from highway_suite.figures import MARKERS
 
 
 def wave(*place):
@@ -91,7 +91,7 @@ def sample_records():
         diverge(none_left["runs"][0][block], -1)
     diverge(one_lost["runs"][0]["highway"], 2)
     one_lost["runs"][0]["highway"]["history"]["train_loss"][1] = 3e4
-    forms = (*hn.BLOCKS, "own_with_gates", "a_block_of_long_name")
+    forms = (*MARKERS, "own_with_gates", "a_block_of_long_name")
     return {"all forms": make_record((3, 6), (0, 1), blocks=forms),
             "no gates": make_record(blocks=("residual", "plain"), dataset="digits"),
             "one block": make_record(depths=(1,), epochs=1),

@@ -19,7 +19,8 @@ def test_smoke_of_the_six_forms(smoke, monkeypatch):
     monkeypatch.setitem(hn.BLOCKS, "halved", hn.BLOCKS["residual"])
     record, folder = smoke(blocks.EXPERIMENT)
     assert [(net["block"], net["depth"]) for net in record["nets"]] == [
-        (block, depth) for depth in (3, 5) for block in (*papers.TABLE_1A, "halved")]
+        (block, depth) for depth in (3, 5) for block in papers.forms()]
+    assert record["nets"][-1]["block"] == "halved"
     assert {path.stem for path in (folder / "trials").iterdir()} == {
         f"{net['block']}_{net['depth']}" for net in record["nets"]}
     for net in record["nets"]:
@@ -78,9 +79,11 @@ def test_no_test_image_chooses_anything(digits):
         assert one["test_acc"] != two["test_acc"]
 
 
-def test_trials_of_the_six_forms(digits):
+def test_trials_of_the_six_forms(digits, monkeypatch):
     """Search and seeds never share a trial; seeds and settings are outermost. Where all
     settings are alike, the first counts, and the grid grows to its ends."""
+    monkeypatch.setattr(hn, "BLOCKS", {form: hn.BLOCKS[form]
+                                       for form in papers.TABLE_1A})
     protocol = blocks.PROTOCOL | {"dataset": "digits", "held_out": 237}
     lab = FakeLab(protocol, digits, lambda config: {
         "status": "ok", "train_loss": [0.1], "acc": [0.9]})

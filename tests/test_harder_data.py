@@ -97,6 +97,7 @@ def net_of(costs, change, rose=1.0, error=0.1, loss=0.1):
     return {"error": error, "loss": loss, "one_closed": {
                 "error": list(error + costs), "loss": list(loss * (1 + 100 * costs))},
             "first_only": {"error": list(error + np.append(costs, 0))},
+            "training": {"lr": 0.1},
             "change": {"trained": list(change), "untrained": [1, *[0] * 48]},
             "differences": {"trained": shares, "untrained": {
                 name: [1, *[0] * 48] for name in shares}},
@@ -107,10 +108,11 @@ def net_of(costs, change, rose=1.0, error=0.1, loss=0.1):
 EARLY, ALL = np.repeat([1.0, 0], [10, 39]), np.repeat([1.0, 0.001], [40, 9])
 
 
-def judged(dataset, mnist, harder, same=None):
+def judged(dataset, mnist, harder, same=None, near=None):
     return harder_data.check_claims({
         "dataset": dataset, "protocol": harder_data.PROTOCOL, "nets": {
-            "mnist": mnist, "harder": harder, "same b_T": same or harder}})
+            "mnist": mnist, "harder": harder, "same b_T": same or harder},
+        "near": {"harder": {"0.3": near or harder}, "same b_T": {}}})
 
 
 @pytest.mark.parametrize("dataset", ["cifar10-jpeg75", "cifar100"])
@@ -134,7 +136,8 @@ def test_claims_follow_the_numbers(dataset):
 def test_verdicts_at_other_thresholds():
     mnist, harder = net_of(0.003 * EARLY, EARLY), net_of(0.007 * ALL, ALL)
     first = judged("cifar100", [mnist], [harder])[0]
-    assert first["ours"] == {"harder": [40], "mnist": [0]}
+    assert first["ours"] == {"rate 0.1": [40], "rate 0.3": [40], "MNIST": [0]}
+    assert judged("cifar100", [mnist], [harder], near=[mnist])[0]["holds"] is None
     assert first["holds"] and first["also"] == {"0.0025": True, "0.01": False}
     before = copy.deepcopy(harder)
     before["change"]["untrained"] = before["change"]["trained"]

@@ -12,7 +12,9 @@ from experiments.harder_data import POINTS, costly
 from experiments.judging import or_infinite
 from experiments.lesion import needed_layers
 from experiments.papers import TABLE_1, TABLE_1A
-from experiments.values.common import about, look_up, percent, table
+from experiments.values.common import about, look_up, mean_and_std, percent, table
+from experiments.variants import TRAINS as TRAINS_HERE
+from experiments.variants import all_train, mean
 from experiments.very_deep.nets import TRAINS
 from experiments.very_deep.use import best_bias, left_with
 
@@ -223,6 +225,29 @@ def convolution_depth_table(record: dict) -> str:
                  "training loss:|accuracy, %:",
                  ([str(depth), *cells(nets["highway", depth]),
                    *cells(nets["plain", depth])] for depth in (10, 20, 30)))
+
+
+@about("results/variants/record.json")
+def variants(record: dict) -> dict[str, str]:
+    """Of the starts how many train and what the worst seed has; what ties cost."""
+    found = {}
+    for block in ("highway", "plain"):
+        own = [net["test_acc"] for net in record["starts"] if net["block"] == block]
+        found[f"{block}_train"] = str(sum(all_train([net], TRAINS_HERE) for net in
+                                          record["starts"] if net["block"] == block))
+        found[f"{block}_least"] = percent(min(
+            value or 0 for values in own for value in values), 1)
+    means = {name: 100 * mean(net) for name, net in record["ties"].items()}
+    return found | {"starts": str(len(record["starts"]) // 2)} | {
+        f"{block}_shared": f"{means[block] - means[f'{block}, all shared']:.1f}"
+        for block in ("highway", "residual")}
+
+
+@about("results/variants/record.json")
+def variants_table(record: dict) -> str:
+    return table("net|parameters:|test accuracy, five seeds:|least:", (
+        (name, f"{net['parameters']:,}", mean_and_std(net["test_acc"], 4),
+         f"{min(net['test_acc']):.4f}") for name, net in record["ties"].items()))
 
 
 @about("results/convolution_gates/record.json")
