@@ -40,7 +40,7 @@ one), and
 H9 lower      S of 0.003 and 0.01: at no depth a loss of less than 1/1.2 of the best
               S's from 0.03 on.
 
-Cost: 6.5 hours on two cores. Finished trials are kept. results/depth_law/README.md has
+Cost: 6 hours on two cores. Finished trials are kept. results/depth_law/README.md has
 the plan in full, what pilots had shown before it, and what came out.
 """
 
@@ -68,5 +68,5 @@ def pack_by(config: dict) -> str:
 
 
 EXPERIMENT = Experiment(
-    name="experiments.depth_law", doc=__doc__, minutes=390, protocol=PROTOCOL,
+    name="experiments.depth_law", doc=__doc__, minutes=360, protocol=PROTOCOL,
     smoke=SMOKE, run=run, draw=draw, check=check_claims, pack_by=pack_by)

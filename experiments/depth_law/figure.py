@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from experiments.depth_law.record import GUESSING, OPTIMIZERS, mean_loss
 from experiments.depth_law.verdicts import MOVED, rule_losses
@@ -44,7 +45,9 @@ def draw_collapse(axes: Axes, rows: list[dict]) -> None:
     axes.set_ylim(bottom=0.8 * axes.get_ylim()[0])
     axes.legend(title="blocks", frameon=False, fontsize=8,
                 loc="upper left")
-    format_log(axes.xaxis)
+    axes.set_xticks(ticks := [0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10],
+                    [f"{S:g}" for S in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
     format_log(axes.yaxis)
 
 
@@ -130,7 +133,8 @@ def draw(record: dict) -> Figure:
     figure = Figure(figsize=(10, 8.4), layout="constrained")
     (rules, collapse), (price, border) = figure.subplots(2, 2)
     draw_rules(rules, record)
-    draw_collapse(collapse, record["collapse"])
+    draw_collapse(collapse, sorted([*record["lower"], *record["collapse"]],
+                                   key=lambda row: row["S"]))
     draw_price(price, record["price"])
     draw_border(border, record["border"])
     losses = [row["S = 1"] for row in rule_losses(record).values() if "S = 1" in row]

@@ -11,7 +11,7 @@ from experiments.depth_law.plan import TRAINS
 from experiments.depth_law.record import OPTIMIZERS, mean_loss
 from experiments.depth_law.verdicts import LAWFUL, SLOPES, rule_losses
 from experiments.judging import or_infinite
-from experiments.values.common import about, percent, table
+from experiments.values.common import about, look_up, percent, table
 
 RECORD = "results/depth_law/record.json"
 RULES = {"S = 1": "S = 1", "b_T = -2": "b_T = -2", "guideline": "-L/10",
@@ -45,7 +45,11 @@ def depth_law(record: dict) -> dict[str, str]:
             price["price"] for price in record["price"]
             if price["optimizer"] == key) - 1)
     rule = [row["S = 1"] for row in rule_losses(record).values()]
-    return found | {"rule_least": f"{min(rule):.3f}", "rule_most": f"{max(rule):.3f}"
+    lower = [ratio for depths in look_up(record, "below S = 0.03").values()
+             for ratios in depths.values() for ratio in ratios.values()]
+    return found | {"rule_least": f"{min(rule):.3f}", "rule_most": f"{max(rule):.3f}",
+                    "lower_least": f"{min(lower):.2f}",
+                    "lower_most": f"{max(lower):.2f}"
                     } | ten_thousand(record) | full_values(record)
 
 
