@@ -28,6 +28,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         lines += [f"{name}: {experiment.minutes} minutes, results {state}",
                   fill(experiment.question, 84, initial_indent="    ",
                        subsequent_indent="    ")]
+    planned = sorted(page.parent.name for page in
+                     (hn.HERE / "results").glob("*/README.md")
+                     if (hn.HERE / "experiments" / f"{page.parent.name}.py").exists()
+                     and page.parent.name not in NAMES)
+    if planned:
+        lines.append(f"Planned, without results yet: {', '.join(planned)}")
     lines += ["", "Run one with: python3 -m experiments.NAME (--help for its flags).",
               "The ledger of their claims, CLAIMS.md: python3 -m experiments.claims\n"]
     sys.stdout.write("\n".join(lines))

@@ -243,10 +243,15 @@ def open_rows() -> list[Row]:
 
 
 def parted(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Claims by whose they are, in the order of PAPERS."""
+    """Claims by whose they are, in the order of PAPERS. RecordError."""
     found: dict[str, list[Row]] = {paper: [] for paper in PAPERS}
     for row in rows:
-        found[row.claim["section"].split()[0]].append(row)
+        paper = row.claim["section"].split()[0]
+        if paper not in found:
+            raise RecordError(f"claim {row.name}: its section, "
+                              f"{row.claim['section']!r}, begins with none of "
+                              f"{', '.join(PAPERS)}")
+        found[paper].append(row)
     return {paper: own for paper, own in found.items() if own}
 
 

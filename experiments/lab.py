@@ -165,9 +165,12 @@ class Lab:
 
         A config says all that its result depends on, but for the data set: so a plan
         that is extended keeps the trials that are finished. A recheck trains nothing
-        here, where trials are committed: they must be all there.
+        here, where trials are committed: they must be all there. TypeError where the
+        experiment has no pack_by, by which alone trials are committed.
         """
         options = self.options
+        if self.experiment.pack_by is None:
+            raise TypeError(f"{self.name}: lab.trials needs Experiment(pack_by=...)")
         if options.recheck and (files := self.packed_files()):
             there = read_packed(files, self.trials_protocol)
             missing = [config for config in configs.values()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from experiments.lab import sound
 from experiments.values import depth_law, headline, movement, nets, speed
 from experiments.values.common import ABOUT, read
 
@@ -19,7 +20,9 @@ def collect(root: Path) -> dict[str, str]:
     """The folder of the records -> {name: text} of all values and tables."""
     found: dict[str, str] = {}
     for name, (function, paths) in ABOUT.items():
-        values = function(*(read(root / path) for path in paths))
+        records = [read(root / path) for path in paths]
+        with sound(root / paths[0], f"the command that it names (for {name})"):
+            values = function(*records)
         found |= ({name: values} if isinstance(values, str) else
                   {f"{name}.{key}": text for key, text in values.items()})
     return found
