@@ -49,6 +49,13 @@ def percent(fraction: float, digits: int = 0) -> str:
     return f"{100 * fraction:.{digits}f}"
 
 
+def span(values: Iterable[float], form: str = "g") -> str:
+    """Lowest to highest, once if they look alike."""
+    values = sorted(values)
+    ends = [format(end, form) for end in (values[0], values[-1])]
+    return " to ".join(dict.fromkeys(ends))
+
+
 def mean_and_std(values: Iterable[float], digits: int) -> str:
     """Values of the seeds -> "0.9037 ± 0.0059", or the one there is. The ± is the
     standard deviation with n - 1."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from experiments.depth_law.plan import TRAINS
 from experiments.depth_law.record import OPTIMIZERS, mean_loss
 from experiments.depth_law.verdicts import LAWFUL, SLOPES, rule_losses
 from experiments.judging import or_infinite
-from experiments.values.common import about, look_up, percent, table
+from experiments.values.common import about, look_up, percent, span, table
 
 RECORD = "results/depth_law/record.json"
 RULES = {"S = 1": "S = 1", "b_T = -2": "b_T = -2", "guideline": "-L/10",
@@ -22,13 +21,6 @@ BLOCKS = {"highway": "highway", "t_only": "T-only"}
 def loss(value: float | None) -> str:
     """A loss in three digits; a dash where a net did not learn."""
     return "–" if value is None or value >= TRAINS else f"{value:#.3g}"
-
-
-def span(values: Iterable[float], form: str = "g") -> str:
-    """Lowest to highest, once if they are alike."""
-    values = sorted(values)
-    ends = [format(end, form) for end in (values[0], values[-1])]
-    return " to ".join(dict.fromkeys(ends))
 
 
 @about(RECORD)

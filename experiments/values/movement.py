@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
 from experiments import skipping
 from experiments.data_movement import chosen
 from experiments.judging import or_infinite
-from experiments.values.common import about, look_up, percent, table
+from experiments.values.common import about, look_up, percent, span, table
 
 
 def one_pass(record: dict, block: str, depth: int, size: int, batch: int, name: str,
@@ -79,16 +79,10 @@ def movement_loss_table(record: dict) -> str:
                  "until the loss, highway / plain:", rows)
 
 
-def low_to_high(values: Collection[float], digits: int = 0) -> str:
-    """Of several nets the least and the largest, or both in one."""
-    ends = (f"{end:.{digits}f}" for end in (min(values), max(values)))
-    return " to ".join(dict.fromkeys(ends))
-
-
 def middle_of(values: Iterable[float], digits: int = 0) -> str:
     """Of several nets the median, and in brackets the least and the largest."""
     values = list(values)
-    middle, ends = f"{np.median(values):.{digits}f}", low_to_high(values, digits)
+    middle, ends = f"{np.median(values):.{digits}f}", span(values, f".{digits}f")
     return middle if middle == ends else f"{middle} ({ends})"
 
 
@@ -201,24 +195,24 @@ def data_movement(record: dict, five: dict) -> dict[str, str]:
     plain = [100 * net["training"]["test_acc"][-1] for net in five["nets"]["plain"]]
     spared = same_rows(nets["residual"], "left_out", "left_out", 5)
     return about_passes(record) | {
-        "layers": low_to_high([net.row["left_out"] for net in layers]),
-        "layers_cost": low_to_high([net.movement for net in layers], 2),
-        "layers_lost": low_to_high([100 * net.lost for net in layers], 1),
-        "layers_accuracy": low_to_high([100 * net.row["test"] for net in layers], 1),
+        "layers": span([net.row["left_out"] for net in layers], ".0f"),
+        "layers_cost": span([net.movement for net in layers], ".2f"),
+        "layers_lost": span([100 * net.lost for net in layers], ".1f"),
+        "layers_accuracy": span([100 * net.row["test"] for net in layers], ".1f"),
         "plain_cost": "{:.2f}".format(
             nets["plain"][0]["whole"]["bytedmd"] / wholes[0]["bytedmd"]),
-        "plain_accuracy": low_to_high(plain, 1),
+        "plain_accuracy": span(plain, ".1f"),
         "residual_lost": percent(nets["residual"][0]["whole"]["test"]
                                  - spared[0]["test"], 1),
-        "gates_used": low_to_high([100 * row["used"] for row in tenth]),
-        "gates_cost": low_to_high([row["bytedmd"] for row in tenth], 2),
-        "gates_lost": low_to_high([100 * (whole["test"] - row["test"]) for whole, row
-                                   in zip(wholes, tenth, strict=True)], 1),
-        "gates_random": low_to_high([100 * (whole["test"] - row["control"])
-                                     for whole, row in zip(wholes, tenth, strict=True)],
-                                    1),
+        "gates_used": span([100 * row["used"] for row in tenth], ".0f"),
+        "gates_cost": span([row["bytedmd"] for row in tenth], ".2f"),
+        "gates_lost": span([100 * (whole["test"] - row["test"]) for whole, row
+                            in zip(wholes, tenth, strict=True)], ".1f"),
+        "gates_random": span([100 * (whole["test"] - row["control"])
+                              for whole, row in zip(wholes, tenth, strict=True)],
+                             ".1f"),
         "gates_seconds": f"{times['gates']['ratio']:.1f}",
         "layers_seconds": f"{times['left_out']['ratio']:.2f}",
-        "chosen_lost": low_to_high([100 * net.lost for net in gates], 2),
+        "chosen_lost": span([100 * net.lost for net in gates], ".2f"),
         "chosen_within": str(sum(net.lost <= record["protocol"]["lost"]
                                  for net in gates))}

@@ -8,11 +8,11 @@ import numpy as np
 
 from experiments.convolution_gates import GATES, best_losses, last_losses
 from experiments.convolution_gates import TRAINS as GATES_TRAIN
-from experiments.harder_data import POINTS, costly
+from experiments.harder_data import POINTS, by_rate, costly, late, multiplying
 from experiments.judging import or_infinite
 from experiments.lesion import needed_layers
 from experiments.papers import TABLE_1, TABLE_1A
-from experiments.values.common import about, look_up, mean_and_std, percent, table
+from experiments.values.common import about, look_up, mean_and_std, percent, span, table
 from experiments.variants import TRAINS as TRAINS_HERE
 from experiments.variants import all_train, mean
 from experiments.very_deep.nets import TRAINS
@@ -137,19 +137,39 @@ def five_nets(record: dict) -> dict[str, str]:
 
 @about("results/harder_data/record.json")
 def harder_data(record: dict) -> dict[str, str]:
-    nets, found = record["nets"], {}
-    for name, group in (("cifar", "harder"), ("cifar_same", "same b_T"),
-                        ("mnist", "mnist")):
-        matter = sorted(costly(net, POINTS[1]) for net in nets[group])
-        found |= {f"{name}_matter": f"{matter[0]} to {matter[-1]}",
-                  f"{name}_test": percent(np.mean(
-                      [net["training"]["test_acc"] for net in nets[group]]), 1),
-                  f"{name}_error": percent(np.mean(
-                      [net["error"] for net in nets[group]]))}
-    needed = [sorted(needed_layers(net) for net in nets[group])
-              for group in ("harder", "mnist")]
-    return found | {f"{name}_needed": f"{some[0]} to {some[-1]}" for name, some in
-                    zip(("cifar", "mnist"), needed, strict=True)}
+    """Layers that matter: of nets with the chosen rate, and with all near it."""
+    found = {"mnist_matter": span(costly(net, POINTS[1])
+                                     for net in record["nets"]["mnist"])}
+    for name, group in (("cifar", "harder"), ("cifar_same", "same b_T")):
+        counts = [[costly(net, POINTS[1]) for net in nets]
+                  for nets in by_rate(record, group).values()]
+        found |= {f"{name}_matter": span(counts[0]), f"{name}_all_matter": span(
+            value for row in counts for value in row)}
+    return found
+
+
+@about("results/harder_data/record.json")
+def harder_data_table(record: dict) -> str:
+    held_out = {(row["gate_bias"], f"{lr:g}"): percent(value, 1)
+                for row in record["search"]
+                for lr, value in zip(row["lr"], row["held_out_acc"], strict=True)}
+    theirs, same = record["protocol"]["gate_biases"]
+    mnist = record["nets"]["mnist"]
+    rows = [("MNIST", same, f"{mnist[0]['training']['lr']:g}", mnist)] + [
+        (record["dataset"], bias, lr, nets)
+        for bias, group in ((theirs, "harder"), (same, "same b_T"))
+        for lr, nets in by_rate(record, group).items()]
+    return table("data|b_T:|rate:|held out, %:|training error, %:|test, %:|layers that "
+                 "matter:|double the loss:|needed:|change after layer 15, %:", (
+        (data, f"{bias:g}", lr,
+         "–" if data == "MNIST" else held_out[bias, lr],
+         span((100 * net["error"] for net in nets), ".1f"),
+         span((100 * net["training"]["test_acc"] for net in nets), ".1f"),
+         span(costly(net, POINTS[1]) for net in nets),
+         span(multiplying(net, 2) for net in nets),
+         span(needed_layers(net) for net in nets),
+         span((100 * late(net, 15) for net in nets), ".0f"))
+        for data, bias, lr, nets in rows))
 
 
 # --------------------------------------------------------------------------------------
