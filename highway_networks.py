@@ -193,9 +193,10 @@ class ForeignData(DataError):
     """A good file, but another one."""
 
 
+NAMED = "--data-dir, data_dir= or $HIGHWAY_DATA_DIR"     # for commands, scripts, both
 FETCH_AGAIN = ("Delete it and run again to fetch a good copy, or name another folder "
-               "with --data-dir")
-FETCH = "The command line fetches it; or name another folder with --data-dir"
+               f"with {NAMED}")
+FETCH = f"The command line fetches it; or name another folder with {NAMED}"
 
 
 class DataFile(NamedTuple):
@@ -240,9 +241,12 @@ class Data:
 
     def __post_init__(self):
         for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
-            if x.ndim != 2 or y.shape != x.shape[:1]:
+            if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)):
+                raise DataError("images and labels must be NumPy arrays")
+            if (x.ndim != 2 or y.shape != x.shape[:1] or not x.size
+                    or x.shape[1] != self.x_train.shape[1]):
                 raise DataError(f"images {x.shape} and labels {y.shape}: they must be "
-                                "(N, P) and (N,)")
+                                "(N, P) and (N,), not empty, with one P for all")
             wrong = (y if y.dtype.kind not in "iu" else
                      y[(y < 0) | (y >= self.classes)])
             if wrong.size:
@@ -342,7 +346,7 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
         yield
     except DataError as error:
         if isinstance(error, ForeignData):
-            remedy = "Each data set has a folder of its own: name it with --data-dir"
+            remedy = f"Each data set has a folder of its own: name it with {NAMED}"
         elif isinstance(error, MissingData) and remedy == FETCH_AGAIN:
             remedy = FETCH
         raise type(error)(f"{path}: {error}. {remedy}") from error
@@ -351,8 +355,11 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
 def read_idx(path: Path, expected: DataFile, classes: int) -> np.ndarray:
     """One checked file of a data set -> uint8 array. DataError: path and remedy."""
     size = 4 + 4 * len(expected.shape) + math.prod(expected.shape)
+    shipped = HERE / "highway_suite" in path.resolve().parents
     with naming(path, FETCH_AGAIN if expected.gz_sha256 else
-                "Restore it from the repository"):
+                "Restore it from the repository" if shipped else
+                "Put there what its row of DATASETS describes, or name another folder "
+                f"with {NAMED}"):
         # no gzip of good data is longer by more
         return check_idx(read_content(path, size + 4096), expected, classes)
 
@@ -395,15 +402,16 @@ DATASETS: dict[str, Dataset] = {
 
 
 def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
-    """Where a data set lies: with us, or in data_dir, $HIGHWAY_DATA_DIR or ~/.cache."""
-    if dataset.folder:
+    """Where a data set lies: in data_dir, or where it is shipped, or in
+    $HIGHWAY_DATA_DIR or ~/.cache."""
+    if dataset.folder and not data_dir:
         return dataset.folder
     chosen = (data_dir or os.environ.get("HIGHWAY_DATA_DIR")
               or f"~/.cache/{dataset.cache}")
     folder = os.path.expanduser(chosen)
     if folder.startswith("~"):
         raise DataError(f"{chosen}: there is no home folder. Name the folder of the "
-                        "files with --data-dir or $HIGHWAY_DATA_DIR")
+                        f"files with {NAMED}")
     return Path(folder)
 
 
@@ -415,6 +423,9 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
     are read-only. read(path, file, dataset), if given, gets an array in another way:
     highway_suite.datasets fetches what is missing.
     """
+    if name not in DATASETS:
+        raise DataError(f"no data set {name!r}, only {', '.join(DATASETS)}; there are "
+                        "more after import highway_suite.datasets")
     dataset, arrays = DATASETS[name], []
     folder = data_folder(dataset, data_dir)
     for file in dataset.files:
@@ -426,7 +437,12 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
         arrays += found if isinstance(found, tuple) else (found,)
     x_train, y_train, x_test, y_test = (
         array if array.ndim == 1 else array.reshape(len(array), -1) for array in arrays)
-    return Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
+    data = Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
+    there = (len(x_train), len(x_test)), x_train.shape[1]
+    if there != (told := (tuple(dataset.images), math.prod(dataset.shape))):
+        raise DataError(f"{folder}: images and pixels are {there}; the row of {name!r} "
+                        f"in DATASETS says {told}")
+    return data
 
 
 def streams(seed: int) -> dict[str, np.random.SeedSequence]:

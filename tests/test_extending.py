@@ -104,6 +104,16 @@ def test_a_data_set_of_ones_own(stripes):
     assert record["runs"][0]["highway"]["final_test_acc"] > 0.95
 
 
+@pytest.mark.parametrize("change", [{"images": (60000, 10000)}, {"images": (60, 300)},
+                                    {"shape": (28, 28)}])
+def test_files_that_its_row_does_not_describe_are_refused(stripes, monkeypatch, change):
+    """The record would state the row's numbers."""
+    monkeypatch.setitem(hn.DATASETS, "stripes",
+                        hn.DATASETS["stripes"]._replace(**change))
+    with pytest.raises(hn.DataError, match="the row of 'stripes'"):
+        hn.load_dataset("stripes")
+
+
 def test_a_broken_file_of_it_is_refused(stripes):
     path = stripes / "test-labels.txt"
     path.write_bytes(path.read_bytes().replace(b"2", b"1"))
