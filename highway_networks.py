@@ -781,9 +781,13 @@ class DeepNet:
         if min(depth, hidden, inputs, classes) < 1:
             raise ValueError(f"depth {depth}, hidden {hidden}, inputs {inputs}, "
                              f"classes {classes}: each must be at least 1")
+        kind = BLOCKS[block]
+        if not isinstance(kind, Block) or kind.gates not in ("", "T", "C", "TC"):
+            raise ValueError(f"block {block!r} must be a Block, its gates '', 'T', 'C' "
+                             "or 'TC'")
         self.settings = {"block": block, "depth": depth, "hidden": hidden,
                          "inputs": inputs, "classes": classes, "activation": activation}
-        self.block, self.activation = BLOCKS[block], ACTIVATIONS[activation]
+        self.block, self.activation = kind, ACTIVATIONS[activation]
         self.depth, self.hidden = depth, hidden
         self.inputs, self.classes = inputs, classes
         self.rows = hidden * (1 + len(self.block.gates))        # R: H and the gates
@@ -838,10 +842,12 @@ class DeepNet:
         if x.ndim != 2 or len(x) != self.inputs or x.dtype != self.dtype:
             raise ValueError(f"x is {x.dtype} {x.shape}; the net takes {self.dtype} "
                              f"({self.inputs}, B)")
-        closed = frozenset(closed)
-        if closed - set(range(self.depth)):
-            raise ValueError(f"closed {sorted(closed)}: layers are 0 to "
+        layers = list(closed) if np.iterable(closed) else [None]
+        if not all(isinstance(l, (int, np.integer)) and type(l) is not bool
+                   and 0 <= l < self.depth for l in layers):   # a mask's True is no 1
+            raise ValueError(f"closed is {closed!r:.60}, not a list of layers, 0 to "
                              f"{self.depth - 1}")
+        closed = frozenset(layers)
         if cache is None or cache.net is not self or cache.batch != x.shape[1]:
             cache = self.cache(x.shape[1])
         weights, first = cache.weights, cache.x[0, :self.hidden]
@@ -920,8 +926,8 @@ class DeepNet:
         return self._probe(x, closed)[1].x[:, :self.hidden]
 
     def save(self, file: Any) -> None:
-        """Write settings and weights as one .npz, without pickles, to a path or binary
-        file. Raises OSError."""
+        """Write settings and weights as one .npz, without pickles, to a binary file or
+        a path, which gets .npz at its end if it lacks it. Raises OSError."""
         np.savez_compressed(file, params=self.params, **self.settings)  # type: ignore
 
     @classmethod
@@ -931,10 +937,16 @@ class DeepNet:
         try:
             if os.path.exists(path) and not os.path.isfile(path):
                 raise ValueError("not a regular file")      # a FIFO would block
+            with open(path, "rb") as file:
+                if file.read(2) != b"PK":
+                    raise ValueError("not a .npz file")
             with open(path, "rb") as file, np.load(file) as archive:    # no pickles
                 settings = {name: archive[name].item() for name in (
                     "block", "depth", "hidden", "inputs", "classes", "activation")}
                 block, L, U, P, C, _ = settings.values()
+                if block not in BLOCKS:
+                    raise ValueError(f"its block {block!r} is none of "
+                                     f"{', '.join(BLOCKS)}; add it to BLOCKS first")
                 R = U * (1 + len(BLOCKS[block].gates))
                 size = Parameters(cls.shapes(L, U, R, P, C)).size
                 if archive.zip.getinfo("params.npy").file_size > 8 * size + 4096:
@@ -1186,8 +1198,11 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
     steps, each taken before its update; `test_acc` is taken after the epoch. The
     gates' mean T on the test images, per layer, starts at epoch 0. From the epoch on in
     which a run diverged, history has None. Raises ValueError if there are fewer images
-    than a batch takes.
+    than a batch takes, or the net is not of this Config.
     """
+    for name, made in (net.settings | {"dtype": net.dtype.name}).items():
+        if made != (told := getattr(config, name, made)):
+            raise ValueError(f"{name} of the net is {made!r}, of the Config {told!r}")
     if config.batch > len(data.x_train):
         raise ValueError(f"batch {config.batch} of {len(data.x_train)} training images")
     x_train, x_test = (np.asarray(x, net.dtype) for x in (data.x_train, data.x_test))

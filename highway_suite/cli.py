@@ -66,11 +66,16 @@ def several(parse: Callable) -> Callable:
 
 
 def block_name(text: str) -> str:
-    """An argparse type: a kind of BLOCKS, by a name that a record can hold."""
+    """An argparse type: a kind of BLOCKS, by a name that a record can hold and of which
+    a net can be made."""
     if text in hn.BLOCKS and not NAME.is_right(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not {NAME.words}")
     if text not in hn.BLOCKS:
         raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(hn.BLOCKS)}")
+    try:
+        hn.DeepNet(text, 1, 1, inputs=1, classes=1)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
     return text
 
 

@@ -58,6 +58,18 @@ def test_a_block_of_ones_own(monkeypatch, tmp_path, seed):
     assert len(arm["layer_T_history"]) == 9 and len(arm["final_T_per_layer"]) == 10
 
 
+@pytest.mark.parametrize("row", [
+    hn.Block("G", leaky_forward, leaky_backward), ("T", leaky_forward, leaky_backward)],
+    ids=["unknown gate", "tuple"])
+def test_what_is_no_block_is_refused(monkeypatch, capsys, row):
+    monkeypatch.setitem(hn.BLOCKS, "wrong", row)
+    with pytest.raises(ValueError, match="'wrong' must be a Block"):
+        hn.DeepNet("wrong")
+    with pytest.raises(SystemExit) as caught:
+        main(["--dataset", "digits", "--blocks", "wrong", "--no-save", "--jobs", "1"])
+    assert caught.value.code == 2 and "must be a Block" in capsys.readouterr().err
+
+
 def read_text(path, file, classes):
     """A reader of one's own: numbers in text, one row a line."""
     content = hn.read_content(path, 10**6)

@@ -263,6 +263,16 @@ def test_a_batch_larger_than_the_data_is_refused(digits):
         trained(digits, CONFIG, batch=1438)
 
 
+@pytest.mark.parametrize("name, value", [
+    ("block", "plain"), ("depth", 6), ("hidden", 49), ("activation", "relu"),
+    ("dtype", "float64")])
+def test_a_net_of_another_config_is_refused(digits, name, value):
+    """Its record would state what was not trained."""
+    net = hn.make_net(CONFIG, digits)
+    with pytest.raises(ValueError, match=f"{name} of the net is .*{value}"):
+        hn.train(net, digits, replace(CONFIG, **{name: value}))
+
+
 # The same every time
 
 
