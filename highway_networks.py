@@ -193,9 +193,10 @@ class ForeignData(DataError):
     """A good file, but another one."""
 
 
+NAMED = "--data-dir, data_dir= or $HIGHWAY_DATA_DIR"     # for commands, scripts, both
 FETCH_AGAIN = ("Delete it and run again to fetch a good copy, or name another folder "
-               "with --data-dir")
-FETCH = "The command line fetches it; or name another folder with --data-dir"
+               f"with {NAMED}")
+FETCH = f"The command line fetches it; or name another folder with {NAMED}"
 
 
 class DataFile(NamedTuple):
@@ -240,9 +241,12 @@ class Data:
 
     def __post_init__(self):
         for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
-            if x.ndim != 2 or y.shape != x.shape[:1]:
+            if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)):
+                raise DataError("images and labels must be NumPy arrays")
+            if (x.ndim != 2 or y.shape != x.shape[:1] or not x.size
+                    or x.shape[1] != self.x_train.shape[1]):
                 raise DataError(f"images {x.shape} and labels {y.shape}: they must be "
-                                "(N, P) and (N,)")
+                                "(N, P) and (N,), not empty, with one P for all")
             wrong = (y if y.dtype.kind not in "iu" else
                      y[(y < 0) | (y >= self.classes)])
             if wrong.size:
@@ -342,7 +346,7 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
         yield
     except DataError as error:
         if isinstance(error, ForeignData):
-            remedy = "Each data set has a folder of its own: name it with --data-dir"
+            remedy = f"Each data set has a folder of its own: name it with {NAMED}"
         elif isinstance(error, MissingData) and remedy == FETCH_AGAIN:
             remedy = FETCH
         raise type(error)(f"{path}: {error}. {remedy}") from error
@@ -351,8 +355,11 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
 def read_idx(path: Path, expected: DataFile, classes: int) -> np.ndarray:
     """One checked file of a data set -> uint8 array. DataError: path and remedy."""
     size = 4 + 4 * len(expected.shape) + math.prod(expected.shape)
+    shipped = HERE / "highway_suite" in path.resolve().parents
     with naming(path, FETCH_AGAIN if expected.gz_sha256 else
-                "Restore it from the repository"):
+                "Restore it from the repository" if shipped else
+                "Put there what its row of DATASETS describes, or name another folder "
+                f"with {NAMED}"):
         # no gzip of good data is longer by more
         return check_idx(read_content(path, size + 4096), expected, classes)
 
@@ -395,15 +402,16 @@ DATASETS: dict[str, Dataset] = {
 
 
 def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
-    """Where a data set lies: with us, or in data_dir, $HIGHWAY_DATA_DIR or ~/.cache."""
-    if dataset.folder:
+    """Where a data set lies: in data_dir, or where it is shipped, or in
+    $HIGHWAY_DATA_DIR or ~/.cache."""
+    if dataset.folder and not data_dir:
         return dataset.folder
     chosen = (data_dir or os.environ.get("HIGHWAY_DATA_DIR")
               or f"~/.cache/{dataset.cache}")
     folder = os.path.expanduser(chosen)
     if folder.startswith("~"):
         raise DataError(f"{chosen}: there is no home folder. Name the folder of the "
-                        "files with --data-dir or $HIGHWAY_DATA_DIR")
+                        f"files with {NAMED}")
     return Path(folder)
 
 
@@ -415,6 +423,9 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
     are read-only. read(path, file, dataset), if given, gets an array in another way:
     highway_suite.datasets fetches what is missing.
     """
+    if name not in DATASETS:
+        raise DataError(f"no data set {name!r}, only {', '.join(DATASETS)}; there are "
+                        "more after import highway_suite.datasets")
     dataset, arrays = DATASETS[name], []
     folder = data_folder(dataset, data_dir)
     for file in dataset.files:
@@ -426,7 +437,12 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
         arrays += found if isinstance(found, tuple) else (found,)
     x_train, y_train, x_test, y_test = (
         array if array.ndim == 1 else array.reshape(len(array), -1) for array in arrays)
-    return Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
+    data = Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
+    there = (len(x_train), len(x_test)), x_train.shape[1]
+    if there != (told := (tuple(dataset.images), math.prod(dataset.shape))):
+        raise DataError(f"{folder}: images and pixels are {there}; the row of {name!r} "
+                        f"in DATASETS says {told}")
+    return data
 
 
 def streams(seed: int) -> dict[str, np.random.SeedSequence]:
@@ -765,9 +781,13 @@ class DeepNet:
         if min(depth, hidden, inputs, classes) < 1:
             raise ValueError(f"depth {depth}, hidden {hidden}, inputs {inputs}, "
                              f"classes {classes}: each must be at least 1")
+        kind = BLOCKS[block]
+        if not isinstance(kind, Block) or kind.gates not in ("", "T", "C", "TC"):
+            raise ValueError(f"block {block!r} must be a Block, its gates '', 'T', 'C' "
+                             "or 'TC'")
         self.settings = {"block": block, "depth": depth, "hidden": hidden,
                          "inputs": inputs, "classes": classes, "activation": activation}
-        self.block, self.activation = BLOCKS[block], ACTIVATIONS[activation]
+        self.block, self.activation = kind, ACTIVATIONS[activation]
         self.depth, self.hidden = depth, hidden
         self.inputs, self.classes = inputs, classes
         self.rows = hidden * (1 + len(self.block.gates))        # R: H and the gates
@@ -822,10 +842,12 @@ class DeepNet:
         if x.ndim != 2 or len(x) != self.inputs or x.dtype != self.dtype:
             raise ValueError(f"x is {x.dtype} {x.shape}; the net takes {self.dtype} "
                              f"({self.inputs}, B)")
-        closed = frozenset(closed)
-        if closed - set(range(self.depth)):
-            raise ValueError(f"closed {sorted(closed)}: layers are 0 to "
+        layers = list(closed) if np.iterable(closed) else [None]
+        if not all(isinstance(l, (int, np.integer)) and type(l) is not bool
+                   and 0 <= l < self.depth for l in layers):   # a mask's True is no 1
+            raise ValueError(f"closed is {closed!r:.60}, not a list of layers, 0 to "
                              f"{self.depth - 1}")
+        closed = frozenset(layers)
         if cache is None or cache.net is not self or cache.batch != x.shape[1]:
             cache = self.cache(x.shape[1])
         weights, first = cache.weights, cache.x[0, :self.hidden]
@@ -904,8 +926,8 @@ class DeepNet:
         return self._probe(x, closed)[1].x[:, :self.hidden]
 
     def save(self, file: Any) -> None:
-        """Write settings and weights as one .npz, without pickles, to a path or binary
-        file. Raises OSError."""
+        """Write settings and weights as one .npz, without pickles, to a binary file or
+        a path, which gets .npz at its end if it lacks it. Raises OSError."""
         np.savez_compressed(file, params=self.params, **self.settings)  # type: ignore
 
     @classmethod
@@ -915,10 +937,16 @@ class DeepNet:
         try:
             if os.path.exists(path) and not os.path.isfile(path):
                 raise ValueError("not a regular file")      # a FIFO would block
+            with open(path, "rb") as file:
+                if file.read(2) != b"PK":
+                    raise ValueError("not a .npz file")
             with open(path, "rb") as file, np.load(file) as archive:    # no pickles
                 settings = {name: archive[name].item() for name in (
                     "block", "depth", "hidden", "inputs", "classes", "activation")}
                 block, L, U, P, C, _ = settings.values()
+                if block not in BLOCKS:
+                    raise ValueError(f"its block {block!r} is none of "
+                                     f"{', '.join(BLOCKS)}; add it to BLOCKS first")
                 R = U * (1 + len(BLOCKS[block].gates))
                 size = Parameters(cls.shapes(L, U, R, P, C)).size
                 if archive.zip.getinfo("params.npy").file_size > 8 * size + 4096:
@@ -1170,8 +1198,11 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
     steps, each taken before its update; `test_acc` is taken after the epoch. The
     gates' mean T on the test images, per layer, starts at epoch 0. From the epoch on in
     which a run diverged, history has None. Raises ValueError if there are fewer images
-    than a batch takes.
+    than a batch takes, or the net is not of this Config.
     """
+    for name, made in (net.settings | {"dtype": net.dtype.name}).items():
+        if made != (told := getattr(config, name, made)):
+            raise ValueError(f"{name} of the net is {made!r}, of the Config {told!r}")
     if config.batch > len(data.x_train):
         raise ValueError(f"batch {config.batch} of {len(data.x_train)} training images")
     x_train, x_test = (np.asarray(x, net.dtype) for x in (data.x_train, data.x_test))

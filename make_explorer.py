@@ -24,6 +24,7 @@ import hashlib
 import html
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -326,7 +327,8 @@ def make_page() -> str:
 
 
 def main(argv: list | None = None) -> None:
-    """Run the command line. Exits with 1 and one line on stderr if a file is wrong."""
+    """Run the command line. Exits with 2 for a wrong flag, with 1 and one line on
+    stderr if a file is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0],
                                      allow_abbrev=False)
     parser.add_argument("--out", type=path_of, metavar="FILE",
@@ -335,6 +337,8 @@ def main(argv: list | None = None) -> None:
                         help="choose the forty images first, from MNIST")
     parser.add_argument("--data-dir", metavar="FOLDER", help="of the MNIST files")
     options = parser.parse_args(argv)
+    if not os.path.isdir(options.out.parent):
+        parser.error(f"argument --out: {options.out.parent} is not a folder")
     try:
         if options.images:
             data = obtain("mnist", options.data_dir)

@@ -104,6 +104,8 @@ def run(args: argparse.Namespace) -> dict:
     seconds: dict[str, list] = {"ours": [], **{name: [] for name in names}}
     with tempfile.TemporaryDirectory() as folder:
         dataset, data = load(args.dataset, args.data_dir)
+        if hn.DATASETS[dataset].folder:     # --dataset auto found no MNIST there
+            args.data_dir = None
         shape = write_images(folder, data)
         tasks = [write_task(Path(folder) / f"{block}.npz", shape, block, args.depth,
                             HIDDEN, BATCH, STEPS) for block in ("highway", "plain")]

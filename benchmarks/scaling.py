@@ -264,6 +264,8 @@ def run(args: argparse.Namespace) -> dict:
     cores, points = available_cores(), points_of(args)
     with tempfile.TemporaryDirectory() as folder:
         dataset, data = load(args.dataset, args.data_dir)
+        if hn.DATASETS[dataset].folder:     # --dataset auto found no MNIST there
+            args.data_dir = None
         shape = write_images(folder, data)
         points, env = measure_points(points, folder, shape, args.repeats, cores[:1])
     return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,

@@ -133,7 +133,7 @@ class Jpegs:
                     found.append(self.read_decoded(decoded, part))
                 continue
             with hn.naming(path, f"It is a zip of the folders train and test of "
-                           f"{self.source}; name its own with --data-dir"):
+                           f"{self.source}; name its own with {hn.NAMED}"):
                 found.append(self.decode(path, part))
             with suppress(OSError):     # a folder that is only read, or full
                 write_file(decoded, found[-1])

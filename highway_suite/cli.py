@@ -66,11 +66,16 @@ def several(parse: Callable) -> Callable:
 
 
 def block_name(text: str) -> str:
-    """An argparse type: a kind of BLOCKS, by a name that a record can hold."""
+    """An argparse type: a kind of BLOCKS, by a name that a record can hold and of which
+    a net can be made."""
     if text in hn.BLOCKS and not NAME.is_right(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not {NAME.words}")
     if text not in hn.BLOCKS:
         raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(hn.BLOCKS)}")
+    try:
+        hn.DeepNet(text, 1, 1, inputs=1, classes=1)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
     return text
 
 
@@ -101,7 +106,8 @@ def build_parser() -> argparse.ArgumentParser:
         description="Train nets of different blocks side by side, in NumPy: a highway "
                     "net and a plain net, unless told otherwise.",
         epilog="Only the headline (all defaults, on MNIST) writes run.json unasked; "
-               "any other run without --out goes to runs/, named by its settings.")
+               "any other run without --out goes to runs/, named by its settings. A "
+               "negative number with an exponent needs a =, as in --gate-bias=-1e-1.")
     add_settings(parser)
     parser.add_argument("--blocks", type=several(block_name), metavar="A,B,...",
                         help=f"kinds of nets, of {', '.join(hn.BLOCKS)} (default: "
@@ -121,9 +127,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
                         default=None, help="processes (default: one per core, if that "
                         "is worth their start)")
-    parser.add_argument("--out", metavar="FILE", default=None, type=path_of,
+    record = parser.add_mutually_exclusive_group()
+    record.add_argument("--out", metavar="FILE", default=None, type=path_of,
                         help="the record; a file of that name is replaced")
-    parser.add_argument("--no-save", action="store_true", default=False,
+    record.add_argument("--no-save", action="store_true", default=False,
                         help="write no record")
     parser.add_argument("--version", action="store_true", default=False)
     return parser

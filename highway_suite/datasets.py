@@ -7,7 +7,6 @@ table that the core does not need.
 
 from __future__ import annotations
 
-import errno
 import os
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import numpy as np
 
 import highway_networks as hn
 from highway_suite.cifar import ROWS
-from highway_suite.files import write_file
+from highway_suite.files import check_target, write_file
 from highway_suite.terminal import say
 
 hn.DATASETS["fashion"] = hn.Dataset("Fashion-MNIST", images=(60000, 10000),
@@ -35,18 +34,19 @@ hn.DATASETS |= ROWS
 
 def fetch(expected: hn.DataFile, dataset: hn.Dataset, folder: Path) -> Path:
     """Download one file from the first mirror that has it; only the right content takes
-    its name. Raises MissingData with every mirror's reason."""
+    its name, and only for it is the folder made. Raises MissingData with every mirror's
+    reason."""
     from highway_suite.mirrors import MirrorError, download
     reasons, mirrors, path = [], dataset.mirrors, folder / expected.name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(errno.EACCES, "no right to write there")
+        check_target(path)
     except OSError as error:
         reasons, mirrors = [f"{folder}: {error.strerror}"], ()
     for mirror in mirrors:
         try:
-            write_file(path, download(mirror + expected.name, expected))
+            content = download(mirror + expected.name, expected)
+            folder.mkdir(parents=True, exist_ok=True)
+            write_file(path, content)
             return path
         except MirrorError as error:
             reasons.append(f"{mirror}: {error}")
@@ -56,7 +56,7 @@ def fetch(expected: hn.DataFile, dataset: hn.Dataset, folder: Path) -> Path:
     raise hn.MissingData(f"{path} is missing and cannot be fetched "
                          f"({'; '.join(reasons)}). Put the files of "
                          f"{dataset.title} there, or name their folder with "
-                         "--data-dir or $HIGHWAY_DATA_DIR")
+                         f"{hn.NAMED}")
 
 
 def mend(path: Path, expected: hn.DataFile, dataset: hn.Dataset,

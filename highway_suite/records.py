@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import time
@@ -14,7 +15,13 @@ from threadpoolctl import threadpool_info
 
 import highway_networks as hn
 from highway_suite.files import parse_json, read_file
-from highway_suite.schema import SCHEMA, SCHEMA_VERSION, RecordError, check_record
+from highway_suite.schema import (
+    SCHEMA,
+    SCHEMA_VERSION,
+    OtherRecord,
+    RecordError,
+    check_record,
+)
 
 # What makes a record: the script of a checkout, or the command that pip installs.
 COMMAND = ("python3 highway_networks.py" if (hn.HERE / "pyproject.toml").exists() else
@@ -120,10 +127,15 @@ def train_arm(config: hn.Config, data: hn.Data, report: Callable | None = None) 
 def read_record(path: str | Path,
                 command: str = f"{COMMAND} --seed 0") -> dict:
     """A checked record. Records without our `schema` key, by the earlier reproduction,
-    are read too. Raises RecordError, one line that names file, field and remedy."""
+    are read too. Raises RecordError, one line that names file, field and remedy: the
+    command, but for what it should not replace, or cannot."""
     try:
         record = parse_json(read_file(path).decode())
         check_record(record)
+    except OtherRecord as error:
+        raise RecordError(f"{path}: a record of another kind: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise RecordError(f"{path}: {error}. Make it with: {command}") from error
+        other = os.path.exists(path) and not os.path.isfile(path)
+        remedy = "" if other else f". Make it with: {command}"
+        raise RecordError(f"{path}: {error}{remedy}") from error
     return record

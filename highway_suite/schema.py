@@ -20,6 +20,10 @@ class RecordError(ValueError):
     """A record cannot be read: the file, the field, and the command that makes it."""
 
 
+class OtherRecord(RecordError):
+    """A record of another schema, which is not to be made anew in its place."""
+
+
 class Kind(NamedTuple):
     """What a field of a record may hold, as a test and in words."""
 
@@ -160,7 +164,7 @@ def check_version(record: Any, schema: str, version: int) -> None:
     if not isinstance(record, dict):
         raise RecordError(f"a record is an object, not {record!r:.40}")
     if record.get("schema", schema) != schema:
-        raise RecordError(f"field 'schema' is {record['schema']!r:.40}, not {schema!r}")
+        raise OtherRecord(f"field 'schema' is {record['schema']!r:.40}, not {schema!r}")
     if "schema_version" in record:
         field(record, "schema_version", whole(1, version))
 

@@ -140,6 +140,7 @@ def small_mnist(tmp_path, monkeypatch, rng):
         files.append(official._replace(
             shape=shape, sha256=hashlib.sha256(payload).hexdigest(),
             gz_sha256=hashlib.sha256(packed).hexdigest(), gz_bytes=len(packed)))
-    table = {**hn.DATASETS, "mnist": hn.DATASETS["mnist"]._replace(files=tuple(files))}
+    table = {**hn.DATASETS, "mnist": hn.DATASETS["mnist"]._replace(
+        files=tuple(files), images=(20, 20))}
     monkeypatch.setattr(hn, "DATASETS", table)
     return folder

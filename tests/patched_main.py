@@ -13,5 +13,6 @@ if __name__ == "__main__":
     files = tuple(hn.DataFile(name, tuple(shape), *facts)
                   for name, shape, *facts in table["files"])
     hn.DATASETS["mnist"] = hn.DATASETS["mnist"]._replace(
-        files=files, mirrors=tuple(table["mirrors"]))
+        files=files, images=tuple(file.shape[0] for file in files[::2]),
+        mirrors=tuple(table["mirrors"]))
     run_as_program()

@@ -56,7 +56,8 @@ def test_widths_match_the_highway_nets(block, depth):
 
 
 def test_the_held_out_images_are_training_images_and_disjoint(digits):
-    numbered = replace(digits, x_train=np.arange(len(digits.x_train))[:, None])
+    numbered = replace(digits, x_train=np.arange(len(digits.x_train))[:, None],
+                       x_test=digits.x_test[:, :1])
     protocol = blocks.PROTOCOL | blocks.SMOKE
     data = blocks.hold_out(numbered, protocol)
     together = np.concatenate([data.x_train, data.x_test])[:, 0]

@@ -61,14 +61,15 @@ def install(tmp_path, monkeypatch, name, members):
     folder = tmp_path / "data" / "cifar"
     folder.mkdir(parents=True)
 
-    def put(archive, **more):
+    def put(archive):
         dataset = hn.DATASETS[name]
         (file,) = dataset.files
         parts = tuple(part._replace(images=IMAGES, sha256=part.sha256 and sha256(
             members[part.name].tobytes())) for part in dataset.read.parts)
         monkeypatch.setitem(hn.DATASETS, name, dataset._replace(
             files=(file._replace(gz_sha256=sha256(archive), gz_bytes=len(archive)),),
-            read=replace(dataset.read, parts=parts), mirrors=(), **more))
+            images=(IMAGES * (len(parts) - 1), IMAGES),
+            read=replace(dataset.read, parts=parts), mirrors=()))
         (folder / file.name).write_bytes(archive)
         return folder / file.name
     return put
@@ -197,8 +198,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 def test_the_command_line_trains_on_it(name, install, members, tmp_path):
-    path = install(tar_of(whole(members)),
-                         images=(IMAGES * (len(members) - 1), IMAGES))
+    path = install(tar_of(whole(members)))
     record = main(["--dataset", name, "--data-dir", str(path.parent), "--depth", "2",
                    "--epochs", "1", "--batch", "20", "--jobs", "1", "--out",
                    str(tmp_path / "r.json")])
@@ -242,7 +242,7 @@ def zipped(tmp_path, monkeypatch, jpegs):
                   for name, part in rows.items())
     dataset = hn.DATASETS["cifar10-jpeg75"]
     monkeypatch.setitem(hn.DATASETS, "cifar10-jpeg75", dataset._replace(
-        read=replace(dataset.read, parts=parts)))
+        images=(20, 10), read=replace(dataset.read, parts=parts)))
     folder = tmp_path / "jpegs"
     folder.mkdir()
 

@@ -86,6 +86,21 @@ def test_folders_and_absent_files_are_refused(tmp_path):
             read(path, LABELS)
 
 
+def test_the_remedy_fits_whose_file_it_is(tmp_path):
+    """Ours can be restored, one's own cannot; what can be fetched is fetched."""
+    ours = hn.DATASETS["digits"].folder / "absent"
+    own = expected_of(LABELS)._replace(gz_sha256="")
+    for path, remedy in ((ours, "Restore it from the repository"),
+                         (tmp_path / "absent", "its row of DATASETS")):
+        with pytest.raises(hn.MissingData, match=remedy):
+            hn.read_idx(path, own, 10)
+
+
+def test_a_name_that_is_not_in_the_table_is_one_clear_line():
+    with pytest.raises(hn.DataError, match="'fasion', only mnist, digits.*import"):
+        hn.load_dataset("fasion")
+
+
 def test_shipped_digits(digits):
     assert digits.x_train.shape == (1437, 64) and digits.x_test.shape == (360, 64)
     assert digits.x_train.max() == digits.x_test.max() == 16
@@ -130,6 +145,11 @@ def test_where_the_folder_is_looked_for(monkeypatch, tmp_path):
     monkeypatch.delenv("HIGHWAY_DATA_DIR")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert hn.data_folder(mnist) == tmp_path / ".cache" / "hinton-mnist"
+    digits = hn.DATASETS["digits"]
+    assert hn.data_folder(digits) == digits.folder
+    assert hn.data_folder(digits, tmp_path) == tmp_path
+    with pytest.raises(SystemExit, match="no such file"):
+        main(["--dataset", "digits", "--data-dir", str(tmp_path), "--jobs", "1"])
 
 
 def test_without_a_network_the_digits_stand_in_and_say_so(tmp_path, capfd):
@@ -145,7 +165,8 @@ def test_mnist_by_name_never_falls_back(tmp_path):
         obtain("mnist", tmp_path)
     for mirror in hn.DATASETS["mnist"].mirrors:
         assert mirror in str(caught.value)
-    assert "--data-dir" in str(caught.value)
+    for way in ("--data-dir", "data_dir=", "$HIGHWAY_DATA_DIR"):
+        assert way in str(caught.value)
     with pytest.raises(SystemExit, match="or use --dataset digits$"):
         main(["--dataset", "mnist", "--data-dir", str(tmp_path)])
 

@@ -9,6 +9,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -164,7 +165,7 @@ def test_a_faulty_mirror_is_passed_over(serve, cache, small_mnist, monkeypatch, 
         with pytest.raises(hn.MissingData) as caught:
             obtain("mnist", cache)
     assert f"{address}/{fault}/: " in str(caught.value)
-    assert answer.reason in str(caught.value) and names(cache) == []
+    assert answer.reason in str(caught.value) and not cache.parent.exists()
     if answer.limit:
         return
     server.asked.clear()
@@ -288,7 +289,7 @@ def test_an_interrupted_download_leaves_nothing(serve, cache, table, sent, code)
     process.send_signal(sent)
     _, error = process.communicate(timeout=20)
     assert process.returncode == code and "Traceback" not in error
-    assert names(cache) == []
+    assert not cache.parent.exists()
 
 
 ABSURD = {"file": Path.touch, "fifo": os.mkfifo, "folder": Path.mkdir,
@@ -309,8 +310,9 @@ def test_an_absurd_cache_folder_is_one_clear_line(tmp_path, kind, below):
 
 def test_a_read_only_folder_is_read_and_never_written(good, cache, small_mnist,
                                                       monkeypatch):
-    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
-    with pytest.raises(hn.MissingData, match="no right to write there"):
+    monkeypatch.setattr(tempfile, "TemporaryFile", Mock(
+        side_effect=PermissionError(13, "Permission denied")))
+    with pytest.raises(hn.MissingData, match="Permission denied"):
         obtain("mnist", cache)
     assert len(obtain("mnist", small_mnist).x_train) == 20
     assert good.asked == []

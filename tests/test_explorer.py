@@ -50,6 +50,12 @@ def test_committed_page_is_what_the_committed_files_make(tmp_path):
     assert page_path().stat().st_size <= SIZE
 
 
+def test_a_folder_that_is_not_there_exits_2(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        maker.main(["--out", str(tmp_path / "nodir" / "page.html")])
+    assert stop.value.code == 2 and "nodir is not a folder" in capsys.readouterr().err
+
+
 def test_every_number_of_the_text_comes_from_a_record():
     """Whatever the records say stands in the page; nothing is left to be filled in."""
     records = {name: maker.load_record(name) for name in maker.RECORDS}

@@ -58,6 +58,18 @@ def test_a_block_of_ones_own(monkeypatch, tmp_path, seed):
     assert len(arm["layer_T_history"]) == 9 and len(arm["final_T_per_layer"]) == 10
 
 
+@pytest.mark.parametrize("row", [
+    hn.Block("G", leaky_forward, leaky_backward), ("T", leaky_forward, leaky_backward)],
+    ids=["unknown gate", "tuple"])
+def test_what_is_no_block_is_refused(monkeypatch, capsys, row):
+    monkeypatch.setitem(hn.BLOCKS, "wrong", row)
+    with pytest.raises(ValueError, match="'wrong' must be a Block"):
+        hn.DeepNet("wrong")
+    with pytest.raises(SystemExit) as caught:
+        main(["--dataset", "digits", "--blocks", "wrong", "--no-save", "--jobs", "1"])
+    assert caught.value.code == 2 and "must be a Block" in capsys.readouterr().err
+
+
 def read_text(path, file, classes):
     """A reader of one's own: numbers in text, one row a line."""
     content = hn.read_content(path, 10**6)
@@ -102,6 +114,16 @@ def test_a_data_set_of_ones_own(stripes):
     assert read_record(stripes / "r") == record and record["dataset"] == "stripes"
     assert (record["n_train"], record["n_test"]) == (300, 60)
     assert record["runs"][0]["highway"]["final_test_acc"] > 0.95
+
+
+@pytest.mark.parametrize("change", [{"images": (60000, 10000)}, {"images": (60, 300)},
+                                    {"shape": (28, 28)}])
+def test_files_that_its_row_does_not_describe_are_refused(stripes, monkeypatch, change):
+    """The record would state the row's numbers."""
+    monkeypatch.setitem(hn.DATASETS, "stripes",
+                        hn.DATASETS["stripes"]._replace(**change))
+    with pytest.raises(hn.DataError, match="the row of 'stripes'"):
+        hn.load_dataset("stripes")
 
 
 def test_a_broken_file_of_it_is_refused(stripes):

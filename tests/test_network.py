@@ -190,9 +190,9 @@ def test_the_door():
     for bad in (x[:5], x[0], x.astype("float32")):
         with pytest.raises(ValueError, match="the net takes float64"):
             net.forward(bad)
-    for layer in (-1, 2):
-        with pytest.raises(ValueError, match="layers are 0 to 1"):
-            net.predict(x, closed=[layer])
+    for layers in ([-1], [2], [1.0], [True], np.zeros(2, bool), 1, "1"):
+        with pytest.raises(ValueError, match="not a list of layers, 0 to 1"):
+            net.predict(x, closed=layers)
     for value in (np.nan, np.inf):
         x[3, 2] = value
         for probe in (net.predict, net.predict_proba, net.gates, net.block_outputs):
@@ -277,6 +277,14 @@ def test_what_is_no_saved_net_is_refused(change, tmp_path):
         tracemalloc.stop()
 
 
+def test_a_saved_net_of_a_block_that_is_not_there_says_so(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setitem(hn.BLOCKS, "tenth", hn.BLOCKS["highway"])
+        small_net("tenth", 3).save(tmp_path / "net.npz")
+    with pytest.raises(ValueError, match="its block 'tenth' is none of.*add it to"):
+        hn.DeepNet.load(tmp_path / "net.npz")
+
+
 def test_other_files_are_no_saved_nets(tmp_path):
     NET.save(tmp_path / "net.npz")
     content = (tmp_path / "net.npz").read_bytes()
@@ -291,8 +299,10 @@ def test_other_files_are_no_saved_nets(tmp_path):
     else:
         (tmp_path / "fifo").mkdir()
     for name in ("array.npy", "pickle.npz", "empty", "cut", "flipped", "fifo"):
-        with pytest.raises(ValueError, match="not a saved DeepNet"):
+        with pytest.raises(ValueError, match="not a saved DeepNet") as caught:
             hn.DeepNet.load(tmp_path / name)
+        assert ("not a .npz file" in str(caught.value)) == (name in ("array.npy",
+                                                                     "empty"))
     assert not (tmp_path / "made").exists()
     for name in ("absent.npz", "net.npz/net.npz"):
         with pytest.raises(OSError):

@@ -218,8 +218,17 @@ def test_what_is_no_file_is_not_opened(tmp_path):
     with pytest.raises(RecordError, match="No such file"):
         read_record(tmp_path / "absent.json")
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(RecordError, match="not a regular file"):
-        read_record(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", tmp_path):
+        with pytest.raises(RecordError, match="not a regular file$"):
+            read_record(path)
+
+
+def test_a_record_of_another_kind_is_not_to_be_made_anew(tmp_path):
+    """Obeyed, the command would write over what an experiment found."""
+    (tmp_path / "r.json").write_text('{"schema": "highway-networks/experiment"}')
+    with pytest.raises(RecordError, match="'highway-networks/experiment'") as caught:
+        read_record(tmp_path / "r.json")
+    assert "Make it with" not in str(caught.value)
 
 
 def test_whatever_blocks_are_written_the_schema_holds(tmp_path):

@@ -30,8 +30,11 @@ def trained(data, config, checkpoint=None, **change):
     {"x": np.zeros((4, 3, 3))}, {"x": np.zeros(4)}, {"x": np.zeros((5, 3))},
     {"y": np.zeros((4, 1), int)}, {"y": np.array([0, 1, 2, 5])},
     {"y": np.array([0, -1, 2, 3])}, {"y": np.array([0.0, 1, 2, 3])},
-    {"y": np.array(list("0123"))}, {"y": np.array([True, False] * 2)}],
-    ids=lambda change: "-".join(f"{k}={v.shape}{v.dtype}" for k, v in change.items()))
+    {"y": np.array(list("0123"))}, {"y": np.array([True, False] * 2)},
+    {"x": np.zeros((4, 2))}, {"x": np.zeros((4, 0))}, {"x": [[0, 0, 0]] * 4},
+    {"x": np.zeros((0, 3)), "y": np.zeros(0, int)}, {"y": [0, 1, 2, 3]}],
+    ids=lambda change: "-".join(f"{k}={np.shape(v)}{getattr(v, 'dtype', 'list')}"
+                                for k, v in change.items()))
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_data_that_do_not_fit_together_are_refused(part, change):
     parts = {"x_train": np.zeros((4, 3)), "y_train": np.arange(4),
@@ -258,6 +261,16 @@ def test_a_net_that_is_broken_before_training_has_no_history(digits):
 def test_a_batch_larger_than_the_data_is_refused(digits):
     with pytest.raises(ValueError, match="batch 1438 of 1437"):
         trained(digits, CONFIG, batch=1438)
+
+
+@pytest.mark.parametrize("name, value", [
+    ("block", "plain"), ("depth", 6), ("hidden", 49), ("activation", "relu"),
+    ("dtype", "float64")])
+def test_a_net_of_another_config_is_refused(digits, name, value):
+    """Its record would state what was not trained."""
+    net = hn.make_net(CONFIG, digits)
+    with pytest.raises(ValueError, match=f"{name} of the net is .*{value}"):
+        hn.train(net, digits, replace(CONFIG, **{name: value}))
 
 
 # The same every time
