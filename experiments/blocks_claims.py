@@ -95,12 +95,13 @@ def check_t_only(nets: list[dict], least: int) -> dict:
     return claim(
         section="ours", text=f"T-only is ahead of every other form from {least} layers "
         "on, by test accuracy on MNIST", paper=None, younger=True, ours={
-            f"{depth} layers": {"T-only, least": min(found[depth, "t_only"]["final"]),
+            f"{depth} layers": {"T-only, least": min(
+                value or 0 for value in found[depth, "t_only"]["final"]),
                                 "others, largest": max(
                     value for (own, block), form in found.items()
                     if own == depth and block != "t_only"
                     for value in form["final"] if value is not None)}
-            for depth in depths}, holds=every(leads),
+            for depth in depths}, holds=every(leads) if leads else None,
         n=one_or_all([len(form["final"]) for form in found.values()]))
 
 

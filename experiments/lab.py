@@ -155,7 +155,8 @@ class Lab:
 
     def load_data(self) -> hn.Data:
         """The protocol's data set, as read. Raises hn.DataError."""
-        return obtain(self.protocol["dataset"], self.options.data_dir)
+        return obtain(self.protocol["dataset"],
+                      None if self.options.smoke else self.options.data_dir)
 
     def trials(self, train: Callable, configs: Mapping[Any, dict],
                data: Any) -> dict[Any, Trial]:

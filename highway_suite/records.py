@@ -32,8 +32,9 @@ COMMAND = ("python3 highway_networks.py" if (hn.HERE / "pyproject.toml").exists(
 def git_state() -> tuple[str | None, bool | None]:
     """(revision, dirty) of the checkout this file lies in; None where there is none."""
     def git(*words):
-        return subprocess.run(("git", *words), cwd=hn.HERE, capture_output=True,
-                              text=True, check=True, timeout=10).stdout.strip()
+        return subprocess.run(      # without locks: it may be killed midway
+            ("git", "--no-optional-locks", *words), cwd=hn.HERE, capture_output=True,
+            text=True, check=True, timeout=10).stdout.strip()
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != hn.HERE:
             return None, None

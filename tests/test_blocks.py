@@ -35,8 +35,8 @@ def test_smoke_of_the_six_forms(smoke, monkeypatch):
         for name in ("train_loss", "test_acc"):
             assert np.shape(net[name]["epochs"]) == (2 + more, 2)
             assert net[name]["final"] == [row[-1] for row in net[name]["epochs"]]
-    assert len(record["claims"]) == 2 * len(blocks_claims.STATEMENTS) + 2
-    assert verdicts(record["claims"][-2:]) == [None, None]
+    assert len(record["claims"]) == 2 * len(blocks_claims.STATEMENTS) + 3
+    assert verdicts(record["claims"][-3:]) == [None, None, None]
 
 
 @pytest.mark.parametrize("depth", [10, 50])
@@ -151,6 +151,15 @@ def test_the_papers_ranking_is_judged_relation_by_relation(changed, expected):
     lost = fake_nets(PAPER | changed)
     lost[1]["test_acc"]["final"][0] = None
     assert blocks_claims.check_ranking(lost, 50)[1]["holds"] is None
+
+
+def test_t_only_leads_if_it_is_ahead_of_all_at_every_depth():
+    ahead, behind = {"t_only": 1}, {"t_only": 1, "full": 0.5}
+    for errors, expected in ((ahead, True), ({"t_only": 1.95}, None), (behind, False)):
+        nets = fake_nets(PAPER | ahead, 20) + fake_nets(PAPER | errors)
+        shallow = fake_nets(PAPER, 10)
+        assert blocks_claims.check_t_only(shallow + nets, 20)["holds"] is expected
+    assert blocks_claims.check_t_only(shallow, 20)["holds"] is None
 
 
 @pytest.mark.parametrize("deep, expected", [
