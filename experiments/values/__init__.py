@@ -21,7 +21,7 @@ def collect(root: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, (function, paths) in ABOUT.items():
         records = [read(root / path) for path in paths]
-        with sound(root / paths[0], f"the command that it names (for {name})"):
+        with sound(root / (paths or ("",))[0], f"the command that it names ({name})"):
             values = function(*records)
         found |= ({name: values} if isinstance(values, str) else
                   {f"{name}.{key}": text for key, text in values.items()})
