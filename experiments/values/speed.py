@@ -33,11 +33,16 @@ def peers(record: dict) -> dict[str, str]:
 
 @about("benchmarks/scaling.json")
 def scaling(record: dict) -> dict[str, str]:
-    law = record["depth_law"]["median"]
+    law, deepest = record["depth_law"]["median"], record["deepest"]
+    search = record["search"][-1]
     return {"ms": f"{1e3 * law['line']['seconds']:.2f}",
             "ms_per_block": f"{1e3 * law['line']['seconds_per_block']:.3f}",
             "deviation": percent(law["largest_deviation"], 1),
-            "mb": f"{record['whole_run']['peak_mb']:.0f}"}
+            "mb": f"{record['whole_run']['peak_mb']:.0f}",
+            "searches": f"{search['times_one']:.1f}", "processes": str(search["jobs"]),
+            "deepest_seconds": f"{deepest['seconds']:.0f}",
+            "deepest_gb": f"{deepest['peak_mb'] / 1000:.1f}",
+            "deepest_accuracy": percent(deepest["test_acc"])}
 
 
 @about("benchmarks/cold_start.json")
