@@ -40,7 +40,9 @@ def test_the_rate_is_that_of_the_best_held_out_accuracy(digits, monkeypatch):
     lab = FakeLab(protocol, digits, fake)
     assert len(harder_data.run(lab)["nets"]["harder"]) == 2
     looked = [config for config in lab.seen if config["kind"] == "net"]
-    assert {config["lr"] for config in looked} == {0.1} and len(looked) == 4
+    assert len(looked) == 2 * 3 and {(config["gate_bias"], config["lr"])
+                                     for config in looked} == {
+        (-4.0, 0.1), (-4.0, 0.2), (-2.0, 0.1)}      # 0.2: the further rate
     assert all(config["seed"] == 0 for config in lab.seen if config["kind"] != "net")
 
 
@@ -108,11 +110,12 @@ def net_of(costs, change, rose=1.0, error=0.1, loss=0.1):
 EARLY, ALL = np.repeat([1.0, 0], [10, 39]), np.repeat([1.0, 0.001], [40, 9])
 
 
-def judged(dataset, mnist, harder, same=None, near=None):
+def judged(dataset, mnist, harder, same=None, near=None, best=None):
     return harder_data.check_claims({
         "dataset": dataset, "protocol": harder_data.PROTOCOL, "nets": {
             "mnist": mnist, "harder": harder, "same b_T": same or harder},
-        "near": {"harder": {"0.3": near or harder}, "same b_T": {}}})
+        "near": {"harder": {"0.3": near or harder}, "same b_T": {}},
+        "further": {"0.5": best or harder}})
 
 
 @pytest.mark.parametrize("dataset", ["cifar10-jpeg75", "cifar100"])
@@ -120,12 +123,12 @@ def test_claims_follow_the_numbers(dataset):
     """They hold, they do not, and nets that differ leave them open."""
     few, many = net_of(0.02 * EARLY, EARLY, -1), net_of(0.02 * ALL, ALL)
     found = judged(dataset, [few, few], [many, many])
-    assert verdicts(found) == [True] * 5 + [True, True, True, None, True, True]
+    assert verdicts(found) == [True] * 6 + [True, True, True, None, True, True]
     other = judged(dataset, [many, few], [few, few])
-    assert verdicts(other) == [False] * 5 + [False, False, False, None, False, False]
+    assert verdicts(other) == [False] * 6 + [False, False, False, None, False, False]
     mixed = verdicts(judged(dataset, [few, few], [few, many]))
-    assert mixed == [None] * 11
-    theirs = [item["section"] for item in found[5:]]
+    assert mixed == [None] * 12
+    theirs = [item["section"] for item in found[6:]]
     if dataset == "cifar100":
         assert theirs == ["P1 4"] * 4 + ["P1 4.1", "P1 4.2"]
     else:
@@ -138,8 +141,11 @@ def test_verdicts_at_other_thresholds():
     first = judged("cifar100", [mnist], [harder])[0]
     assert first["ours"] == {"rate 0.1": [40], "rate 0.3": [40], "MNIST": [0]}
     assert judged("cifar100", [mnist], [harder], near=[mnist])[0]["holds"] is None
+    fitted = harder | {"error": 0.01}
+    assert verdicts(judged("cifar100", [mnist], [mnist], best=[fitted])[:5:4]) == [
+        False, True]
     assert first["holds"] and first["also"] == {"0.0025": True, "0.01": False}
     before = copy.deepcopy(harder)
     before["change"]["untrained"] = before["change"]["trained"]
-    told = judged("cifar100", [mnist], [before])[8]
+    told = judged("cifar100", [mnist], [before])[9]
     assert told["holds"] is None and told["why"] == "as true without"
