@@ -142,8 +142,9 @@ def test_verdicts_at_other_thresholds():
     assert first["ours"] == {"rate 0.1": [40], "rate 0.3": [40], "MNIST": [0]}
     assert judged("cifar100", [mnist], [harder], near=[mnist])[0]["holds"] is None
     fitted = harder | {"error": 0.01}
-    assert verdicts(judged("cifar100", [mnist], [mnist], best=[fitted])[:5:4]) == [
-        False, True]
+    asked = judged("cifar100", [mnist], [mnist], best=[fitted])
+    assert verdicts(asked[:5:4]) == [False, True]
+    assert {item.get("younger") for item in asked} == {True}
     assert first["holds"] and first["also"] == {"0.0025": True, "0.01": False}
     before = copy.deepcopy(harder)
     before["change"]["untrained"] = before["change"]["trained"]

@@ -8,7 +8,14 @@ import numpy as np
 
 from experiments.convolution_gates import GATES, best_losses, last_losses
 from experiments.convolution_gates import TRAINS as GATES_TRAIN
-from experiments.harder_data import POINTS, by_rate, costly, late, multiplying
+from experiments.harder_data import (
+    POINTS,
+    by_rate,
+    costly,
+    fitted_best,
+    late,
+    multiplying,
+)
 from experiments.judging import or_infinite
 from experiments.lesion import needed_layers
 from experiments.papers import TABLE_1, TABLE_1A
@@ -145,7 +152,14 @@ def harder_data(record: dict) -> dict[str, str]:
                   for nets in by_rate(record, group).values()]
         found |= {f"{name}_matter": span(counts[0]), f"{name}_all_matter": span(
             value for row in counts for value in row)}
-    return found
+    (fitted,) = fitted_best(record).values()
+    with_activity = {name: np.median([net["bias"]["with_activity"] for net in nets])
+                     for name, nets in (("fitted", fitted),
+                                        ("chosen", record["nets"]["harder"]))}
+    return found | {
+        "fitted_matter": span(costly(net, POINTS[1]) for net in fitted),
+        **{f"{name}_activity": f"{value:+.2f}" for name, value in
+           with_activity.items()}}
 
 
 @about("results/harder_data/record.json")
@@ -157,8 +171,9 @@ def harder_data_table(record: dict) -> str:
     mnist = record["nets"]["mnist"]
     rows = [("MNIST", same, f"{mnist[0]['training']['lr']:g}", mnist)] + [
         (record["dataset"], bias, lr, nets)
-        for bias, group in ((theirs, "harder"), (same, "same b_T"))
-        for lr, nets in by_rate(record, group).items()]
+        for bias, found in ((theirs, by_rate(record, "harder") | record["further"]),
+                            (same, by_rate(record, "same b_T")))
+        for lr, nets in sorted(found.items(), key=lambda item: float(item[0]))]
     return table("data|b_T:|rate:|held out, %:|training error, %:|test, %:|layers that "
                  "matter:|double the loss:|needed:|change after layer 15, %:", (
         (data, f"{bias:g}", lr,
