@@ -33,21 +33,23 @@ def search(lab: Lab, train: Callable, data: hn.Data, nets: Mapping[Hashable, dic
     settings chosen, and what was tried, as the record keeps it}.
 
     start: the settings before the first step; steps: {"epochs": of a trial, setting:
-    its values, ...}. All nets take a step together.
+    its values, ...}, where the nets try others {key: values}. All nets take a step
+    together.
     """
     found: dict[Any, dict] = {key: {"chosen": dict(start), "tried": []} for key in nets}
     for step in steps:
-        settings = [name for name in step if name != "epochs"]
+        plan = {key: {name: values.get(key, []) if isinstance(values, Mapping)
+                      else values for name, values in step.items() if name != "epochs"}
+                for key in nets}
         trials = lab.trials(train, {
             (key, name, value): net | found[key]["chosen"] | {
                 name: value, "epochs": step["epochs"]}
-            for key, net in nets.items() for name in settings for value in step[name]},
-            data)
+            for key, net in nets.items() for name, values in plan[key].items()
+            for value in values}, data)
         for key in nets:
-            tried = [describe_setting(
-                name, step["epochs"], step[name],
-                [trials[key, name, value].result for value in step[name]])
-                for name in settings]
+            tried = [describe_setting(name, step["epochs"], values, [
+                trials[key, name, value].result for value in values])
+                for name, values in plan[key].items() if values]
             found[key]["tried"] += tried
             found[key]["chosen"] |= {one["setting"]: one["chosen"] for one in tried}
     return found

@@ -11,7 +11,9 @@ of `convolution`; 30 epochs, batches of 100 in an order that each epoch draws an
 Settings are chosen with width 16 on 5000 training images that seed 0 draws and holds
 out, by the least mean cross-entropy there (`convolution_search`): first the rate, in 10
 epochs; then, in 20, one at a time, schedule, decay and the factor of the authors'
-dropout. Plain twins, the same layers without gates, are searched alike. Then runs on
+dropout. Plain twins, the same layers without gates, are searched alike. Where the best
+lay at an end, a value more was tried, and for highway nets b_T, when that was known;
+then three rates again. Then runs on
 all 60,000 training images with what was chosen: five highway nets of width 16, three of
 width 32, with the settings of width 16, and three plain twins of width 16. A run looks
 at the test images once, at its end, and they choose nothing.
@@ -31,6 +33,7 @@ what is stopped goes on from there and ends with the same bits.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -65,7 +68,12 @@ PROTOCOL = {
         "width": 16, "held_out": 5000, "seed": 0, "start": START,
         "steps": [{"epochs": 10, "lr": [0.01, 0.03, 0.1, 0.3]},
                   {"epochs": 20, "schedule": ["cosine", "thirds"],
-                   "decay": [3e-5, 1e-4, 3e-4], "dropout": [0.25, 0.5, 0.75]}]},
+                   "decay": [3e-5, 1e-4, 3e-4], "dropout": [0.25, 0.5, 0.75]},
+                  {"epochs": 20, "gate_bias": {"highway": [-1.0, -2.0, -3.0]},
+                   "decay": {"plain": [3e-4, 1e-3]},
+                   "dropout": {"highway": [0, 0.25], "plain": [0.75, 1]}},
+                  {"epochs": 20, "lr": {"highway": [0.03, 0.06, 0.1],
+                                        "plain": [0.005, 0.01, 0.02]}}]},
     "authors": AUTHORS,
     "runs": [planned("chosen", "highway", 16, 30, 5),
              planned("authors", "highway", 16, 30, 2),
@@ -77,7 +85,8 @@ SMOKE = {
         "width": 4, "held_out": 200, "seed": 0, "start": START,
         "steps": [{"epochs": 2, "lr": [0.03, 0.1]},
                   {"epochs": 2, "schedule": ["cosine", "thirds"],
-                   "dropout": [0.25, 0.5]}]},
+                   "dropout": [0.25, 0.5]},
+                  {"epochs": 1, "gate_bias": {"highway": [-1.0, -3.0]}}]},
     "runs": [planned("chosen", "highway", 16, 2, 2),
              planned("authors", "highway", 16, 2, 1),
              planned("chosen", "plain", 16, 2, 1),
@@ -266,23 +275,39 @@ def draw_losses(axes: Axes, nets: list[dict]) -> None:
     axes.legend(frameon=False, fontsize=7)
 
 
+def tried_by(found: dict) -> dict[tuple[str, int], dict[str, dict]]:
+    """What each kind tried: {(setting, for which time): {kind: values and losses}}."""
+    by_time: dict[tuple[str, int], dict[str, dict]] = {}
+    for block, kind in found.items():
+        times = Counter[str]()
+        for one in kind["tried"]:
+            name = one["setting"]
+            by_time.setdefault((name, times[name]), {})[block] = one
+            times[name] += 1
+    return by_time
+
+
 def draw_search(axes: Axes, found: dict) -> None:
     """Held-out loss by setting and value, both kinds; rings: what was chosen."""
-    names = [one["setting"] for one in found["highway"]["tried"]]
-    for block, kind in found.items():
-        for at, one in enumerate(kind["tried"]):
+    labels, named = [], set()
+    for at, kinds in enumerate(tried_by(found).values()):
+        first = next(iter(kinds.values()))
+        values = sorted({value for one in kinds.values() for value in one["values"]})
+        labels.append(f"{first['setting']}\n{' '.join(map(str, values))}\n"
+                      f"{first['epochs']} epochs")
+        places = dict(zip(values, at + np.linspace(-0.28, 0.28, len(values)),
+                          strict=True))
+        for block, one in kinds.items():
             losses = np.array(one["held_out_loss"], float)
-            x = at + np.linspace(-0.28, 0.28, len(losses))
+            x = np.array([places[value] for value in one["values"]])
             axes.plot(x, losses, "o", color=getattr(LIGHT, block), markersize=4,
                       linestyle=DASHES[block], linewidth=1,
-                      label=None if at else block)
+                      label=None if block in named else block)
+            named.add(block)
             best = one["values"].index(one["chosen"])
             axes.plot(x[best], losses[best], "o", markersize=9, fillstyle="none",
                       color=getattr(LIGHT, block))
-    tried = found["highway"]["tried"]
-    axes.set_xticks(range(len(names)), [
-        f"{one['setting']}\n{' '.join(map(str, one['values']))}\n{one['epochs']} epochs"
-        for one in tried])
+    axes.set_xticks(range(len(labels)), labels)
     axes.tick_params(axis="x", labelsize=7)
     axes.set(yscale="log", ylabel="held-out mean cross-entropy",
              title="The search (rings: chosen)")

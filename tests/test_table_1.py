@@ -104,9 +104,10 @@ def test_a_search_keeps_the_least_held_out_loss_of_each_setting():
         block: {"block": block} for block in ("highway", "plain")},
         {"lr": 0.1, "decay": 0.5, "dropout": 0.5},
         [{"epochs": 2, "lr": [5, 0.01, 0.03]},
-         {"epochs": 4, "decay": [0.5, 0.1], "dropout": [0.5, 1]}])
+         {"epochs": 4, "decay": [0.5, 0.1], "dropout": [0.5, 1]},
+         {"epochs": 6, "gate_bias": {"highway": [-1, -3]}}])
     assert [found[block]["chosen"] for block in found] == [
-        {"lr": 0.03, "decay": 0.1, "dropout": 1},
+        {"lr": 0.03, "decay": 0.1, "dropout": 1, "gate_bias": -1},
         {"lr": 0.03, "decay": 0.1, "dropout": 0.5}]
     assert [(c["lr"], c["decay"], c["dropout"]) for c in lab.seen if c["epochs"] == 4
             ][:4] == [(0.03, 0.5, 0.5), (0.03, 0.1, 0.5), (0.03, 0.5, 0.5),
