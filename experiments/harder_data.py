@@ -383,16 +383,21 @@ def run(lab: Lab) -> dict:
     def of_rate(bias, lr):
         return [shown(seed, looked[bias, lr, seed].result)
                 for seed in protocol["seeds"]]
+
+    def of_rates(bias, rates):      # but for those with which a net diverged
+        return {f"{lr:g}": of_rate(bias, lr) for lr in rates if all(
+            looked[bias, lr, seed].result["training"]["status"] == "ok"
+            for seed in protocol["seeds"])}
     near = {}
     for name, bias in zip(("harder", "same b_T"), biases, strict=True):
         best, *others = kept[bias]
         nets[name] = of_rate(bias, best)
-        near[name] = {f"{lr:g}": of_rate(bias, lr) for lr in others}
+        near[name] = of_rates(bias, others)
     return {"n_train": len(data.x_train), "search": [
         {"gate_bias": bias, "lr": lrs,
          "held_out_acc": [accuracy[bias, lr] for lr in lrs]}
         for bias in biases], "nets": nets, "near": near,
-        "further": {f"{lr:g}": of_rate(biases[0], lr) for lr in further}}
+        "further": of_rates(biases[0], further)}
 
 
 def near_the_best(accuracy: dict[float, float], within: float) -> list[float]:

@@ -36,9 +36,11 @@ def test_the_rate_is_that_of_the_best_held_out_accuracy(digits, monkeypatch):
     def fake(config):
         found = seen | {"lr": config["lr"], "test_acc": [
             None if config["lr"] == 0.2 else config["gate_bias"] + 5]}
-        return found if config["kind"] == "search" else {"training": found}
+        return found if config["kind"] == "search" else {"training": found | {
+            "status": "diverged" if config["lr"] == 0.2 else "ok"}}
     lab = FakeLab(protocol, digits, fake)
-    assert len(harder_data.run(lab)["nets"]["harder"]) == 2
+    record = harder_data.run(lab)
+    assert len(record["nets"]["harder"]) == 2 and record["further"] == {}
     looked = [config for config in lab.seen if config["kind"] == "net"]
     assert len(looked) == 2 * 3 and {(config["gate_bias"], config["lr"])
                                      for config in looked} == {
