@@ -115,6 +115,19 @@ def test_a_search_keeps_the_least_held_out_loss_of_each_setting():
     assert found["plain"]["tried"][0]["held_out_loss"][0] is None
 
 
+def test_a_search_ends_with_the_best_of_the_longest_trials():
+    """Not with values that are best one at a time and bad together."""
+    def fake(config):
+        a, b, epochs = (config[name] for name in ("a", "b", "epochs"))
+        loss = 9 if a and b else 1 - 0.1 * a - 0.2 * b - 0.5 * (epochs == 1)
+        return {name: [loss] for name in (
+            "held_out_loss", "held_out_acc", "train_loss")}
+    found = search(FakeLab({}, None, fake), None, None, {"net": {}}, {"a": 0, "b": 0},
+                   [{"epochs": 1, "a": [0]}, {"epochs": 2, "a": [0, 1], "b": [0, 1]},
+                    {"epochs": 2, "a": [1]}])
+    assert found["net"]["chosen"] == {"a": 0, "b": 1}
+
+
 def fake_net(schedule, block, width, *percent, epochs=30, parameters=1):
     return {**table_1.planned(schedule, block, width, epochs, len(percent)),
             "final_test_percent": list(percent), "parameters": parameters,
