@@ -248,3 +248,5 @@ def test_claims_of_papers_and_of_ours_are_counted_apart():
     assert ledger.count(rows) == (6, 3, 2, 1, 2, "1 epochs, 1 undecided")
     assert claims.parted([row(True, 1, section="ours"), row(True, 1, section="P1 2")]
                          ).keys() == {"P1", "ours"}
+    with pytest.raises(lab.RecordError, match="'P3 1', begins with none of P1, P2"):
+        claims.parted([row(True, 1, section="P3 1")])

@@ -292,6 +292,12 @@ def test_without_trials_all_is_computed_again(committed_run, calls, capsys):
     assert capsys.readouterr().out == "record.json: equal to the bit\n"
 
 
+def test_trials_need_files_to_be_packed_in(committed_run):
+    experiment, _ = committed_run
+    with pytest.raises(TypeError, match="pack_by"):
+        lab.main(replace(experiment, pack_by=None), ["--smoke"])
+
+
 def test_missing_trials_are_named_with_their_remedy(committed_run):
     experiment, folder = committed_run
     (folder / "trials" / "digit_0.jsonl").unlink()
