@@ -46,6 +46,12 @@ def compare(one: Iterable[float | None], other: Iterable[float | None]) -> str:
             "behind" if max(one) < min(other) else "level with")
 
 
+def ahead(one: Iterable[float | None], other: Iterable[float | None]) -> bool | None:
+    """Whether every seed's accuracy of one net is above every one's of another; None
+    where they mingle."""
+    return {"ahead of": True, "behind": False}.get(compare(one, other))
+
+
 def claim(*, section: str, text: str, paper: Any, ours: Any, holds: bool | None,
           n: Any = 1, also: dict[str, bool | None] | None = None,
           why: str | None = None, younger: bool = False) -> dict:

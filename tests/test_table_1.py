@@ -131,6 +131,7 @@ def test_a_search_ends_with_the_best_of_the_longest_trials():
 def fake_net(schedule, block, width, *percent, epochs=30, parameters=1):
     return {**table_1.planned(schedule, block, width, epochs, len(percent)),
             "final_test_percent": list(percent), "parameters": parameters,
+            "settings": {"epochs": epochs, "schedule": schedule},
             **convolution.statistics(percent)}
 
 
@@ -138,8 +139,8 @@ def fake_net(schedule, block, width, *percent, epochs=30, parameters=1):
     ((99.44, 99.46), (99.56, 99.58), (99.2,), [True] * 8),
     ((99.41, 99.43), (99.53, 99.55), (99.2,), [True, False, True, False,
                                                True, True, True, True]),
-    ((99.3, 99.6), (99.4, 99.5), (99.3,), [True, True, None, False,
-                                           None, True, None, None]),
+    ((99.3, 99.6), (99.4, 99.5), (99.7,), [True, True, None, False,
+                                           None, True, False, None]),
     ((99.5, None), (99.49, 99.48), (99.5,), [None, False, None, False,
                                             None, None, None, None])])
 def test_verdicts_follow_the_numbers(narrow, wide, plain, expected):
@@ -147,9 +148,14 @@ def test_verdicts_follow_the_numbers(narrow, wide, plain, expected):
             fake_net("chosen", "highway", 32, *wide, parameters=151_690),
             fake_net("chosen", "plain", 16, *plain),
             fake_net("authors", "highway", 16, 99.35, epochs=60)]
-    found = verdicts(table_1.check_claims({"nets": nets}))
+    claims = table_1.check_claims({"nets": nets})
+    found = verdicts(claims)
     # mean and best of width 16, of 32; wider, competitive, twin, authors' schedule
     assert found == expected
+    run = {"block": "highway", "width": 16, "epochs": 30, "seed": 3}
+    assert [[item.rests_on(run | {"schedule": schedule}) for item in claims]
+            for schedule in ("chosen", "authors")] == [
+        [True, True, False, False, True, False, True, True], [False] * 8]
 
 
 def test_smoke(smoke):
