@@ -45,11 +45,11 @@ import highway_networks as hn
 from experiments.convolution import STAGES, statistics
 from experiments.convolution_search import search
 from experiments.convolution_trials import train_and_test, train_held_out
-from experiments.judging import Claim, ahead, claim, resting_on
+from experiments.judging import Claim, ahead, claim, or_infinite, resting_on
 from experiments.lab import DASHES, Experiment, Lab, format_log, main, pale
 from experiments.papers import GUIDELINE, TABLE_1, TABLE_1_EPOCHS, TABLE_1_OTHERS
 from experiments.store import Trial
-from highway_suite.figures import LIGHT
+from highway_suite.figures import LIGHT, TITLE
 
 
 def planned(schedule: str, block: str, width: int, epochs: int, seeds: int) -> dict:
@@ -233,6 +233,10 @@ def check_competitive(net: dict) -> dict:
 # --------------------------------------------------------------------------------------
 # The figure
 
+SETTINGS = {"lr": "learning rate", "schedule": "schedule", "decay": "decay",
+            "dropout": "dropout", "gate_bias": "$b_T$"}
+FAR = 2.5               # times the least loss of a search, where its panel ends
+
 
 def shade(net: dict) -> tuple:
     """By kind; pale is the authors' schedule."""
@@ -269,8 +273,7 @@ def draw_paper(axes: Axes, nets: list[dict], paper: dict) -> None:
             axes.errorbar(at + 0.16, theirs["mean"], theirs["std"], color=LIGHT.soft,
                           fmt="D", markersize=4, capsize=3, linewidth=1.2)
             axes.plot(at + 0.16, theirs["best"], "^", color=LIGHT.soft, markersize=4)
-    axes.set(title="Runs, mean and deviation (diamonds, triangles: the paper's mean "
-                   f"and best, {TABLE_1_EPOCHS} epochs)")
+    axes.set(title="Runs, mean and deviation (grey: the paper's mean and best run)")
 
 
 def draw_losses(axes: Axes, nets: list[dict]) -> None:
@@ -280,7 +283,8 @@ def draw_losses(axes: Axes, nets: list[dict]) -> None:
             axes.plot(range(1, net["epochs"] + 1), np.array(losses, float),
                       linestyle=DASHES[net["block"]], color=shade(net),
                       linewidth=0.5 + net.get("width", 32) / 32,
-                      label=None if i else label_of(net).replace("\n", ", "))
+                      label=None if i else label_of(net).replace(
+                          "\n(", " (").replace("\n", ", "))
     axes.set(yscale="log", xlabel="epoch", ylabel="mean cross-entropy",
              title="Training loss, with what was dropped")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -300,45 +304,85 @@ def tried_by(found: dict) -> dict[tuple[str, int], dict[str, dict]]:
     return by_time
 
 
+def spoken(value: str | float) -> str:
+    """A setting's value as a tick has room for it."""
+    return (value if isinstance(value, str) else f"{value:g}" if not 0 < value < 0.001
+            else f"{value:.0e}".replace("e-0", "e-"))
+
+
 def draw_search(axes: Axes, found: dict) -> None:
-    """Held-out loss by setting and value, both kinds; rings: what was chosen."""
-    labels, named = [], set()
-    for at, kinds in enumerate(tried_by(found).values()):
-        first = next(iter(kinds.values()))
+    """Held-out loss by setting and value, both kinds. Rings: what a step chose; what is
+    far above the best, or diverged, is a triangle at the top."""
+    every = [loss for kind in found.values() for one in kind["tried"]
+             for loss in one["held_out_loss"] if loss is not None]
+    top = min(FAR * min(every), 1.05 * max(every))
+    ticks, named, at = {}, set(), 0.0
+    for (name, _), kinds in tried_by(found).items():
         values = sorted({value for one in kinds.values() for value in one["values"]})
-        labels.append(f"{first['setting']}\n{' '.join(map(str, values))}\n"
-                      f"{first['epochs']} epochs")
-        places = dict(zip(values, at + np.linspace(-0.28, 0.28, len(values)),
-                          strict=True))
+        step = max(1, max(len(spoken(value)) for value in values) / 3.4)
+        places = {value: at + i * step for i, value in enumerate(values)}
+        ticks |= {place: spoken(value) for value, place in places.items()}
+        axes.text(at + (len(values) - 1) * step / 2, -0.12, SETTINGS[name]
+                  + f"\n{next(iter(kinds.values()))['epochs']} epochs", size=8,
+                  transform=axes.get_xaxis_transform(), ha="center", va="top")
         for block, one in kinds.items():
-            losses = np.array(one["held_out_loss"], float)
-            x = np.array([places[value] for value in one["values"]])
-            axes.plot(x, losses, "o", color=getattr(LIGHT, block), markersize=4,
-                      linestyle=DASHES[block], linewidth=1,
-                      label=None if block in named else block)
+            x = np.array([places[value] for value in one["values"]], float)
+            draw_tried(axes, block, one, x, top, label=block not in named)
             named.add(block)
-            best = one["values"].index(one["chosen"])
-            axes.plot(x[best], losses[best], "o", markersize=9, fillstyle="none",
-                      color=getattr(LIGHT, block))
-    axes.set_xticks(range(len(labels)), labels)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.set(yscale="log", ylabel="held-out mean cross-entropy",
-             title="The search (rings: chosen)")
-    format_log(axes.yaxis)
-    axes.legend(frameon=False, fontsize=7.5)
+        at = max(places.values()) + 1.9
+    axes.set_xticks([*ticks], [*ticks.values()], size=7)
+    axes.set(ylim=(0.95 * min(every), top), xlim=(-0.7, at - 1.2),
+             ylabel="held-out mean cross-entropy",
+             title="The search, a setting at a time (rings: chosen; triangles: higher, "
+                   "or diverged)")
+    axes.legend(frameon=False, fontsize=8, loc="upper center")
+
+
+def draw_tried(axes: Axes, block: str, one: dict, x: np.ndarray, top: float,
+               label: bool) -> None:
+    """What one kind tried of a setting."""
+    losses, best = or_infinite(one["held_out_loss"]), one["values"].index(one["chosen"])
+    near = losses <= top
+    look: dict = {"color": getattr(LIGHT, block), "clip_on": False}
+    axes.plot(x[near], losses[near], "o", markersize=4, linewidth=1,
+              linestyle=DASHES[block], label=block if label else None, **look)
+    axes.plot(x[best], losses[best], "o", markersize=9, fillstyle="none", **look)
+    beside = 0.15 if block == "plain" else -0.15
+    axes.plot(x[~near] + beside, [top] * sum(~near), "^", markersize=4, **look)
+
+
+def message(nets: list[dict], paper: dict) -> str:
+    """What the highway nets reach beside the paper's, in a line."""
+    def words(net):
+        ours = "diverged" if net["mean"] is None else f"{net['mean']:.2f} %"
+        return (f"width {net['width']} {ours}, the paper's "
+                f"{paper[str(net['width'])]['mean']:.2f}")
+    highway = [net for net in nets
+               if (net["schedule"], net["block"]) == ("chosen", "highway")]
+    return f"In {highway[0]['epochs']} epochs for {TABLE_1_EPOCHS}: " + "; ".join(
+        map(words, highway))
+
+
+def draw_all(record: dict) -> tuple[Figure, Axes]:
+    """Runs and training losses above, the search below -> the figure and the panel of
+    the runs."""
+    figure = Figure(figsize=(9.5, 7.2), layout="constrained")
+    grid = figure.add_gridspec(2, 5)
+    runs, losses, tried = (figure.add_subplot(place) for place in (
+        grid[0, :3], grid[0, 3:], grid[1, :]))
+    draw_runs(runs, record["nets"])
+    draw_losses(losses, record["nets"])
+    draw_search(tried, record["search"])
+    for axes in figure.axes:
+        axes.title.set_fontsize(10)
+    return figure, runs
 
 
 def draw(record: dict) -> Figure:
-    """The record -> the figure: runs above; training losses and the search below."""
-    figure = Figure(figsize=(9, 7.4), layout="constrained")
-    grid = figure.add_gridspec(2, 2)
-    upper = figure.add_subplot(grid[0, :])
-    draw_runs(upper, record["nets"])
-    draw_paper(upper, record["nets"], record["paper"])
-    draw_losses(figure.add_subplot(grid[1, 0]), record["nets"])
-    draw_search(figure.add_subplot(grid[1, 1]), record["search"])
-    for axes in figure.axes:
-        axes.title.set_fontsize(10)
+    """The record -> the figure."""
+    figure, runs = draw_all(record)
+    draw_paper(runs, record["nets"], record["paper"])
+    figure.suptitle(message(record["nets"], record["paper"]), **TITLE)
     return figure
 
 

@@ -48,7 +48,7 @@ from experiments.convolution_trials import (
 from experiments.judging import ahead, claim, listed, resting_on
 from experiments.lab import Experiment, Lab, main
 from experiments.papers import GUIDELINE, TABLE_2, TABLE_2_EPOCHS
-from experiments.table_1 import describe_net, draw_losses, draw_runs, draw_search
+from experiments.table_1 import describe_net, draw_all
 from highway_suite.figures import LIGHT
 
 START = {"lr": 0.03, "schedule": "cosine", "order": "shuffled", "decay": 1e-4,
@@ -174,24 +174,18 @@ def draw_references(axes: Axes, paper: dict) -> None:
     for (name, percent), dashes in zip(paper.items(), ("-", "--"), strict=True):
         axes.axhline(percent, color=LIGHT.soft, linewidth=1, linestyle=dashes,
                      label=f"{name}, the paper's, CIFAR-10")
-    axes.set(title=f"Runs, mean and deviation (lines: {TABLE_2_EPOCHS} epochs)")
+    axes.set_title(f"Runs, mean and deviation (lines: {TABLE_2_EPOCHS} epochs)",
+                   fontsize=10)
     axes.legend(frameon=False, fontsize=7.5)
 
 
 def draw(record: dict) -> Figure:
     """The record -> the figure: runs, training losses, the search."""
-    figure = Figure(figsize=(11, 4), layout="constrained")
-    runs, losses, tried = figure.subplots(1, 3)
-    draw_runs(runs, record["nets"])
+    figure, runs = draw_all(record)
     draw_references(runs, record["paper"])
-    draw_losses(losses, record["nets"])
-    draw_search(tried, record["search"])
-    for axes in figure.axes:
-        axes.title.set_fontsize(10)
-    highway = record["nets"][0]["parameters"]
+    highway, plain = (net["parameters"] for net in record["nets"])
     figure.suptitle(f"{record['title']}: 11 convolutional layers, {highway:,} "
-                    f"parameters, without gates {record['nets'][1]['parameters']:,}",
-                    fontsize=10)
+                    f"parameters, without gates {plain:,}", fontsize=10)
     return figure
 
 
