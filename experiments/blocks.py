@@ -44,8 +44,9 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 import highway_networks as hn
 from experiments.blocks_claims import check_claims
+from experiments.drawing import colour_of, plain_numbers
 from experiments.judging import mean_and_std, or_infinite
-from experiments.lab import Experiment, Lab, colour_of, main, plain_numbers
+from experiments.lab import Experiment, Lab, main
 from experiments.papers import TABLE_1A, forms, name_of
 from experiments.store import Trial
 from highway_suite.figures import LIGHT, TITLE, label_right

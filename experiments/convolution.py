@@ -43,6 +43,7 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 
 import highway_networks as hn
 from experiments.convolution_trials import train_net
+from experiments.drawing import DASHES, format_log, pale
 from experiments.judging import (
     claim,
     compare,
@@ -51,7 +52,7 @@ from experiments.judging import (
     or_infinite,
     resting_on,
 )
-from experiments.lab import DASHES, Experiment, Lab, format_log, main, pale
+from experiments.lab import Experiment, Lab, main
 from experiments.papers import GUIDELINE, TABLE_1, TABLE_1_EPOCHS, TABLE_1_OTHERS
 from experiments.store import Trial
 from highway_suite.figures import LIGHT, TITLE

@@ -43,8 +43,9 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments.convolution import STAGES
 from experiments.convolution_trials import fit_net
+from experiments.drawing import format_log, pale, title_of
 from experiments.judging import agreed, claim, listed, or_infinite, resting_on
-from experiments.lab import Experiment, Lab, format_log, main, pale, title_of
+from experiments.lab import Experiment, Lab, main
 from experiments.papers import GUIDELINE
 from highway_suite.figures import LIGHT, TITLE
 

@@ -33,9 +33,10 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments import gates, inside, lesion
+from experiments.drawing import colour_of, title_of
 from experiments.five_claims import check_claims
 from experiments.judging import listed, or_infinite
-from experiments.lab import Experiment, Lab, colour_of, main, title_of
+from experiments.lab import Experiment, Lab, main
 from experiments.papers import spoken
 from experiments.probing import (
     bias_of_steps,

@@ -32,17 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from matplotlib.axis import Axis
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import (
-    FixedLocator,
-    LogLocator,
-    MaxNLocator,
-    NullFormatter,
-    NullLocator,
-)
 from PIL import Image
 
 import highway_networks as hn
@@ -60,7 +50,7 @@ from experiments.store import (
 from experiments.trials import add_flags, run_trials
 from highway_suite.cli import in_range
 from highway_suite.datasets import obtain
-from highway_suite.figures import COLOURS, FORMATS, LIGHT, saved, style
+from highway_suite.figures import FORMATS, LIGHT, saved, style
 from highway_suite.files import (
     parse_json,
     path_of,
@@ -85,7 +75,6 @@ from highway_suite.workers import ended_by_signals
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
 CLAIM = {"section", "claim", "paper", "ours", "n", "holds"}     # fields of every one
 VERDICTS = {True: "holds", False: "does not hold", None: "open"}
-DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,51 +241,7 @@ def as_read(value: Any) -> Any:
 
 
 # --------------------------------------------------------------------------------------
-# Pictures
-
-
-def title_of(record: dict) -> str:
-    """A record's data set, as pictures name it."""
-    return hn.DATASETS[record["dataset"]].title
-
-
-def colour_of(block: str) -> str:
-    """The colour of a block on every figure; grey, if it was added to hn.BLOCKS."""
-    return COLOURS.get(block, "#8C8C8C")
-
-
-def pale(colour: str, strength: float) -> tuple:
-    """A colour of Matplotlib, mixed with white: strength 1 is the colour itself."""
-    return tuple(1 - strength * (1 - np.array(to_rgb(colour))))
-
-
-def format_log(axis: Axis) -> None:
-    """Plain numbers on a log scale, 1, 2 and 5 of each decade."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
-
-
-def plain_numbers(axis: Axis) -> None:
-    """A logarithmic axis with its numbers written out, the more the shorter it is."""
-    low, high = axis.get_view_interval()
-    digits = (1, 2, 5) if high > 8 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
-    ticks = [digit * 10.0 ** power for power in range(-6, 3) for digit in digits]
-    axis.set_major_locator(FixedLocator([v for v in ticks if low <= v <= high])
-                           if high > 1.6 * low else MaxNLocator(5))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(lambda value, _: f"{value:g}")
-
-
-def render(draw: Callable[[dict], Figure], record: dict, digest: str,
-           title: str | None = None, kind: str = "png") -> bytes:
-    """A record -> the bytes of its picture, which names the record's SHA-256."""
-    with style(LIGHT):
-        return saved(draw(record), kind, title, record["command"], digest)
-
-
-# --------------------------------------------------------------------------------------
-# Records and the command line
+# Records, pictures and the command line
 
 
 def load_checked(path: Path, command: str, check: Callable | None = None, *,
@@ -406,6 +351,13 @@ def is_same(record: dict, path: Path) -> bool:
         return False
     return (there["env"]["git_dirty"] is False
             and there | {"env": None} == record | {"env": None})
+
+
+def render(draw: Callable[[dict], Figure], record: dict, digest: str,
+           title: str | None = None, kind: str = "png") -> bytes:
+    """A record -> the bytes of its picture, which names the record's SHA-256."""
+    with style(LIGHT):
+        return saved(draw(record), kind, title, record["command"], digest)
 
 
 def draw_record(lab: Lab, kind: str = "png") -> Path:

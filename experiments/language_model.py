@@ -46,8 +46,9 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
 import highway_networks as hn
+from experiments.drawing import plain_numbers
 from experiments.judging import claim, or_infinite
-from experiments.lab import Experiment, Lab, main, plain_numbers
+from experiments.lab import Experiment, Lab, main
 from experiments.language_trials import Shared, lecture, load_text, train_model
 from experiments.papers import TABLE_1A, name_of
 from experiments.store import Trial

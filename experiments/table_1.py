@@ -45,8 +45,9 @@ import highway_networks as hn
 from experiments.convolution import STAGES, statistics
 from experiments.convolution_search import search
 from experiments.convolution_trials import train_and_test, train_held_out
+from experiments.drawing import DASHES, format_log, pale
 from experiments.judging import Claim, ahead, claim, or_infinite, resting_on
-from experiments.lab import DASHES, Experiment, Lab, format_log, main, pale
+from experiments.lab import Experiment, Lab, main
 from experiments.papers import GUIDELINE, TABLE_1, TABLE_1_EPOCHS, TABLE_1_OTHERS
 from experiments.store import Trial
 from highway_suite.figures import LIGHT, TITLE
@@ -273,7 +274,8 @@ def draw_paper(axes: Axes, nets: list[dict], paper: dict) -> None:
             axes.errorbar(at + 0.16, theirs["mean"], theirs["std"], color=LIGHT.soft,
                           fmt="D", markersize=4, capsize=3, linewidth=1.2)
             axes.plot(at + 0.16, theirs["best"], "^", color=LIGHT.soft, markersize=4)
-    axes.set(title="Runs, mean and deviation (grey: the paper's mean and best run)")
+    axes.set_title("Runs, mean and deviation (grey: the paper's mean and best run)",
+                   fontsize=10)
 
 
 def draw_losses(axes: Axes, nets: list[dict]) -> None:

@@ -31,8 +31,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import highway_networks as hn
+from experiments.drawing import colour_of, title_of
 from experiments.judging import claim, compare, or_infinite, telling
-from experiments.lab import Experiment, Lab, colour_of, main, title_of
+from experiments.lab import Experiment, Lab, main
 from highway_suite.figures import LIGHT, TITLE
 
 PROTOCOL = {"dataset": "mnist", "depth": 50, "hidden": 50, "n_train": 6000,

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import highway_networks as hn
-from experiments.lab import colour_of
+from experiments.drawing import colour_of
 from experiments.papers import name_of
 from experiments.very_deep.nets import brief
 

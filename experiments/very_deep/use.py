@@ -27,8 +27,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 
 import highway_networks as hn
+from experiments.drawing import plain_numbers
 from experiments.judging import claim
-from experiments.lab import plain_numbers
 from experiments.probing import loss_and_error, mean_change, mean_gates, prefix
 from experiments.very_deep.nets import TRAINS, brief, highway_config, train_highway
 from highway_suite.figures import LIGHT
