@@ -14,14 +14,14 @@ through JPEG of quality 75, where every sentence says so: no claim of the paper 
 decided against it by such images.
 
 The protocol. The nets' initial weights, Nesterov's momentum and multipliers of
-`convolution`; b_T = -1 at first, the guideline's for 10 layers. Pixels less the mean of
-their channel, divided by 64; training images are moved by up to 4 pixels each way and
-one half of them mirrored; batches of 100 in an order that each epoch draws anew.
-Settings are chosen on 5000 training images held out, by the least mean cross-entropy
-there (`convolution_search`), for both kinds alike: the rate in 5 epochs; then, in 12,
-one at a time, schedule, decay, the factor of Table 3's dropout and, for highway nets,
-b_T. Two runs of each kind on all training images with what was chosen, 45 epochs; they
-look at the test images once, at their end.
+`convolution`. Pixels less the mean of their channel, divided by 64; training images are
+moved by up to 4 pixels each way and one half of them mirrored; batches of 100 in an
+order that each epoch draws anew. Settings are chosen on 5000 training images held out,
+by the least mean cross-entropy there (`convolution_search`), one after the other: in 5
+epochs, for highway nets, b_T, and the rate; in 12 decay, the factor of Table 3's
+dropout and the schedule. Each kind has rates around those that suited it in pilots. Two
+runs of each kind on all training images with what was chosen, 45 epochs; they look at
+the test images once, at their end.
 
 The paper is silent, we assume: layout, data augmentation and dropout of Table 2; we
 take Table 3's crops, with less room. Deviations: 45 epochs, not 400; no global contrast
@@ -57,17 +57,20 @@ PROTOCOL = {
     "dataset": "cifar10-jpeg75", "net": "table 2", "batch": 100, "piece": 25,
     "momentum": 0.9, "crop": 4, "search": {
         "held_out": 5000, "seed": 0, "start": START,
-        "steps": [{"epochs": 5, "lr": [0.01, 0.03, 0.1]},
-                  {"epochs": 12, "schedule": ["cosine", "thirds"],
-                   "decay": [1e-4, 5e-4], "dropout": [0, 0.5],
-                   "gate_bias": {"highway": [-1.0, -2.0, -3.0]}}]},
+        "steps": [{"epochs": 5, "gate_bias": {"highway": [-1.0, -2.0, -3.0]}},
+                  {"epochs": 5, "lr": {"highway": [0.01, 0.03, 0.1],
+                                       "plain": [0.003, 0.01, 0.03]}},
+                  {"epochs": 12, "decay": [1e-4, 5e-4]},
+                  {"epochs": 12, "dropout": [0, 0.5]},
+                  {"epochs": 12, "schedule": ["cosine", "thirds"]}]},
     "runs": [{"schedule": "chosen", "block": block, "epochs": 45, "seeds": [0, 1]}
              for block in ("highway", "plain")]}
 SMOKE = {
     "dataset": "digits", "batch": 200, "piece": 100, "crop": 1, "search": {
         "held_out": 200, "seed": 0, "start": START,
-        "steps": [{"epochs": 1, "lr": [0.01, 0.03]},
-                  {"epochs": 1, "decay": [1e-4, 5e-4], "dropout": [0, 0.5]}]},
+        "steps": [{"epochs": 1, "gate_bias": {"highway": [-1.0, -3.0]}},
+                  {"epochs": 1, "lr": {"highway": [0.01, 0.03], "plain": [0.01]}},
+                  {"epochs": 2, "dropout": [0, 0.5]}]},
     "runs": [{"schedule": "chosen", "block": block, "epochs": 2, "seeds": [0, 1]}
              for block in ("highway", "plain")]}
 LEAST = 82              # %, that our runs are to reach
@@ -135,18 +138,20 @@ def check_claims(record: dict) -> list[dict]:
     net, asked = nets["highway"], f"asked of {record['title']}"
     numbers = {name: net[name] for name in ("best", "mean", "std", "epochs")}
     runs = {block: each["final_test_percent"] for block, each in nets.items()}
-    counts = record["table_3"]
+    counts, bias = record["table_3"], net["settings"]["gate_bias"]
+    share = nets["plain"]["parameters"] / net["parameters"]
+    official = record["dataset"] == "cifar10"
 
     def matches(points):
         if at_least(net, TABLE_2["Fitnet A"] - points):
-            return True     # less tells nothing, after so few epochs
-        return None if net["epochs"] < TABLE_2_EPOCHS else False
+            return True     # less tells nothing, of other images or after few epochs
+        return False if official and net["epochs"] >= TABLE_2_EPOCHS else None
     return [*resting_on([
         claim(section="P1 Table 2", text="11 layers, 236 K parameters, match Fitnet A "
-              f"without its hints, {asked}: the mean test accuracy in %", ours=numbers,
-              paper=TABLE_2 | {"epochs": TABLE_2_EPOCHS}, holds=matches(0), n=net["n"],
-              why="epochs", also={"half a point less": matches(0.5),
-                                  "a point less": matches(1)}),
+              f"without its hints, {asked}: the mean test accuracy in %",
+              ours=numbers | {"b_T": bias}, paper=TABLE_2 | {"epochs": TABLE_2_EPOCHS},
+              holds=matches(0), n=net["n"], why="epochs" if official else "data",
+              also={"half a point less": matches(0.5), "a point less": matches(1)}),
         claim(section="P1 Table 2", text="our reading of the 11 layers has 236 K "
               "parameters, to 1 K", paper=236_000, ours=net["parameters"], n=None,
               holds=abs(net["parameters"] - 236_000) <= 1000),
@@ -158,10 +163,11 @@ def check_claims(record: dict) -> list[dict]:
               f"epochs, {asked}: the mean test accuracy", paper=None, ours=numbers,
               n=net["n"], holds=at_least(net, LEAST), also={
                   f"{percent} %": at_least(net, percent) for percent in (80, 84)}),
-        claim(section="ours", text="in equal epochs and after equal searches every "
-              f"highway net is better than every plain twin, {asked}: test accuracy "
-              "in %", paper=None, n=[net["n"], nets["plain"]["n"]],
-              ours=runs, holds=ahead(runs["highway"], runs["plain"]))],
+        claim(section="ours", text="in equal epochs and after searches alike but for "
+              "b_T every highway net is better than every plain twin, of "
+              f"{share:.0%} of its parameters, {asked}: test accuracy in %", paper=None,
+              n=[net["n"], nets["plain"]["n"]], ours=runs,
+              holds=ahead(runs["highway"], runs["plain"]))],
         {"epochs": net["epochs"]})]
 
 

@@ -15,6 +15,7 @@ from experiments.convolution_search import search
 CONFIG = table_1.base({"dataset": "digits", "batch": 200, "piece": 50, "momentum": 0.9},
                       "highway", 3, 0) | table_1.START | {"epochs": 3}
 HELD_OUT = CONFIG | {"held_out": 200}
+CROPPED = CONFIG | {"crop": 1, "centre": [5.0]}
 
 
 def test_rate_warms_up_and_falls_as_a_cosine():
@@ -48,7 +49,8 @@ def test_each_epoch_has_an_order_of_its_own_and_twins_the_same(digits):
 
 
 @pytest.mark.parametrize("train, config", [(ct.train_held_out, HELD_OUT),
-                                           (ct.train_and_test, CONFIG)])
+                                           (ct.train_and_test, CONFIG),
+                                           (ct.train_and_test, CROPPED)])
 def test_a_killed_trial_ends_with_the_same_bits(digits, tmp_path, monkeypatch, train,
                                                 config):
     per_epoch = (len(digits.x_train) - config.get("held_out", 0)) // 200
