@@ -45,7 +45,7 @@ def plain_numbers(axis: Axis) -> None:
     """A logarithmic axis with its numbers written out, the more the shorter it is."""
     low, high = axis.get_view_interval()
     digits = (1, 2, 5) if high > 8 * low else (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
-    ticks = [digit * 10.0 ** power for power in range(-6, 3) for digit in digits]
+    ticks = [digit * 10.0 ** power for power in range(-6, 6) for digit in digits]
     axis.set_major_locator(FixedLocator([v for v in ticks if low <= v <= high])
                            if high > 1.6 * low else MaxNLocator(5))
     axis.set_minor_locator(NullLocator())

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import highway_networks as hn
+from experiments.judging import listed
 from experiments.recurrent_layers import (
     PADDING,
     Batch,
@@ -213,7 +214,7 @@ def learn(training: Training, config: dict, checkpoint: Any = None) -> tuple[lis
 
     def validate(net, cache):
         loss = mean_loss(net, training.valid, cache)
-        if not math.isfinite(loss):
+        if not math.isfinite(perplexity(loss)):
             raise hn.Diverged(f"validation loss {loss}")
         return {"valid_perplexity": hn.significant(perplexity(loss))}
     return hn.fit(training.net, training.batches, GradientDescent(),
@@ -233,7 +234,7 @@ def train_model(config: dict, shared: Shared) -> dict:
     if status == "ok":
         loss = read_through(training.net, shared.text.test,
                             config["batch"] * config["steps"])
-        found = {"test_perplexity": hn.significant(perplexity(loss)),
+        found = {"test_perplexity": listed(perplexity(loss)),
                  **look_at_words(training, config, shared.text)}
     missing = [None] * (config["epochs"] - len(history))
     return {"status": status, "parameters": int(training.net.params.size), **found,
@@ -310,7 +311,8 @@ def nearest(features: np.ndarray, asked: list[str], theirs: np.ndarray,
 
 def without(training: Training, gates: Mapping[str, np.ndarray]) -> dict:
     """Validation perplexities of a trained net if each gate is held at its mean over
-    the words of the training text, None without gates; and without each layer."""
+    the words of the training text, None without gates; and without each layer. None,
+    too, where that is beyond all numbers."""
     net, cache, batches, valid = training
     family = cache.family
     counts = np.bincount(batches.words.ravel(), minlength=net.words)
@@ -323,8 +325,7 @@ def without(training: Training, gates: Mapping[str, np.ndarray]) -> dict:
         family.skipped = (layer,)
         skipped.append(perplexity(mean_loss(net, valid, cache)))
     family.skipped = ()
-    return {"held_gates": held and hn.significant(held),
-            "without_layer": [hn.significant(value) for value in skipped]}
+    return {"held_gates": held and listed(held), "without_layer": listed(skipped)}
 
 
 def look_at_words(training: Training, config: dict, text: Text) -> dict:
