@@ -73,6 +73,9 @@ PAPERS = {      # whose claims: title, source
     "P2": ("P2, its successor", "K. Greff, R. K. Srivastava, J. Schmidhuber: *Highway "
            "and Residual Networks learn Unrolled Iterative Estimation*, ICLR 2017, "
            "[arXiv:1612.07771](https://arxiv.org/abs/1612.07771)"),
+    "Kim": ("Kim et al., of a layer between characters and an LSTM", "Y. Kim, Y. "
+            "Jernite, D. Sontag, A. M. Rush: *Character-Aware Neural Language Models*, "
+            "AAAI 2016, [arXiv:1508.06615](https://arxiv.org/abs/1508.06615)"),
     "reproduction": ("An earlier reproduction", "Of P1's contrast, in plain NumPy; "
                      "this suite keeps its commands, settings and records: what its "
                      "text says of its own figures"),

@@ -10,6 +10,7 @@ import pytest
 import highway_networks as hn
 from experiments import language_claims, language_model, language_trials
 from experiments import recurrent_layers as rl
+from experiments.claims import PAPERS
 from experiments.store import hash_of
 
 PROTOCOL = language_model.PROTOCOL | language_model.SMOKE
@@ -300,6 +301,11 @@ def test_what_diverged_or_guesses_is_worse_than_any_other():
     record["nets"][1]["valid_perplexity"] = [[700.0, 690.0]]    # a plain layer
     record["nets"][0]["valid_perplexity"] = [[700.0, 690.0]]    # nothing
     assert language_claims.check_claims(record)[1]["holds"] is None
+
+
+def test_the_ledger_has_a_place_for_every_claim():
+    claims = language_claims.check_claims(fake_record())
+    assert {item["section"].split()[0] for item in claims} <= set(PAPERS)
 
 
 def test_seeds_that_disagree_leave_a_claim_open():
