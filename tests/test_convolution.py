@@ -120,47 +120,18 @@ def test_ink_follows_the_poolings():
                      [[0, 0], [2, 2], [2, 3], [3, 2], [3, 3]]]
 
 
-def fake_net(*percent, epochs=12, **more):
-    return {"final_test_percent": list(percent), "epochs": epochs, "lr": 0.1,
-            **convolution.statistics(percent), **more}
-
-
-@pytest.mark.parametrize("net, verdict", [
-    (fake_net(99.3, 99.4), True), (fake_net(99.3, 99.36), None),
-    (fake_net(99.3, 99.36, epochs=300), False), (fake_net(99.5, None), None)])
-def test_the_papers_mean_is_reached_or_open(net, verdict):
-    assert convolution.reached(net, {"mean": 99.4, "std": 0.03}) is verdict
-
-
-HIGH, LOW = fake_net(99.6, 99.5), fake_net(99.4, 99.3)
-
-
-@pytest.mark.parametrize("one, other, verdict", [
-    (HIGH, LOW, True), (LOW, HIGH, None), (LOW | {"epochs": 300}, HIGH, False),
-    (HIGH, fake_net(99.5, 99.3), None), (fake_net(99.6, None), LOW, None)])
-def test_a_net_is_better_by_every_run(one, other, verdict):
-    assert convolution.better(one, other) is verdict
-
-
 def deep_net(block, depth, losses, percent=(99.0, 98.0)):
     return {"part": "depth", "block": block, "depth": depth, "final_train_loss": losses,
             "final_test_percent": list(percent), "lr": 0.1, "epochs": 3}
 
 
-@pytest.mark.parametrize("changed, expected", [
-    ({}, [True, True, True, True]), ({32: {"mean": 99.4}}, [True, None, True, True]),
-    ({16: {"mean": 99.3}}, [None, True, True, True]),
-    ({16: {"parameters": 40_100}}, [True, True, False, True]),
-    ({32: {"final_test_percent": [99.4, 99.6]}}, [True, True, True, None])])
-def test_each_width_is_held_to_its_own_row_of_the_table(changed, expected):
-    nets = [fake_net(*runs, part="table", block="highway", width=width, parameters=size)
-            | changed.get(width, {}) for runs, width, size in (
-                ((99.5, 99.6), 32, 151_690), ((99.4, 99.4), 16, 38_986))]
-    plain = fake_net(1.0, part="table", block="plain", width=16, parameters=1)
-    deep = [deep_net(block, depth, [0.1], (99.0,)) for block in ("highway", "plain")
-            for depth in (10, 30)]
-    found = verdicts(convolution.check_claims({"nets": [*nets, plain, *deep]}))
-    assert [found[i] for i in (0, 1, 2, 3)] == expected
+@pytest.mark.parametrize("size, verdict", [(151_690, True), (152_100, False)])
+def test_parameters_are_held_to_the_papers(size, verdict):
+    nets = [{"part": "table", "block": "highway", "width": width, "parameters": count,
+             "epochs": 20} for width, count in ((32, size), (16, 38_986))]
+    nets += [deep_net(block, depth, [0.1], (99.0,)) for block in ("highway", "plain")
+             for depth in (10, 30)]
+    assert verdicts(convolution.check_claims({"nets": nets}))[0] is verdict
 
 
 @pytest.mark.parametrize("highway, percent, plain, expected", [
@@ -189,7 +160,7 @@ def test_smoke(smoke):
     plan = record["protocol"]["nets"]
     assert len(list((folder / "trials").glob("*.jsonl"))) == 7
     assert [each["width"] for each in record["maps"]] == [16, 16]
-    assert len(record["claims"]) == 7
+    assert len(record["claims"]) == 3
     chosen = {}
     for net, planned in zip(record["nets"], plan, strict=True):
         assert np.shape(net["test_acc"]) == (len(planned["seeds"]), planned["epochs"])

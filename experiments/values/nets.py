@@ -242,12 +242,6 @@ def convolution_table(record: dict) -> str:
 
 
 @about("results/convolution/record.json")
-def convolution(record: dict) -> dict[str, str]:
-    return {f"mean_{net['width']}": f"{net['mean']:.2f}" for net in record["nets"]
-            if (net["part"], net["block"]) == ("table", "highway")}
-
-
-@about("results/convolution/record.json")
 def convolution_depth_table(record: dict) -> str:
     nets = {(net["block"], net["depth"]): net for net in record["nets"]
             if net["part"] == "depth"}
