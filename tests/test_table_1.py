@@ -149,7 +149,8 @@ def test_verdicts_follow_the_numbers(narrow, wide, plain, expected):
     nets = [fake_net("chosen", "highway", 16, *narrow),
             fake_net("chosen", "highway", 32, *wide, parameters=151_690),
             fake_net("chosen", "plain", 16, *plain),
-            fake_net("authors", "highway", 16, 99.35, epochs=60)]
+            fake_net("authors", "highway", 16, 99.35, 99.3),
+            fake_net("authors", "highway", 16, 99.9, epochs=60)]    # one run alone
     claims = table_1.check_claims({"nets": nets})
     found = verdicts(claims)
     # mean and best of width 16, of 32; wider, competitive, twin, authors' schedule
@@ -157,7 +158,8 @@ def test_verdicts_follow_the_numbers(narrow, wide, plain, expected):
     run = {"block": "highway", "width": 16, "epochs": 30, "seed": 3}
     assert [[item.rests_on(run | {"schedule": schedule}) for item in claims]
             for schedule in ("chosen", "authors")] == [
-        [True, True, False, False, True, False, True, True], [False] * 8]
+        [True, True, False, False, True, False, True, True],
+        [False] * 7 + [True]]
 
 
 def test_smoke(smoke):
@@ -170,4 +172,4 @@ def test_smoke(smoke):
                   record["search"][net["block"]]["chosen"])
         assert net["settings"] == chosen | {"epochs": net["epochs"]}
         assert np.shape(net["train_loss"]) == (len(net["seeds"]), net["epochs"])
-    assert len(record["claims"]) == 9
+    assert len(record["claims"]) == 7
