@@ -256,6 +256,61 @@ def convolution_depth_table(record: dict) -> str:
                    *cells(nets["plain", depth])] for depth in (10, 20, 30)))
 
 
+def with_deviation(found: dict) -> str:
+    """Mean and standard deviation of accuracies in %, "diverged" where all did."""
+    return ("diverged" if found["mean"] is None else f"{found['mean']:.2f}" if
+            found["std"] is None else "{mean:.2f} ± {std:.2f}".format(**found))
+
+
+@about("results/table_1/record.json")
+def table_1_table(record: dict) -> str:
+    theirs = {("chosen", "highway", width): f"{with_deviation(paper)}, {paper['best']}"
+              for width, paper in TABLE_1.items()}
+    return table("net|parameters:|settings|epochs:|runs:|mean:|best:|"
+                 "the paper's mean, best, 300 epochs:", (
+        (f"{net['block']}, width {net['width']}", f"{net['parameters']:,}",
+         "the search's" if net["schedule"] == "chosen" else "the authors'",
+         str(net["epochs"]), str(len(net["seeds"])), with_deviation(net),
+         "–" if net["best"] is None else f"{net['best']:.2f}",
+         theirs.get((net["schedule"], net["block"], net["width"]), "–"))
+        for net in record["nets"]))
+
+
+@about("results/table_1/record.json")
+def table_1_search(record: dict) -> str:
+    """What each kind chose, and its trial with that: the best of the longest."""
+    rows = []
+    for block, found in record["search"].items():
+        longest = max(one["epochs"] for one in found["tried"])
+        loss, right = min(pair for one in found["tried"] if one["epochs"] == longest
+                          for pair in zip(or_infinite(one["held_out_loss"]),
+                                          or_infinite(one["held_out_acc"]),
+                                          strict=True))
+        chosen = found["chosen"]
+        rows.append((block, *(f"{chosen[name]:g}" for name in ("lr", "decay", "dropout")
+                              ), chosen["schedule"],
+                     f"{chosen['gate_bias']:g}" if "gate_bias" in chosen else "–",
+                     f"{loss:.4f}", percent(right, 2)))
+    return table("net|rate:|decay:|dropout:|schedule|b_T:|held-out loss:|"
+                 "held-out accuracy, %:", rows)
+
+
+@about("results/table_1/record.json")
+def table_1(record: dict) -> dict[str, str]:
+    nets = {(net["schedule"], net["block"], net["width"], net["epochs"]): net
+            for net in record["nets"]}
+    narrow, wide, plain = (nets["chosen", block, width, 30] for block, width in (
+        ("highway", 16), ("highway", 32), ("plain", 16)))
+    found = {}
+    for name, net in (("16", narrow), ("32", wide), ("plain", plain)):
+        runs = [value for value in net["final_test_percent"] if value is not None]
+        found |= {f"{of}_{name}": f"{value:.2f}" for of, value in (
+            ("mean", net["mean"]), ("least", min(runs)), ("best", max(runs)))}
+    return found | {
+        f"authors_{epochs}": f"{nets['authors', 'highway', 16, epochs]['mean']:.2f}"
+        for epochs in (30, 60)}
+
+
 @about("results/variants/record.json")
 def variants(record: dict) -> dict[str, str]:
     """Of the starts how many train and what the worst seed has; what ties cost."""
