@@ -225,7 +225,7 @@ def draw_gates(axes: Axes, nets: list[dict], by: str, label: str) -> None:
         axes.set_xscale("log")
 
 
-def spoken(word: str) -> str:
+def readable(word: str) -> str:
     """A word of the text as a reader knows it."""
     return {UNKNOWN_AS: UNKNOWN, END: "(end)"}.get(word, word)
 
@@ -234,7 +234,7 @@ def draw_words(axes: Axes, net: dict) -> None:
     """Nearest words before and after the layers, and words at the ends of the gate."""
     axes.set_axis_off()
     before, after = net["neighbours"]["before"], net["neighbours"]["after"]
-    rows = [[spoken(found[word][n]) for word in before] for found in (before, after)
+    rows = [[readable(found[word][n]) for word in before] for found in (before, after)
             for n in range(3)]
     table = axes.table(rows, colLabels=list(before), edges="horizontal", cellLoc="left",
                        rowLabels=["before", "", "", "after", "", ""], colLoc="left",
@@ -248,7 +248,7 @@ def draw_words(axes: Axes, net: dict) -> None:
     name, gate = next(iter(net["gates"].items()))
     for y, which in ((0.13, "largest"), (0.01, "least")):
         axes.text(0, y, f"{which} mean {name} of the 1000 most frequent words:  " +
-                  "   ".join(f"{spoken(word)} {value:.2f}" for word, value in
+                  "   ".join(f"{readable(word)} {value:.2f}" for word, value in
                              gate[which][:8]),
                   size=8, transform=axes.transAxes, parse_math=False)
 

@@ -309,7 +309,7 @@ def tried_by(found: dict) -> dict[tuple[str, int], dict[str, dict]]:
     return by_time
 
 
-def spoken(value: str | float) -> str:
+def tick_of(value: str | float) -> str:
     """A setting's value as a tick has room for it."""
     return (value if isinstance(value, str) else f"{value:g}" if not 0 < value < 0.001
             else f"{value:.0e}".replace("e-0", "e-"))
@@ -324,9 +324,9 @@ def draw_search(axes: Axes, found: dict) -> None:
     ticks, named, at = {}, set(), 0.0
     for (name, _), kinds in tried_by(found).items():
         values = sorted({value for one in kinds.values() for value in one["values"]})
-        step = max(1, max(len(spoken(value)) for value in values) / 3.4)
+        step = max(1, max(len(tick_of(value)) for value in values) / 3.4)
         places = {value: at + i * step for i, value in enumerate(values)}
-        ticks |= {place: spoken(value) for value, place in places.items()}
+        ticks |= {place: tick_of(value) for value, place in places.items()}
         axes.text(at + (len(values) - 1) * step / 2, -0.12, SETTINGS[name]
                   + f"\n{next(iter(kinds.values()))['epochs']} epochs", size=8,
                   transform=axes.get_xaxis_transform(), ha="center", va="top")
