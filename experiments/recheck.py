@@ -138,7 +138,9 @@ def affordable(trials: Sequence[Trial], cost: dict[str, float], besides: float =
     count = sum(own <= LONG and so_far <= 2 * LONG for own, so_far in
                 zip(seconds, np.cumsum(seconds), strict=True))
     if count or not order:
-        return order[:count], None, max([sum(seconds[:count]) / 2, *seconds[:count]])
+        # Not sum, which rounds in another way from Python 3.12 on.
+        half = math.fsum(seconds[:count]) / 2
+        return order[:count], None, max([half, *seconds[:count]])
     epochs = order[0].config.get("epochs")
     return (order[:1], 1, (seconds[0] - besides) / epochs + besides) if epochs else (
         order[:1], None, seconds[0])

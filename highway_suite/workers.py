@@ -80,7 +80,8 @@ def start_up() -> None:
 
 @contextmanager
 def sparing_children_ctrl_c() -> Iterator[None]:
-    """Processes started in the body ignore Ctrl-C: the parent gets it and ends them."""
+    """Processes started in the body ignore Ctrl-C: the parent, which ignores it only in
+    the body, gets it and ends them."""
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -4,8 +4,8 @@ import atexit
 import io
 import shutil
 import subprocess
-import tarfile
 import tempfile
+import zipfile
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,12 +17,12 @@ def tree():
     """The folder of a copy of HEAD; of the source itself where there is no git."""
     source = Path(hn.__file__).parent
     try:
-        packed = subprocess.run(["git", "archive", "HEAD"], cwd=source, check=True,
-                                capture_output=True).stdout
+        packed = subprocess.run(["git", "archive", "--format=zip", "HEAD"], cwd=source,
+                                check=True, capture_output=True).stdout
     except (OSError, subprocess.SubprocessError):
         return source
     folder = tempfile.mkdtemp(prefix="committed-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         archive.extractall(folder)
     return Path(folder)

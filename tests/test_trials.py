@@ -15,6 +15,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
+import psutil
 import pytest
 
 import highway_networks as hn
@@ -355,6 +356,28 @@ def wait_for_files(folder, number, process):
         time.sleep(0.02)
 
 
+def ignores_ctrl_c(process):
+    """As Linux tells it; elsewhere False, half a second later."""
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.exists():
+        time.sleep(0.5)
+        return False
+    ignored = re.search(r"SigIgn:\s*(\w+)", status.read_text())[1]
+    return bool(int(ignored, 16) >> signal.SIGINT - 1 & 1)
+
+
+def wait_for_workers(process):
+    """Until they start, and their parent no longer ignores Ctrl-C for their sake."""
+    def started():
+        with suppress(psutil.NoSuchProcess):
+            return any("loky" in " ".join(child.cmdline())
+                       for child in psutil.Process(process.pid).children())
+    deadline = time.monotonic() + 60
+    while not started() or ignores_ctrl_c(process):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def undisturbed(folder, *flags):
     """The trials of a search in this process."""
     small_search.main([str(folder), *flags, "--jobs", "1"])
@@ -401,7 +424,7 @@ def test_ctrl_c_leaves_finished_trials_and_nothing_else(tmp_path, trials, expect
     process = search(tmp_path, *FLAGS, "--jobs", "2")
     wait_for_files(tmp_path, trials + 1, process)
     if not trials:
-        time.sleep(0.2)     # while its workers start
+        wait_for_workers(process)
     os.killpg(process.pid, signal.SIGINT)
     stderr = process.communicate(timeout=60)[1]
     assert process.returncode == 130 and "Traceback" not in stderr, stderr
