@@ -28,12 +28,11 @@ from typing import NamedTuple
 
 import highway_networks as hn
 from experiments import NAMES, headline_claims
-from experiments.judging import Claim, claim
+from experiments.judging import Claim, claim, resting_on
 from experiments.lab import (
     VERDICTS,
     Experiment,
     Lab,
-    as_read,
     failing_in_a_line,
     load_record,
     sound,
@@ -191,29 +190,34 @@ def identified(name: str, claims: Iterable[dict]) -> dict[str, dict]:
             for item in claims}
 
 
+def with_trials(item: dict, made: dict | None) -> dict:
+    """A record's claim and the same one as its module makes it now -> the former, with
+    the trials of the latter, which a record does not keep."""
+    return resting_on([item], *made.trials)[0] if isinstance(made, Claim) else item
+
+
 def load(path: Path) -> Source:
     """A record, its claims and trials. Raises RecordError, also for a record that no
     commit can make again; StoreError."""
     trials: list[Trial] = []
-    if name_of(path) in SWEEPS:
+    name = name_of(path)
+    if name in SWEEPS:
         record = read_record(path)
-        claims, trials = headline_claims.check(record), arms_of(record)
+        claims = identified(name, headline_claims.check(record))
+        trials = arms_of(record)
     else:
         record, _ = load_record(path)
         check = module_of(path).check
         with sound(path, record["command"]):
-            made = check(record) if check else []
-        told = as_read(list(made))
-        # Those of the record; of the same claims of the module their trials.
-        claims = [made[told.index(item)] if item in told else item
-                  for item in record.get("claims", [])]
+            made = identified(name, check(record) if check else [])
+        claims = {identity: with_trials(item, made.get(identity)) for identity, item
+                  in identified(name, record.get("claims", [])).items()}
         for packed in sorted(path.parent.glob("trials/*.jsonl")):
             trials += load_trials(packed)[1]
     if record["env"]["git_dirty"] is not False:
         raise RecordError(f"{path}: made from a changed checkout. Make it again with: "
                           f"{record['command']}")
-    return Source(path, record, identified(name_of(path), claims), trials,
-                  costs(trials))
+    return Source(path, record, claims, trials, costs(trials))
 
 
 def deciding(item: dict, trials: Iterable[Trial]) -> list[Trial]:

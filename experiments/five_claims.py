@@ -139,7 +139,7 @@ def check_depth(nets: Nets, protocol: dict) -> list[dict]:
     def classes(net, state):
         suffix = "" if state == "trained" else "_untrained"
         shares = net["gates"]["difference_shares"]
-        return min(sum(shares[f"share_of_layer{which}{suffix}"][:early])
+        return min(float(np.sum(shares[f"share_of_layer{which}{suffix}"][:early]))
                    for which in ("", "_0_7"))
 
     def stripes(place):

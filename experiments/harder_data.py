@@ -308,7 +308,8 @@ def check_layers(nets: list[dict], protocol: dict) -> list[dict]:
         return steps[:first].sum() / steps.sum()
 
     def classes(net, state):
-        return max(sum(shares[:early]) for shares in net["differences"][state].values())
+        return max(float(np.sum(shares[:early]))
+                   for shares in net["differences"][state].values())
     return [
         claim(section="P1 4", text="most transform biases fall during training",
               paper="> 0.5", **judged(trained(bias, lambda b: b["fell"]), above, MORE)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 
 import highway_networks as hn
 from experiments.judging import agreed, claim, resting_on
@@ -78,8 +79,7 @@ def check_gates(record: dict) -> list[dict]:
     thirds = []
     for run in record["runs"]:
         T = run["highway"]["final_T_per_layer"]
-        thirds.append([sum(part) / len(part)
-                       for part in (T[:len(T) // 3], T[-(len(T) // 3):])])
+        thirds.append([fmean(part) for part in (T[:len(T) // 3], T[-(len(T) // 3):])])
 
     def higher(times):
         return agreed(lower > times * upper for lower, upper in thirds)
