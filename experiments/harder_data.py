@@ -438,9 +438,9 @@ def message(record: dict) -> str:
               for nets in (fitted, mnist)]
     theirs, ours = (" to ".join(map(str, dict.fromkeys((found[0], found[-1]))))
                     for found in counts)
-    title = hn.DATASETS[record["dataset"]].title.partition(",")[0]
-    return (f"Of {len(rises(mnist[0]))} highway layers {theirs} matter for {title}, "
-            f"{ours} for MNIST")
+    title = hn.DATASETS[record["dataset"]].title
+    return (f"Of {len(rises(mnist[0]))} highway layers of the nets with the least "
+            f"training error\n{theirs} matter for {title}; {ours} for MNIST")
 
 
 def draw(record: dict) -> Figure:

@@ -34,7 +34,7 @@ def draw_collapse(axes: Axes, rows: list[dict]) -> None:
                 label=f"{depth:,}" if optimizer == "adam" else None)
     axes.set(xscale="log", yscale="log", xlabel="S: sum of T over all blocks, before "
              "training", ylabel="training loss",
-             title="S decides the loss, whatever the depth\n(dashed: SGD)")
+             title="The loss follows S more than depth\n(dashed: SGD)")
     axes.axvline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
     for optimizer, level in (("sgd", "bottom"), ("adam", "top")):
         first = [mean_loss(row) for row in rows if row["optimizer"] == optimizer
@@ -66,7 +66,7 @@ def draw_price(axes: Axes, rows: list[dict]) -> None:
     axes.axhline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
     axes.set(yscale="log", ylabel="S", ylim=(0.02, 20),
              xlabel="blocks (layers after the projection)",
-             title="The best S tried\n(bar: within 20 % of its loss)")
+             title="The best S tried\n(bar: around it, within 20 % of its loss)")
     axes.set_xticks(range(len(depths)), [f"{depth:,}" for depth in depths])
     axes.text(0.02, 0.98, "Adam", color=LIGHT.highway, va="top",
               transform=axes.transAxes)

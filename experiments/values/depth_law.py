@@ -82,7 +82,7 @@ def depth_law_price(record: dict) -> str:
         return [f"{row['best_S']:g}", span(row["near"]),
                 f"{100 * (row['price'] - 1):.0f}"]
     found = {(row["depth"], row["optimizer"]): cells(row) for row in record["price"]}
-    head = "|".join(f"{words}: best S:|within 20 % of it:|S = 1 costs, %:"
+    head = "|".join(f"{words}: best S:|around it within 20 %:|S = 1 costs, %:"
                     for words in OPTIMIZERS.values())
     return table(f"blocks:|{head}", (
         [f"{depth:,}", *found[depth, "adam"], *found[depth, "sgd"]]
