@@ -149,6 +149,7 @@ def test_verdicts_follow_the_numbers(narrow, wide, plain, expected):
     nets = [fake_net("chosen", "highway", 16, *narrow),
             fake_net("chosen", "highway", 32, *wide, parameters=151_690),
             fake_net("chosen", "plain", 16, *plain),
+            fake_net("narrow", "highway", 32, 99.9, 99.9),
             fake_net("authors", "highway", 16, 99.35, 99.3),
             fake_net("authors", "highway", 16, 99.9, epochs=60)]    # one run alone
     claims = table_1.check_claims({"nets": nets})
@@ -166,10 +167,11 @@ def test_smoke(smoke):
     """The whole path; runs have what the search chose for their kind, or the authors'
     settings."""
     record, folder = smoke(table_1.EXPERIMENT)
-    assert len(list((folder / "trials").glob("*.jsonl"))) == 5
+    assert len(list((folder / "trials").glob("*.jsonl"))) == 6
     for net in record["nets"]:
-        chosen = (table_1.AUTHORS if net["schedule"] == "authors" else
-                  record["search"][net["block"]]["chosen"])
+        wide = (net["schedule"], net["width"]) == ("chosen", 32)
+        chosen = (table_1.AUTHORS if net["schedule"] == "authors" else record["search"][
+            table_1.WIDE if wide else net["block"]]["chosen"])
         assert net["settings"] == chosen | {"epochs": net["epochs"]}
         assert np.shape(net["train_loss"]) == (len(net["seeds"]), net["epochs"])
     assert len(record["claims"]) == 7

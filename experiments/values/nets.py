@@ -262,6 +262,9 @@ def with_deviation(found: dict) -> str:
             found["std"] is None else "{mean:.2f} ± {std:.2f}".format(**found))
 
 
+WHOSE = {"chosen": "its search's", "narrow": "width 16's", "authors": "the authors'"}
+
+
 @about("results/table_1/record.json")
 def table_1_table(record: dict) -> str:
     theirs = {("chosen", "highway", width): f"{with_deviation(paper)}, {paper['best']}"
@@ -269,7 +272,7 @@ def table_1_table(record: dict) -> str:
     return table("net|parameters:|settings|epochs:|runs:|mean:|best:|"
                  "the paper's mean, best, 300 epochs:", (
         (f"{net['block']}, width {net['width']}", f"{net['parameters']:,}",
-         "the search's" if net["schedule"] == "chosen" else "the authors'",
+         WHOSE[net["schedule"]],
          str(net["epochs"]), str(len(net["seeds"])), with_deviation(net),
          "–" if net["best"] is None else f"{net['best']:.2f}",
          theirs.get((net["schedule"], net["block"], net["width"]), "–"))
@@ -299,10 +302,12 @@ def table_1_search(record: dict) -> str:
 def table_1(record: dict) -> dict[str, str]:
     nets = {(net["schedule"], net["block"], net["width"], net["epochs"]): net
             for net in record["nets"]}
-    narrow, wide, plain = (nets["chosen", block, width, 30] for block, width in (
-        ("highway", 16), ("highway", 32), ("plain", 16)))
     found = {}
-    for name, net in (("16", narrow), ("32", wide), ("plain", plain)):
+    for name, (schedule, block, width) in (
+            ("16", ("chosen", "highway", 16)), ("32", ("chosen", "highway", 32)),
+            ("32_narrow", ("narrow", "highway", 32)),
+            ("plain", ("chosen", "plain", 16))):
+        net = nets[schedule, block, width, 30]
         runs = [value for value in net["final_test_percent"] if value is not None]
         found |= {f"{of}_{name}": f"{value:.2f}" for of, value in (
             ("mean", net["mean"]), ("least", min(runs)), ("best", max(runs)))}
