@@ -360,7 +360,7 @@ def draw_search(axes: Axes, found: dict) -> None:
     ticks, named, at = {}, set(), 0.0
     for (name, width, _), kinds in tried_by(found).items():
         values = sorted({value for one in kinds.values() for value in one["values"]})
-        step = max(1, max(len(tick_of(value)) for value in values) / 3.4)
+        step = max(1, max(len(tick_of(value)) for value in values) / 2.7)
         places = {value: at + i * step for i, value in enumerate(values)}
         ticks |= {place: tick_of(value) for value, place in places.items()}
         axes.text(at + (len(values) - 1) * step / 2, -0.12, SETTINGS[name]
@@ -408,7 +408,7 @@ def message(nets: list[dict], paper: dict) -> str:
 def draw_all(record: dict) -> tuple[Figure, Axes]:
     """Runs and training losses above, the search below -> the figure and the panel of
     the runs."""
-    figure = Figure(figsize=(9.5, 7.2), layout="constrained")
+    figure = Figure(figsize=(10.5, 7.2), layout="constrained")
     grid = figure.add_gridspec(2, 5)
     runs, losses, tried = (figure.add_subplot(place) for place in (
         grid[0, :3], grid[0, 3:], grid[1, :]))
