@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from experiments.harder_data import (
 from experiments.judging import or_infinite
 from experiments.lesion import needed_layers
 from experiments.papers import TABLE_1, TABLE_1A
+from experiments.table_1 import judged
 from experiments.values.common import about, look_up, mean_and_std, percent, span, table
 from experiments.variants import TRAINS as TRAINS_HERE
 from experiments.variants import all_train, mean
@@ -265,55 +267,64 @@ def with_deviation(found: dict) -> str:
 WHOSE = {"chosen": "its search's", "narrow": "width 16's", "authors": "the authors'"}
 
 
-@about("results/table_1/record.json")
-def table_1_table(record: dict) -> str:
-    theirs = {("chosen", "highway", width): f"{with_deviation(paper)}, {paper['best']}"
-              for width, paper in TABLE_1.items()}
-    return table("net|parameters:|settings|epochs:|runs:|mean:|best:|"
-                 "the paper's mean, best, 300 epochs:", (
-        (f"{net['block']}, width {net['width']}", f"{net['parameters']:,}",
-         WHOSE[net["schedule"]],
+def runs_table(record: dict, last: str, name: Callable[[dict], str],
+               cell: Callable[[dict], str]) -> str:
+    """The runs of each net, with a column of its own at the end."""
+    return table(f"net|parameters:|settings|epochs:|runs:|mean:|best:|{last}:", (
+        (name(net), f"{net['parameters']:,}", WHOSE[net["schedule"]],
          str(net["epochs"]), str(len(net["seeds"])), with_deviation(net),
-         "–" if net["best"] is None else f"{net['best']:.2f}",
-         theirs.get((net["schedule"], net["block"], net["width"]), "–"))
+         "–" if net["best"] is None else f"{net['best']:.2f}", cell(net))
         for net in record["nets"]))
 
 
-@about("results/table_1/record.json")
-def table_1_search(record: dict) -> str:
-    """What each kind chose, and its trial with that: the best of the longest."""
+def search_table(record: dict) -> str:
+    """What each net chose, and its trial with that: the best of the longest."""
     rows = []
-    for block, found in record["search"].items():
+    for net, found in record["search"].items():
         longest = max(one["epochs"] for one in found["tried"])
         loss, right = min(pair for one in found["tried"] if one["epochs"] == longest
                           for pair in zip(or_infinite(one["held_out_loss"]),
                                           or_infinite(one["held_out_acc"]),
                                           strict=True))
         chosen = found["chosen"]
-        rows.append((block, *(f"{chosen[name]:g}" for name in ("lr", "decay", "dropout")
-                              ), chosen["schedule"],
+        rows.append((net, *(f"{chosen[name]:g}" for name in ("lr", "decay", "dropout")),
+                     chosen["schedule"],
                      f"{chosen['gate_bias']:g}" if "gate_bias" in chosen else "–",
                      f"{loss:.4f}", percent(right, 2)))
     return table("net|rate:|decay:|dropout:|schedule|b_T:|held-out loss:|"
                  "held-out accuracy, %:", rows)
 
 
+def least_mean_best(name: str, net: dict) -> dict[str, str]:
+    """Test accuracies in % of a net's runs that did not diverge."""
+    runs = [value for value in net["final_test_percent"] if value is not None]
+    return {f"{of}_{name}": f"{value:.2f}" for of, value in (
+        ("mean", net["mean"]), ("least", min(runs)), ("best", max(runs)))}
+
+
+@about("results/table_1/record.json")
+def table_1_table(record: dict) -> str:
+    def theirs(net):
+        if net["schedule"] == "authors" or net["block"] == "plain":
+            return "–"
+        paper = TABLE_1[net["width"]]
+        return f"{with_deviation(paper)}, {paper['best']}"
+    return runs_table(record, "the paper's mean, best, 300 epochs",
+                      lambda net: f"{net['block']}, width {net['width']}", theirs)
+
+
+@about("results/table_1/record.json")
+def table_1_search(record: dict) -> str:
+    return search_table(record)
+
+
 @about("results/table_1/record.json")
 def table_1(record: dict) -> dict[str, str]:
-    nets = {(net["schedule"], net["block"], net["width"], net["epochs"]): net
-            for net in record["nets"]}
     found = {}
-    for name, (schedule, block, width) in (
-            ("16", ("chosen", "highway", 16)), ("32", ("chosen", "highway", 32)),
-            ("32_narrow", ("narrow", "highway", 32)),
-            ("plain", ("chosen", "plain", 16))):
-        net = nets[schedule, block, width, 30]
-        runs = [value for value in net["final_test_percent"] if value is not None]
-        found |= {f"{of}_{name}": f"{value:.2f}" for of, value in (
-            ("mean", net["mean"]), ("least", min(runs)), ("best", max(runs)))}
-    return found | {
-        f"authors_{epochs}": f"{nets['authors', 'highway', 16, epochs]['mean']:.2f}"
-        for epochs in (30, 60)}
+    for (block, width), net in judged(record["nets"]).items():
+        found |= least_mean_best("plain" if block == "plain" else str(width), net)
+    return found | {f"authors_{net['epochs']}": f"{net['mean']:.2f}"
+                    for net in record["nets"] if net["schedule"] == "authors"}
 
 
 @about("results/variants/record.json")
