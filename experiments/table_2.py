@@ -58,7 +58,7 @@ PROTOCOL = {
     "momentum": 0.9, "crop": 4, "search": {
         "held_out": 5000, "seed": 0, "start": START,
         "steps": [{"epochs": 5, "gate_bias": {"highway": [-1.0, -2.0, -3.0]}},
-                  {"epochs": 5, "lr": {"highway": [0.01, 0.03, 0.1],
+                  {"epochs": 5, "lr": {"highway": [0.003, 0.01, 0.03, 0.1],
                                        "plain": [0.003, 0.01, 0.03]}},
                   {"epochs": 12, "decay": [1e-4, 5e-4]},
                   {"epochs": 12, "dropout": [0, 0.5]},
