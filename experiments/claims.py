@@ -265,11 +265,11 @@ def parted(rows: Iterable[Row]) -> dict[str, list[Row]]:
 INTRODUCTION = """\
 Written by `python3 -m experiments.claims` from the committed records; a test \
 compares them. n is the number of seeds behind the numbers that decide, each with \
-weights of its own; of several the least and the largest are given, or \
-the median and in brackets these two. Where a paper speaks of its best run, or of a mean, so do \
-we; else several nets of a kind decide only if they agree. A claim is open for want of `data`, \
-of `epochs`, of a number of theirs, because our numbers leave it `undecided`, or \
-because it is `as true without`: before training, or of plain nets. Where a paper \
+weights of its own; of several the least and the largest are given, or the median and \
+in brackets these two. Where a paper speaks of its best run, or of a mean, so do we; \
+else several nets of a kind decide only if they agree. A claim is open for want of \
+`data`, of `epochs`, of a number of theirs, because our numbers leave it `undecided`, \
+or because it is `as true without`: before training, or of plain nets. Where a paper \
 gives no threshold, the claim names ours, chosen before the runs that it judges, in \
 `five_nets` and `harder_data` before most of them; a dagger (†) says that the numbers \
 were known by then.
