@@ -354,7 +354,7 @@ def draw_gates(axes: Axes, net: dict) -> None:
                  linewidth=0.8, linestyle=":", label="sigmoid($b_T$) at the start")
     for pooled in np.cumsum(net["stages"])[:2]:
         axes.axvline(pooled + 0.5, color=LIGHT.grid, linewidth=1)
-    axes.set(xlabel="highway layer (between lines: max pooling)", ylabel="mean T",
+    axes.set(xlabel="highway layer (at the lines: max pooling)", ylabel="mean T",
              ylim=(0, None), title=f"Gates after training, width {net['width']}\n"
                                    f"(test images, mean of {net['n']} seeds)")
     axes.legend(edgecolor="none", framealpha=1, fontsize=7.5)

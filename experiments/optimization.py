@@ -215,9 +215,8 @@ def message(record: dict) -> str:
     """What the search found, in a line."""
     found = {block: ", ".join(map(str, reached(record["nets"], block)))
              for block in WIDTHS}
-    return (f"In {record['protocol']['rungs'][-1][1]} epochs highway nets train at "
-            f"{found['highway'] or 'no'} layers, plain nets at {found['plain'] or 'no'}"
-            " layers")
+    return (f"Loss below {TARGET:g}: highway nets at {found['highway'] or 'no'} "
+            f"layers, plain nets at {found['plain'] or 'no'} layers")
 
 
 def draw_curves(axes: Axes, nets: list[dict], lines: Callable) -> None:
@@ -296,7 +295,7 @@ def draw(record: dict) -> Figure:
          colour_of(net["block"])) for net in nets if net["depth"] == depths[-1]])
     figure.suptitle(message(record), **TITLE)
     figure.supxlabel(
-        f"{title_of(record)}. To train: to get below {TARGET:g} (dotted). Best: "
+        f"{title_of(record)}. Dotted: {TARGET:g}. Best: "
         f"{n} seeds, thick their median; ×: diverged. Mean of {rungs[1][0]}: one seed,"
         f"\nthose best after {rungs[0][1]} epochs; bars: their last losses. Below: "
         "blue, the same; ringed, the best; grey, the rest.", size=8.5)
