@@ -271,8 +271,8 @@ else several nets of a kind decide only if they agree. A claim is open for want 
 `data`, of `epochs`, of a number of theirs, because our numbers leave it `undecided`, \
 or because it is `as true without`: before training, or of plain nets. Where a paper \
 gives no threshold, the claim names ours, chosen before the runs that it judges, in \
-`five_nets` and `harder_data` before most of them; a dagger (†) says that the numbers \
-were known by then.
+`five_nets` before most of them; a dagger (†) says that the numbers were known when \
+the threshold, or which nets count, was chosen.
 
 Doubt a line? `python3 -m experiments.claims --recheck ID` trains again what decides \
 it, in about as many seconds on two cores as the line says, and compares: all of it \
