@@ -39,7 +39,10 @@ def git_state() -> tuple[str | None, bool | None]:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != hn.HERE:
             return None, None
         return (git("rev-parse", "HEAD"),
-                bool(git("status", "--porcelain", "--untracked-files=no")))
+                bool(git("status", "--porcelain", "--untracked-files=no")
+                     or git("ls-files", "--others", "--exclude-standard", "--",
+                            "experiments/*.py", "highway_suite/*.py",
+                            "benchmarks/*.py")))        # code that no commit has
     except (OSError, subprocess.SubprocessError):
         return None, None
 

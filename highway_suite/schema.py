@@ -21,7 +21,8 @@ class RecordError(ValueError):
 
 
 class OtherRecord(RecordError):
-    """A record of another schema, which is not to be made anew in its place."""
+    """A record of another schema, or of data that are not in the table, which is not to
+    be made anew in its place."""
 
 
 class Kind(NamedTuple):
@@ -177,7 +178,10 @@ def check_record(record: Any) -> None:
         field(record, name, whole(1))
     if is_earlier(record):
         return
-    field(record, "dataset", one_of(hn.DATASETS))
+    name = field(record, "dataset", LINE)
+    if name not in hn.DATASETS:     # a script may have added it there
+        raise OtherRecord(f"field 'dataset' is {name!r:.40}; hn.DATASETS has rows of "
+                          f"{', '.join(hn.DATASETS)} alone")
     config = field(record, "config", DICT)
     field(config, "init", one_of(INITS), "config.")
     field(config, "gate_bias", real(-100, 100), "config.")

@@ -73,6 +73,12 @@ def test_a_record_says_whether_the_checkout_was_changed(tmp_path, monkeypatch):
     assert len(revision) == 40 and dirty is False
     (tmp_path / "code.py").write_text("two")
     assert git_state() == (revision, True)
+    git("checkout", "code.py")
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "record.json").write_text("{}")
+    assert git_state() == (revision, False)
+    (tmp_path / "experiments" / "new.py").write_text("three")
+    assert git_state() == (revision, True)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, [1.0, -math.inf], [[math.nan]]])
@@ -227,6 +233,17 @@ def test_a_record_of_another_kind_is_not_to_be_made_anew(tmp_path):
     """Obeyed, the command would write over what an experiment found."""
     (tmp_path / "r.json").write_text('{"schema": "highway-networks/experiment"}')
     with pytest.raises(RecordError, match="'highway-networks/experiment'") as caught:
+        read_record(tmp_path / "r.json")
+    assert "Make it with" not in str(caught.value)
+
+
+def test_nor_is_one_of_data_that_a_script_added(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setitem(hn.DATASETS, "own", hn.DATASETS["digits"])
+        cli.main(["--dataset", "own", "--depth", "2", "--epochs", "1", "--jobs", "1",
+                  "--out", str(tmp_path / "r.json")])
+        read_record(tmp_path / "r.json")
+    with pytest.raises(RecordError, match="'own'; hn.DATASETS has rows") as caught:
         read_record(tmp_path / "r.json")
     assert "Make it with" not in str(caught.value)
 
