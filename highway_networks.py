@@ -335,7 +335,9 @@ def check_idx(content: bytes, expected: DataFile, classes: int) -> np.ndarray:
         raise DataError(f"label {array.max()}, largest allowed {classes - 1}")
     if not official:
         known = expected.sha256 or expected.gz_sha256
-        raise DataError(f"SHA-256 is not {known[:16]}...: other data of the same shape")
+        found = hashlib.sha256(payload).hexdigest()
+        raise DataError(f"SHA-256 is {found}, not {known[:16]}...: other "
+                        "data of the same shape")
     return array
 
 
@@ -430,11 +432,14 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
     folder = data_folder(dataset, data_dir)
     for file in dataset.files:
         path = folder / file.name
-        if not os.path.lexists(path) and os.path.exists(path.with_suffix("")):
+        if not os.path.lexists(path) and os.path.isfile(path.with_suffix("")):
             path = path.with_suffix("")
         found = (read(path, file, dataset) if read else
                  dataset.read(path, file, dataset.classes))
         arrays += found if isinstance(found, tuple) else (found,)
+    if len(arrays) != 4:
+        raise DataError(f"{folder}: the files of {name!r} hold {len(arrays)} arrays, "
+                        "not four: training images, labels, test images, labels")
     x_train, y_train, x_test, y_test = (
         array if array.ndim == 1 else array.reshape(len(array), -1) for array in arrays)
     data = Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
