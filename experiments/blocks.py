@@ -43,6 +43,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 import highway_networks as hn
+from experiments import sizes
 from experiments.blocks_claims import check_claims
 from experiments.drawing import colour_of, plain_numbers
 from experiments.judging import mean_and_std, or_infinite
@@ -89,18 +90,15 @@ class Setting(NamedTuple):
 def count_parameters(net: Net, hidden: int, dataset: str) -> int:
     """Weights and biases of the whole net at a width."""
     row = hn.DATASETS[dataset]
-    matrices = 1 + len(hn.BLOCKS[net.block].gates)
-    return (hidden * (math.prod(row.shape) + 1)
-            + (net.depth - 1) * matrices * hidden * (hidden + 1)
-            + row.classes * (hidden + 1))
+    return sizes.count_parameters(net.block, net.depth - 1, hidden,
+                                  math.prod(row.shape), row.classes)
 
 
 def match_width(net: Net, dataset: str) -> int:
     """The width whose parameters are nearest to those of the highway net."""
-    target = count_parameters(Net("highway", net.depth), WIDTH, dataset)
-    # No form has fewer matrices than one to the highway's two: none is twice as wide.
-    return min(range(1, 2 * WIDTH), key=lambda hidden: abs(
-        count_parameters(net, hidden, dataset) - target))
+    row = hn.DATASETS[dataset]
+    return sizes.matched_width(net.block, net.depth - 1, WIDTH, math.prod(row.shape),
+                               row.classes)
 
 
 def hold_out(data: hn.Data, protocol: dict) -> hn.Data:

@@ -14,6 +14,7 @@ import numpy as np
 import highway_networks as hn
 from experiments import movement, tracing
 from experiments.lab import Lab, load_record
+from experiments.sizes import matched_width
 
 MODELS = ("bytedmd", "address")
 FORMS = ("plain", "highway", "residual", "t_only", "c_only", "full")    # in the record
@@ -25,17 +26,6 @@ def inputs_of(protocol: dict) -> dict[str, Any]:
     dataset = hn.DATASETS[protocol["dataset"]]
     return {"inputs": int(np.prod(dataset.shape)),
             "classes": dataset.classes}
-
-
-def matched(block: str, depth: int, hidden: int, ends: dict[str, Any]) -> int:
-    """The width whose parameters are nearest to the highway net's of this width."""
-    def parameters(block, hidden):
-        matrices = 1 + len(hn.BLOCKS[block].gates)
-        return (hidden * (ends["inputs"] + 1) + ends["classes"] * (hidden + 1)
-                + depth * matrices * hidden * (hidden + 1))
-    target = parameters("highway", hidden)
-    return min(range(1, 2 * hidden), key=lambda units: abs(
-        parameters(block, units) - target))
 
 
 def sizes(protocol: dict) -> dict[tuple[int, int], list[int]]:
@@ -69,11 +59,11 @@ def priced(block: str, depth: int, hidden: int, batch: int, ends: dict[str, Any]
 
 def price_size(config: dict, _: Any = None) -> dict:
     """All forms of one size -> rows; `size` is the width of the highway net that a net
-    is as wide as, or has as many parameters as: `matched`."""
+    is as wide as, or has as many parameters as."""
     depth, hidden, batch, ends = (config[name] for name in (
         "depth", "hidden", "batch", "ends"))
     nets = [(block, hidden, False) for block in FORMS]
-    nets += [(block, matched(block, depth, hidden, ends), True)
+    nets += [(block, matched_width(block, depth, hidden, **ends), True)
              for block in ("plain", "residual")]
     return {"rows": [row | {"size": hidden, "matched": is_matched}
                      for block, units, is_matched in nets

@@ -10,7 +10,7 @@ import highway_networks as hn
 from experiments import (
     data_movement,
     movement,
-    pricing,
+    sizes,
     skipping,
     skipping_seconds,
     tracing,
@@ -344,9 +344,9 @@ def test_another_program_takes_from_both_ways_alike(monkeypatch):
 
 def test_equal_parameters_are_as_equal_as_can_be():
     ends = {"inputs": 784, "classes": 10}
-    assert pricing.matched("plain", 49, 50, ends) == 69
+    assert sizes.matched_width("plain", 49, 50, **ends) == 69
     for width in (8, 50):
-        units = pricing.matched("plain", 30, width, ends)
+        units = sizes.matched_width("plain", 30, width, **ends)
         target = hn.DeepNet("highway", 30, width, **ends).params.size
         apart = [abs(hn.DeepNet("plain", 30, near, **ends).params.size - target)
                  for near in (units - 1, units, units + 1)]
