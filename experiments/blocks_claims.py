@@ -6,9 +6,15 @@ Two forms are compared by their test accuracies over seeds: `is_ahead`, `is_simi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
-from experiments.judging import claim, compare, or_infinite, resting_on
+from experiments.judging import (
+    ahead,
+    claim,
+    compare,
+    every,
+    or_infinite,
+    resting_on,
+)
 from experiments.papers import TABLE_1A, name_of
 
 TRAINS = 0.5            # held-out accuracy from which on we say that a net trains
@@ -24,8 +30,8 @@ def is_ahead(one: dict, other: dict, margin: float = 0) -> tuple[bool | None, st
     Where it is behind, it is not; where the two ranges overlap, that is open. A seed
     that diverged is below all others. It knows no margin.
     """
-    relation = compare(one["final"], other["final"])
-    return {"ahead of": True, "behind": False, "level with": None}[relation], relation
+    both = one["final"], other["final"]
+    return ahead(*both), compare(*both)
 
 
 def is_similar(one: dict, other: dict, margin: float = MARGIN
@@ -101,14 +107,8 @@ def check_t_only(nets: list[dict], least: int) -> dict:
                     value for (own, block), form in found.items()
                     if own == depth and block != "t_only"
                     for value in form["final"] if value is not None)}
-            for depth in depths}, holds=every(leads) if leads else None,
+            for depth in depths}, holds=every(leads),
         n=one_or_all([len(form["final"]) for form in found.values()]))
-
-
-def every(verdicts: Iterable[bool | None]) -> bool | None:
-    """Whether all relations hold; one that does not decides."""
-    found = set(verdicts)
-    return False if False in found else None if None in found else True
 
 
 def one_or_all(counts: list[int]) -> int | list[int]:

@@ -44,7 +44,14 @@ import highway_networks as hn
 from experiments.convolution import STAGES
 from experiments.convolution_trials import fit_net
 from experiments.drawing import format_log, pale, title_of
-from experiments.judging import agreed, claim, listed, or_infinite, resting_on
+from experiments.judging import (
+    agreed,
+    claim,
+    every,
+    listed,
+    or_infinite,
+    resting_on,
+)
 from experiments.lab import Experiment, Lab, main
 from experiments.papers import GUIDELINE
 from highway_suite.figures import LIGHT, TITLE
@@ -202,7 +209,7 @@ def check_guideline(nets: dict[Net, dict], depths: list[int]) -> list[dict]:
                   name_of(key): listed(best_losses(wide[key]))
                   for key in (Net(depth, 3, GUIDELINE[of]) for depth in ends
                               for of in ends)},
-              holds=False if False in swap else None if None in swap else True, n=n),
+              holds=every(swap), n=n),
         claim(section="ours", text="at 30 layers a b_T of 0 makes at least a quarter "
               "more of the runs fail (four rates, three seeds; last training loss 0.5 "
               "or more) than the guideline's", paper=None, ours={

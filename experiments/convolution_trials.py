@@ -27,7 +27,7 @@ import highway_networks as hn
 from experiments.convolution_net import Cache, ConvNet, Nesterov
 from experiments.judging import listed
 from experiments.store import hash_of
-from experiments.trials import telling
+from experiments.trials import reporting
 from highway_suite.checkpoints import Checkpoint
 
 
@@ -242,7 +242,7 @@ def fit_net(config: dict, images: np.ndarray, labels: np.ndarray, folder: str,
     history, status = hn.fit(
         net, ORDERS[config.get("order", "files")](images, labels, config),
         make_optimizer(net, config),
-        lambda epoch, history: learning_rate(config, epoch), telling(config),
+        lambda epoch, history: learning_rate(config, epoch), reporting(config),
         epochs=config["epochs"], evaluate=evaluate, cache=cache,
         checkpoint=Checkpoint(path, config))
     return Trained(net, cache, history, status)

@@ -77,6 +77,12 @@ def agreed(verdicts: Iterable[bool | None]) -> bool | None:
     return different.pop() if len(different) == 1 else None
 
 
+def every(verdicts: Iterable[bool | None]) -> bool | None:
+    """True if all are, False if any is, else None: also where there are none."""
+    found = set(verdicts)
+    return False if False in found else None if None in found or not found else True
+
+
 def over_nets(values: Sequence[Any]) -> Any:
     """A number of each net, or dicts of them -> lowest, median and highest."""
     if isinstance(values[0], Mapping):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from experiments import judging
 from experiments.judging import claim, listed, or_infinite
 from experiments.papers import FIGURE_1_EPOCHS
 
@@ -43,8 +44,7 @@ def reached(nets: list[dict], epochs: int, every: bool, target: float = TARGET
         lost = ~there & np.isinf(final)
         hopeless = epochs >= FIGURE_1_EPOCHS or (lost.any() if every else lost.all())
         verdicts.append(True if enough else False if hopeless else None)
-    return (False if False in verdicts else None if None in verdicts else True
-            ) if verdicts else None
+    return judging.every(verdicts)
 
 
 def missed(nets: list[dict], epochs: int, target: float = TARGET) -> bool | None:

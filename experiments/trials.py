@@ -342,7 +342,7 @@ def duration(seconds: float) -> str:
             if seconds < 6000 else f"{seconds / 3600:.1f} h")
 
 
-def telling(config: dict) -> Callable[[dict], None]:
+def reporting(config: dict) -> Callable[[dict], None]:
     """-> report(row) for hn.fit: says on stderr how far a trial is whose epochs take
     long, and nothing of quick ones."""
     names = [name for name in NAMING if name in config]

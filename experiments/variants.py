@@ -32,7 +32,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.drawing import colour_of, title_of
-from experiments.judging import claim, compare, or_infinite, telling
+from experiments.judging import ahead, claim, compare, every, or_infinite, telling
 from experiments.lab import Experiment, Lab, main
 from highway_suite.figures import LIGHT, TITLE
 
@@ -243,10 +243,8 @@ def check_ties(nets: dict) -> list[dict]:
     gates = nets["highway, gates shared"]["test_acc"]
     relations = {other: compare(gates, nets[other]["test_acc"])
                  for other in ("plain", "residual")}
-    scalar = compare(nets["highway"]["test_acc"],
-                     nets["highway, one gate a layer"]["test_acc"])
-    verdicts = {"ahead of": True, "behind": False, "level with": None}
-    found = [verdicts[relation] for relation in relations.values()]
+    scalar = [nets[name]["test_acc"] for name in ("highway",
+                                                  "highway, one gate a layer")]
     return [
         *rows,
         claim(section="P2 4.3", text="highway nets whose layers share their gates are "
@@ -254,14 +252,16 @@ def check_ties(nets: dict) -> list[dict]:
               "seed than every seed", paper="better than both", ours=relations | {
                   name: accuracy[name] for name in (
                       "highway, gates shared", "plain", "residual")},
-              holds=False if False in found else None if None in found else True, n=n),
+              holds=every(ahead(gates, nets[other]["test_acc"])
+                          for other in relations), n=n),
         claim(section="ours", text="gates should be as expressive as H (P2 5.1, of "
               "convolutions): a gate for each unit is ahead of one for a whole layer, "
               "every seed than every seed", paper=None, ours={
-                  "relation": [f"a gate for each unit {scalar} one for a layer"]} | {
+                  "relation": [f"a gate for each unit {compare(*scalar)} one for a "
+                               "layer"]} | {
                   name: accuracy[name] for name in (
                       "highway", "highway, one gate a layer")},
-              holds=verdicts[scalar], n=n)]
+              holds=ahead(*scalar), n=n)]
 
 
 def check_claims(record: dict) -> list[dict]:

@@ -585,7 +585,8 @@ def test_a_packed_file_that_ends_early_is_refused(packed):
 
 
 def test_a_trial_of_long_epochs_says_how_far_it_is(monkeypatch, capsys):
-    report = trials_module.telling({"depth": 999, "seed": 1, "batch": 128, "epochs": 5})
+    report = trials_module.reporting({"depth": 999, "seed": 1, "batch": 128,
+                                      "epochs": 5})
     report({"epoch": 1, "train_loss": 0.5})
     monkeypatch.setattr(trials_module, "SLOW", 0)
     report({"epoch": 2, "train_loss": 0.25})

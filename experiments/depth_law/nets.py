@@ -12,7 +12,7 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.judging import listed
-from experiments.trials import telling
+from experiments.trials import reporting
 from experiments.very_deep.norms import rms, watching
 from experiments.very_deep.use import measure_use
 
@@ -63,7 +63,7 @@ def fit(net: hn.DeepNet, data: hn.Data, config: dict, cache: hn.Cache
     history, status = hn.fit(
         net, hn.Batches(data.x_train, data.y_train, config["batch"], rng), optimizer,
         lambda epoch, _: config["lr"] * config["lr_decay"] ** (epoch - 1),
-        telling(config), epochs=config["epochs"], clip=config["clip"], cache=cache)
+        reporting(config), epochs=config["epochs"], clip=config["clip"], cache=cache)
     return [row["train_loss"] for row in history], status
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.depth_law.plan import ONE, RULES, TRAINS, highway_sums
 from experiments.depth_law.record import NEAR, OPTIMIZERS, mean_loss
-from experiments.judging import claim, listed, or_infinite, resting_on
+from experiments.judging import claim, every, listed, or_infinite, resting_on
 
 FAR, MOVED = 1.5, 1.25          # factors of H1, H5, H8, and of H3
 LAWFUL = (0.1, 3)               # the S of H1 at which the depths' losses are compared
@@ -29,13 +29,6 @@ def judged(text: str, ours: dict, verdict: Callable, n: Any, section: str = "our
 def widened(factor: float, scale: float) -> float:
     """A factor whose distance from 1 is so many times as large."""
     return 1 + scale * (factor - 1)
-
-
-def every(verdicts: Iterable[bool | None]) -> bool | None:
-    """True if all are, False if any is, else None: also where there are none."""
-    verdicts = list(verdicts)
-    return (False if False in verdicts else
-            None if None in verdicts or not verdicts else True)
 
 
 def seeds_of(rows: Iterable[dict]) -> int | list[int]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 import highway_networks as hn
-from experiments.judging import agreed, claim, or_infinite, over_nets
+from experiments.judging import agreed, claim, every, or_infinite, over_nets
 from experiments.papers import GUIDELINE
 from experiments.very_deep import gate_bias_map
 from experiments.very_deep.gate_bias_map import border
@@ -98,7 +98,7 @@ def check_guideline(rows: list[dict]) -> dict:
             error = 2 * lost.std(ddof=1) / math.sqrt(len(lost)) if len(lost) > 1 else 1
             apart = lost.mean() - limit
             found.append(None if abs(apart) <= error else bool(apart < 0))
-        return False if False in found else agreed(found) if found else None
+        return every(found)
     return claim(
         section="P1 2.2", text="b_T of -1, -2, -3 suits 10, 20, 30 layers: mean test "
         "accuracy within a point of that with the b_T of the lowest training loss "

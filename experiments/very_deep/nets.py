@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import highway_networks as hn
 from experiments.judging import listed
-from experiments.trials import telling
+from experiments.trials import reporting
 
 WIDTH = 50
 TRAINS = 0.5            # test accuracy from which on we say that a net trains
@@ -48,7 +48,7 @@ def train_highway(config: dict, data: hn.Data) -> Trained:
     few = slice(settings.batch)
     history, _, status = hn.train(net, replace(
         data, x_test=data.x_test[few], y_test=data.y_test[few]), settings,
-        telling(config))
+        reporting(config))
     result = {"status": status, "train_loss": history["train_loss"], "test_acc": None}
     if status == "ok":
         accuracy, _ = hn.evaluate(net, data.x_test, data.y_test,
