@@ -474,7 +474,7 @@ def test_progress_names_settings_and_loss(tmp_path, capfd):
     run(train, configs, tmp_path)
     first, line, *_ = capfd.readouterr().err.splitlines()
     assert first == "6 of 6 trials to run, 0 finished before"
-    assert re.fullmatch(r"trial 1/6  lr 1  loss 0.1235  ok  0\.0 s", line)
+    assert re.match(r"trial 1/6  lr 1  loss 0.1235  ok  \d", line)
     assert trials_module.describer(configs[:1])(configs[0]) == "plain, depth 9, lr 1"
 
 
