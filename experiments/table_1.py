@@ -336,16 +336,24 @@ def draw_losses(axes: Axes, nets: list[dict]) -> None:
     axes.legend(frameon=False, fontsize=7)
 
 
+def least_loss(tried: list[dict]) -> float:
+    """Held-out, of the trials with the most epochs: that of the trial chosen."""
+    most = max(one["epochs"] for one in tried)
+    return min(or_infinite(one["held_out_loss"]).min() for one in tried
+               if one["epochs"] == most)
+
+
 def tried_by(found: dict) -> dict[tuple[str, str, int], dict[str, dict]]:
     """What each net tried: {(setting, its width if that is told, for which time):
-    {kind: values and losses}}."""
+    {kind: values, losses and the least of all}}."""
     by_time: dict[tuple[str, str, int], dict[str, dict]] = {}
     for net, searched in found.items():
         block, _, width = net.partition(", ")
-        times = Counter[str]()
+        times, least = Counter[str](), least_loss(searched["tried"])
         for one in searched["tried"]:
             name = one["setting"]
-            by_time.setdefault((name, width, times[name]), {})[block] = one
+            by_time.setdefault((name, width, times[name]), {})[block] = one | {
+                "least": least}
             times[name] += 1
     return by_time
 
@@ -357,8 +365,8 @@ def tick_of(value: str | float) -> str:
 
 
 def draw_search(axes: Axes, found: dict) -> None:
-    """Held-out loss by setting and value, both kinds. Rings: the best of a step; what
-    is far above the best, or diverged, is a triangle at the top."""
+    """Held-out loss by setting and value, both kinds. Rings: the best of a step, two:
+    the trial chosen; far above the best, or diverged: a triangle at the top."""
     every = [loss for kind in found.values() for one in kind["tried"]
              for loss in one["held_out_loss"] if loss is not None]
     top = min(FAR * min(every), 1.05 * max(every))
@@ -380,8 +388,8 @@ def draw_search(axes: Axes, found: dict) -> None:
     axes.set_xticks([*ticks], [*ticks.values()], size=7)
     axes.set(ylim=(0.95 * min(every), top), xlim=(-0.7, at - 1.2),
              ylabel="held-out mean cross-entropy",
-             title="The search, a setting at a time (rings: the best; triangles: "
-                   "higher, or diverged)")
+             title="The search, a setting at a time (ring: the best; two: the trial "
+                   "chosen; triangles: higher, or diverged)")
     axes.legend(frameon=False, fontsize=8, loc="upper center")
 
 
@@ -393,7 +401,8 @@ def draw_tried(axes: Axes, block: str, one: dict, x: np.ndarray, top: float,
     look: dict = {"color": getattr(LIGHT, block), "clip_on": False}
     axes.plot(x[near], losses[near], "o", markersize=4, linewidth=1,
               linestyle=DASHES[block], label=block if label else None, **look)
-    axes.plot(x[best], losses[best], "o", markersize=9, fillstyle="none", **look)
+    for size in (9, 13)[:2 if losses[best] == one["least"] else 1]:
+        axes.plot(x[best], losses[best], "o", markersize=size, fillstyle="none", **look)
     beside = 0.15 if block == "plain" else -0.15
     axes.plot(x[~near] + beside, [top] * sum(~near), "^", markersize=4, **look)
 
