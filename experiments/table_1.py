@@ -325,7 +325,8 @@ def draw_losses(axes: Axes, nets: list[dict]) -> None:
     for net in nets:
         for i, losses in enumerate(net["train_loss"]):
             axes.plot(range(1, net["epochs"] + 1), np.array(losses, float),
-                      linestyle=DASHES[net["block"]], color=shade(net),
+                      linestyle=":" if net["schedule"] == "authors" else
+                      DASHES[net["block"]], color=shade(net),
                       linewidth=0.5 + net.get("width", 32) / 32,
                       label=None if i else label_of(net).replace(
                           "\n(", " (").replace("\n", ", "))
