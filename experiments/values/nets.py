@@ -323,6 +323,9 @@ def table_1(record: dict) -> dict[str, str]:
     found = {}
     for (block, width), net in judged(record["nets"]).items():
         found |= least_mean_best("plain" if block == "plain" else str(width), net)
+    for net in record["nets"]:
+        if net["schedule"] == "narrow":
+            found |= least_mean_best(f"{net['width']}_narrow", net)
     return found | {f"authors_{net['epochs']}": f"{net['mean']:.2f}"
                     for net in record["nets"] if net["schedule"] == "authors"}
 
