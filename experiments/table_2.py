@@ -48,7 +48,7 @@ from experiments.convolution_trials import (
 from experiments.judging import ahead, claim, listed, resting_on
 from experiments.lab import Experiment, Lab, main
 from experiments.papers import GUIDELINE, TABLE_2, TABLE_2_EPOCHS
-from experiments.table_1 import describe_net, draw_all
+from experiments.table_1 import at_least, describe_net, draw_all
 from highway_suite.figures import LIGHT
 
 START = {"lr": 0.03, "schedule": "cosine", "order": "shuffled", "decay": 1e-4,
@@ -125,11 +125,6 @@ def run(lab: Lab) -> dict:
 
 # --------------------------------------------------------------------------------------
 # The claims
-
-
-def at_least(net: dict, percent: float) -> bool:
-    """Whether no run diverged and their mean is at least so many %."""
-    return None not in net["final_test_percent"] and net["mean"] >= percent
 
 
 def check_claims(record: dict) -> list[dict]:

@@ -163,6 +163,14 @@ def test_verdicts_follow_the_numbers(narrow, wide, plain, expected):
         [False] * 7 + [True]]
 
 
+@pytest.mark.parametrize("epochs, best, expected", [
+    (30, 99.51, True), (30, 99.0, None), (300, 99.51, True), (300, 99.0, False)])
+def test_competitive_is_who_is_small_and_good(epochs, best, expected):
+    """Who is only small is not, after as many epochs as the paper's."""
+    net = fake_net("chosen", "highway", 32, best, epochs=epochs, parameters=151_690)
+    assert table_1.check_competitive(net)["holds"] is expected
+
+
 def test_smoke(smoke):
     """The whole path; runs have what the search chose for their kind, or the authors'
     settings."""
