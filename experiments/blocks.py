@@ -45,7 +45,7 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 import highway_networks as hn
 from experiments import sizes
 from experiments.blocks_claims import check_claims
-from experiments.drawing import colour_of, plain_numbers
+from experiments.drawing import colour_of, plain_numbers, title_of
 from experiments.judging import mean_and_std, or_infinite
 from experiments.lab import Experiment, Lab, main
 from experiments.papers import TABLE_1A, forms, name_of
@@ -345,7 +345,7 @@ def draw(record: dict) -> Figure:
                     f"{protocol['epochs']} epochs\n(mean and range of "
                     f"{seeds} seeds)")
     draw_over_depth(error, nets, "test_acc",
-                    f"Test error, %\n({hn.DATASETS[record['dataset']].title})")
+                    f"Test error, %\n({title_of(record)})")
     loss.set_ylabel("mean cross-entropy")
     depths = protocol["depths"]
     upper.suptitle(message(nets, depths), **TITLE)

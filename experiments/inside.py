@@ -49,7 +49,7 @@ SMOKE: dict[str, Any] = {
     "dataset": "digits", "depth": 6, "hidden": 16, "search_epochs": 1,
     "lrs": {"highway": [0.1, 0.2], "residual": [0.01], "plain": [0.01]},
     "epochs": {"highway": 12, "residual": 8, "plain": 8}}
-# The claims of the analyses speak of MNIST alone.
+# There are no claims to ask of them.
 OTHERS = {"cifar10": False, "cifar100": False, "cifar10-jpeg75": False}
 
 

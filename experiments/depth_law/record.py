@@ -143,29 +143,29 @@ def describe_price(rows: list[dict]) -> list[dict]:
     return record
 
 
-def name_change(change: dict) -> str:
-    """What a row of the border differs in, in words."""
+def name_change(change: dict, base: dict) -> str:
+    """What a row of the border differs in from the base, in words."""
     words = {"lr": "rate {:g}", "eps": "eps {:g}", "epochs": "{} epochs",
              "depth": "{} blocks", "hidden": "{} units", "init": "{}",
              "dtype": "{}", "activation": "{}", "optimizer": "{}"}
     names = {"sgd": "SGD", "he": "He's weights", "uniform": "U(±1/√n)"}
     shown = ", ".join(words[name].format(names.get(value, value))
                       for name, value in change.items())
-    return shown or "50 blocks, Adam 0.001"
+    return shown or f"{base['depth']} blocks, Adam {base['lr']:g}"
 
 
 def describe_border(book: Book, protocol: dict) -> list[dict]:
     """For each change: the largest S that trains, for each seed the geometric mean of
     the last step that trained and the first that did not; None if not finished."""
-    rows = []
-    for change in protocol["border"]["changes"]:
+    rows, own = [], protocol["border"]
+    for change in own["changes"]:
         borders = []
-        for seed in protocol["border"]["seeds"]:
+        for seed in own["seeds"]:
             low, high = bracket(book, protocol, change, seed)
             if low is not None:
                 borders.append(hn.significant(math.sqrt(
                     border_sum(protocol, low) * border_sum(protocol, high))))
-        rows.append({"change": change, "name": name_change(change), "S": borders,
+        rows.append({"change": change, "name": name_change(change, own), "S": borders,
                      "median": hn.significant(np.median(borders)) if borders else None})
     return rows
 

@@ -17,6 +17,7 @@ from matplotlib.figure import SubFigure
 from matplotlib.patches import Rectangle
 
 import highway_networks as hn
+from experiments.drawing import title_of
 from experiments.judging import or_infinite
 from experiments.papers import GUIDELINE
 from experiments.very_deep.nets import TRAINS, highway_config, train_highway
@@ -136,7 +137,7 @@ def draw(figure: SubFigure, record: dict) -> None:
     draw_cells(loss, better["train_loss"], own,
                LogNorm(np.nanmin(losses), math.log(10)),
                f"Training loss, {own['n_train']:,} images, {own['epochs']} epochs\n"
-               f"({hn.DATASETS[record['dataset']].title})",
+               f"({title_of(record)})",
                lambda value: f"{value:.2g}")
     draw_cells(accuracy, better["test_acc"], own, Normalize(0.1, 1),
                "Test accuracy, %, of the same nets (n = 1)\n(framed: guideline of P1, "
