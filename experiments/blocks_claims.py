@@ -144,17 +144,23 @@ def check_plain(nets: list[dict]) -> list[dict]:
 def check_claims(record: dict) -> list[dict]:
     """All claims of a record."""
     nets = record["nets"]
+    plain = [net for net in nets if net["block"] == "plain"]
+    degrades, fails = check_plain(nets)
     return [*(item for depth in record["protocol"]["depths"]
-              for item in resting_on(check_ranking(nets, depth), *(
-                  settings_chosen(net) for net in nets if net["depth"] == depth))),
-            *resting_on([check_t_only(nets, 20)], *(
-                settings_chosen(net) for net in nets if net["depth"] >= 20)),
-            *resting_on(check_plain(nets), *(
-                settings_chosen(net) for net in nets if net["block"] == "plain"))]
+              for made, (_, _, pairs) in zip(check_ranking(nets, depth), STATEMENTS,
+                                             strict=True)
+              for item in resting_on([made], *trials_of([
+                  net for net in nets if net["depth"] == depth
+                  and any(net["block"] in pair for pair in pairs)]))),
+            *resting_on([check_t_only(nets, 20)],
+                        *trials_of([net for net in nets if net["depth"] >= 20])),
+            *resting_on([degrades], *trials_of(plain)),
+            *resting_on([fails],
+                        *trials_of([net for net in plain if net["depth"] >= 50]))]
 
 
-def settings_chosen(net: dict) -> dict:
-    """What the trials of a net's chosen setting have in common."""
-    return {"block": net["block"], "depth": net["depth"] - 1} | {
+def trials_of(nets: list[dict]) -> list[dict]:
+    """What the trials of the settings that nets chose have in common, net by net."""
+    return [{"block": net["block"], "depth": net["depth"] - 1} | {
         name: net["chosen"][name] for name in ("lr", "gate_bias")
-        if name in net["chosen"]}
+        if name in net["chosen"]} for net in nets]

@@ -289,10 +289,20 @@ def check_claims(record: dict) -> list[dict]:
     """All statements with our numbers and whether they hold."""
     nets = {Net(*(net[name] for name in Net._fields)): net for net in record["nets"]}
     depths = sorted({net.depth for net in nets})
-    guided = [{"depth": depth, "gate_bias": GUIDELINE[depth]} for depth in depths]
-    return [*resting_on(check_guideline(nets, depths), {"gate": 3}),
+    good, swapped, zero = check_guideline(nets, depths)
+    *wider, least = check_gates(nets, depths)
+    guided = [GUIDELINE[depth] for depth in depths]
+
+    def at_guideline(*gates):
+        return [{"depth": depth, "gate_bias": bias, "gate": list(gates)}
+                for depth, bias in zip(depths, guided, strict=True)]
+    return [*resting_on([good], {"gate": 3}),
+            *resting_on([swapped], {"gate": 3, "gate_bias": guided}),
+            *resting_on([zero], {"gate": 3, "depth": depths[-1],
+                                 "gate_bias": [0.0, guided[-1]]}),
             *resting_on([check_stability(nets, depths)], {"gate": [3, 1]}),
-            *resting_on(check_gates(nets, depths), *guided)]
+            *resting_on(wider, *at_guideline(3, 1)),
+            *resting_on([least], *at_guideline(1, 0))]
 
 
 # --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
-from experiments.judging import agreed, claim, over_nets, telling
+from experiments.judging import Claim, agreed, claim, over_nets, resting_on, telling
 from experiments.lesion import (
     largest_bias,
     largest_step,
@@ -73,6 +73,11 @@ def before_too(nets: list[dict], of: Callable[[dict, str], float]) -> list[dict]
     """A value of each net, after and before training."""
     states = ("trained", "untrained")
     return [{state: hn.significant(of(net, state)) for state in states} for net in nets]
+
+
+def speaking_of(block: str, *claims: dict) -> list[Claim]:
+    """Claims that the nets of a block decide; plain nets beside them are a control."""
+    return resting_on(claims, {"block": block})
 
 
 def factors(net: dict) -> np.ndarray:
@@ -173,9 +178,12 @@ def check_readouts(nets: list[dict]) -> dict:
                  | {"ours": over_nets(told)})
 
 
-def check_routing(nets: Nets) -> list[dict]:
+def check_routing(nets: Nets) -> list[Claim]:
     """Whether it matters that routing depends on the image."""
     gated, rows = nets["highway"], []
+
+    def note(block, **fields):
+        rows.extend(speaking_of(block, claim(**fields)))
 
     def factor(way, layers="all"):
         return lambda net: net["rerouted"][way][layers][0] / net["lesion"]["loss"]
@@ -193,24 +201,23 @@ def check_routing(nets: Nets) -> list[dict]:
     for layers, where in (("all", "all layers"), ("1 to 15", "the first 15 layers"),
                           ("16 to 49", "the layers after the 15th")):
         found = judged(trained(gated, factor("mean of all", layers)), above, RISE)
-        rows.append(claim(
-            section="P1 4.1" if layers == "all" else "ours", text="routing is not "
-            f"static: with each T of {where} held at its mean over the images the "
-            "loss rises more than tenfold", paper="an important part of the "
-            "computation" if layers == "all" else None, **found | {
-                "ours": both("highway", "mean of all", layers)}))
+        note("highway",
+             section="P1 4.1" if layers == "all" else "ours", text="routing is not "
+             f"static: with each T of {where} held at its mean over the images the "
+             "loss rises more than tenfold", paper="an important part of the "
+             "computation" if layers == "all" else None, **found | {
+                 "ours": both("highway", "mean of all", layers)})
     found = judged(trained(nets["t_only"], factor("mean of all")), above, RISE)
-    rows.append(claim(section="ours", text="T-only nets: with each T held at its mean "
-                      "over the images the loss rises more than tenfold", paper=None,
-                      **found | {"ours": both("t_only", "mean of all")}))
+    note("t_only", section="ours", text="T-only nets: with each T held at its mean "
+         "over the images the loss rises more than tenfold", paper=None,
+         **found | {"ours": both("t_only", "mean of all")})
     for way, text in (("mean of its class", "each T held at its mean over the images "
                        "of the class"), ("of its class", "the T of another image of "
                                          "the class")):
         found = judged(trained(gated, rise(way)), below, (0.025, 0.05, 0.1))
-        rows.append(claim(section="ours", text=f"routing goes by class: with {text}, "
-                          "which gives the class away, the error rises by less than 5 "
-                          "points", paper=None,
-                          **found | {"ours": both("highway", way)}))
+        note("highway", section="ours", text=f"routing goes by class: with {text}, "
+             "which gives the class away, the error rises by less than 5 points",
+             paper=None, **found | {"ours": both("highway", way)})
     return rows
 
 
@@ -255,14 +262,15 @@ def check_lesions(nets: list[dict], protocol: dict) -> list[dict]:
                                          for limit in (1.5, 3.0)})]
 
 
-def check_kinds(nets: Nets) -> list[dict]:
+def check_kinds(nets: Nets) -> list[Claim]:
     """The error of each kind of net without one layer."""
     def worst(net):
         return max(net["lesion"]["one_closed"]["error"])
 
     def gentlest(net):
         return min(net["lesion"]["one_closed"]["error"])
-    claims = [
+    claims = speaking_of(
+        "plain",
         claim(section="P2 2", text="a plain net (theirs: a VGG of 15 layers) is "
               "destroyed without any one layer: its least error is above 0.5",
               paper="to almost chance", **judged(trained(nets["plain"], gentlest),
@@ -271,9 +279,10 @@ def check_kinds(nets: Nets) -> list[dict]:
               "about 90 %, that of guessing, whichever the layer: at least 0.8",
               paper="about 0.9", **judged(trained(nets["plain"], gentlest),
                                           lambda v, limit: v >= limit,
-                                          (0.7, 0.8, 0.85)))]
+                                          (0.7, 0.8, 0.85))))
     for block in ("highway", "residual"):
-        claims += [
+        claims += speaking_of(
+            block,
             claim(section="P2 2", text=f"{block} nets stay far better than guessing "
                   "without one layer, whichever: their largest error is below 0.5",
                   paper="far superior", **judged(trained(nets[block], worst), below,
@@ -286,7 +295,7 @@ def check_kinds(nets: Nets) -> list[dict]:
             claim(section="P2 2", text=f"the loss of {block} nets rises more without "
                   "one of the early layers: median factor of the first third, by that "
                   "of the last", paper="> 1", **judged(trained(nets[block], thirds),
-                                                       above, (0.5, 1, 2)))]
+                                                       above, (0.5, 1, 2))))
     return claims
 
 
@@ -361,14 +370,18 @@ def check_mixing(nets: list[dict]) -> dict:
                      [net["mixing"] for net in nets])})
 
 
-def check_claims(record: dict) -> list[dict]:
+def check_claims(record: dict) -> list[Claim]:
     """All claims of a record."""
     nets, protocol = record["nets"], record["protocol"]
     gated, both = nets["highway"], ("highway", "residual")
-    return [*check_biases(gated),
-            *check_sparsity(gated, protocol["measures"]["closed"]),
-            *check_depth(nets, protocol), check_readouts(gated), *check_routing(nets),
-            *check_lesions(gated, protocol), *check_kinds(nets),
-            *(check_shuffling(nets, block) for block in both),
-            *(item for block in both for item in check_estimation(nets, block)),
-            check_mixing(gated)]
+    return [*speaking_of("highway", *check_biases(gated),
+                         *check_sparsity(gated, protocol["measures"]["closed"]),
+                         *check_depth(nets, protocol), check_readouts(gated)),
+            *check_routing(nets),
+            *speaking_of("highway", *check_lesions(gated, protocol)),
+            *check_kinds(nets),
+            *(item for block in both
+              for item in speaking_of(block, check_shuffling(nets, block))),
+            *(item for block in both
+              for item in speaking_of(block, *check_estimation(nets, block))),
+            *speaking_of("highway", check_mixing(gated))]

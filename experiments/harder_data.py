@@ -36,7 +36,7 @@ Cost on one core: 43 minutes, two and a half at most a net. Finished trials are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -46,7 +46,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments import five_nets, inside
-from experiments.drawing import plain_numbers
+from experiments.drawing import plain_numbers, title_of
 from experiments.five_claims import MORE, above, before_too, below, judged, trained
 from experiments.gates import correlation, per_example
 from experiments.judging import Claim, claim, listed, resting_on
@@ -243,6 +243,11 @@ def fitted_best(record: dict) -> dict[str, list[dict]]:
     return {best: groups[best]}
 
 
+def trials_of(gate_bias: float, rates: Iterable[str]) -> dict:
+    """What the trials of nets of these rates have in common."""
+    return {"kind": "net", "gate_bias": gate_bias, "lr": [float(lr) for lr in rates]}
+
+
 def more(record: dict, groups: dict[str, list], of: Callable, limits: tuple) -> dict:
     """Whether a number of every net, with every rate, is larger than that of every net
     of MNIST, with the middle one of three limits and the others: fields of a claim. It
@@ -294,8 +299,10 @@ def check_counts(record: dict, title: str) -> list[Claim]:
         "point of training error if closed; every net beside every net",
         paper="about 40 of CIFAR-100, 15 of MNIST",
         **more(record, fitted_best(record), costly, POINTS))
-    return [*resting_on([*found, as_theirs], {"kind": "net", "gate_bias": -4.0}),
-            *resting_on([fair], {"kind": "net", "gate_bias": -2.0})]
+    theirs, same = protocol["gate_biases"]
+    return [*resting_on(found, trials_of(theirs, near)),
+            *resting_on([as_theirs], trials_of(theirs, fitted_best(record))),
+            *resting_on([fair], trials_of(same, by_rate(record, "same b_T")))]
 
 
 def check_layers(nets: list[dict], protocol: dict) -> list[dict]:
@@ -338,15 +345,15 @@ def check_claims(record: dict) -> list[dict]:
     """All claims of a record. Of other data than CIFAR-100 those that P1 makes of it
     are our own questions. They are asked of the nets that P1 would have chosen, which
     was decided when they had been asked of those that held-out images chose."""
-    protocol, dataset = record["protocol"], record["dataset"]
-    title = hn.DATASETS[dataset].title
-    (fitted,) = fitted_best(record).values()
+    protocol, title = record["protocol"], title_of(record)
+    best = fitted_best(record)
+    (fitted,) = best.values()
     told = [item | {"younger": True} for item in check_layers(fitted, protocol)]
-    if dataset != "cifar100":
+    if record["dataset"] != "cifar100":
         told = [item | {"section": "ours", "claim": "said of CIFAR-100, asked of "
                         f"{title}: {item['claim']}"} for item in told]
     return [*check_counts(record, title),
-            *resting_on(told, {"kind": "net", "gate_bias": -4.0})]
+            *resting_on(told, trials_of(protocol["gate_biases"][0], best))]
 
 
 # --------------------------------------------------------------------------------------
@@ -412,8 +419,7 @@ def near_the_best(accuracy: dict[float, float], within: float) -> list[float]:
 def draw_nets(axes: Axes, record: dict, of: Callable) -> None:
     """A line for each net over its layers; of(net) -> values, None where there are
     none."""
-    title = hn.DATASETS[record["dataset"]].title
-    theirs, same = record["protocol"]["gate_biases"]
+    title, (theirs, same) = title_of(record), record["protocol"]["gate_biases"]
     (fitted,) = fitted_best(record).values()
     looks = [("MNIST", same, LIGHT.highway, record["nets"]["mnist"]),
              (title, theirs, LIGHT.own[0], record["nets"]["harder"]),
@@ -438,9 +444,8 @@ def message(record: dict) -> str:
               for nets in (fitted, mnist)]
     theirs, ours = (" to ".join(map(str, dict.fromkeys((found[0], found[-1]))))
                     for found in counts)
-    title = hn.DATASETS[record["dataset"]].title
     return (f"Of {len(rises(mnist[0]))} highway layers of the nets with the least "
-            f"training error\n{theirs} matter for {title}; {ours} for MNIST")
+            f"training error\n{theirs} matter for {title_of(record)}; {ours} for MNIST")
 
 
 def draw(record: dict) -> Figure:

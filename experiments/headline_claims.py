@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 
 import highway_networks as hn
-from experiments.judging import agreed, claim, resting_on
+from experiments.judging import Claim, agreed, claim, resting_on
 
 
 def loses(ends: Sequence[dict], points: float) -> bool | None:
@@ -29,10 +29,11 @@ def accuracy_of(rows: Iterable[dict]) -> dict[str, str]:
             f"{row['test_acc_std']:.3f}" for row in rows}
 
 
-def check_sweep(record: dict) -> list[dict]:
+def check_sweep(record: dict) -> list[Claim]:
     """P1's question in the setting of the headline, and what the earlier reproduction
     says of it: a sweep over seeds -> claims."""
-    config, claims, n = record["config"], [], len(record["seeds"])
+    config, n = record["config"], len(record["seeds"])
+    claims: list[Claim] = []
     setting = (f"init {config['init']}, {config['optimizer']}, {record['n_train']} "
                f"images, {record['epochs']} epochs")
     summary = {block: sorted((row for row in record["summary"]
@@ -42,13 +43,12 @@ def check_sweep(record: dict) -> list[dict]:
         if not rows:
             continue
         ends = rows[0], rows[-1]
-        claims.append(claim(
+        claims += resting_on([claim(
             section="ours", text=f"{block} nets lose more than two points of test "
             f"accuracy from the least depth to the largest, {setting}", paper=None,
             ours=accuracy_of(ends), holds=loses(ends, 2), n=n,
-            also={f"{points} points": loses(ends, points) for points in (1, 4)}))
-        claims[-1:] = resting_on(claims[-1:], {
-            "block": block, "depth": [row["depth"] for row in ends]})
+            also={f"{points} points": loses(ends, points) for points in (1, 4)})],
+            {"block": block, "depth": [row["depth"] for row in ends]})
     if config["init"] != "uniform":
         return claims
     if not summary["plain"]:
@@ -57,23 +57,25 @@ def check_sweep(record: dict) -> list[dict]:
         def flat(points):
             lost = loses(ends, points)
             return None if lost is None else not lost
-        claims.append(claim(
+        claims += resting_on([claim(
             section="reproduction", text="depth costs highway nets nothing: from the "
             "least depth to the largest they lose less than two points of test "
             "accuracy", paper="essentially flat", ours=accuracy_of(ends), holds=flat(2),
-            n=n, also={f"{points} points": flat(points) for points in (1, 4)}))
+            n=n, also={f"{points} points": flat(points) for points in (1, 4)})],
+            {"block": "highway", "depth": [row["depth"] for row in ends]})
     elif deep := [row for row in summary["plain"] if row["depth"] >= 20]:
         def fails(accuracy):
             return all(row["test_acc_mean"] < accuracy for row in deep)
-        claims.append(claim(
+        claims += resting_on([claim(
             section="reproduction", text="plain nets of 21 and more layers fail "
             "completely: a mean test accuracy below 0.2", paper="at chance",
             ours=accuracy_of(deep), holds=fails(0.2), n=n,
-            also={"0.15": fails(0.15), "0.3": fails(0.3)}))
+            also={"0.15": fails(0.15), "0.3": fails(0.3)})],
+            {"block": "plain", "depth": [row["depth"] for row in deep]})
     return claims
 
 
-def check_gates(record: dict) -> list[dict]:
+def check_gates(record: dict) -> list[Claim]:
     """What the earlier reproduction says of the gates over depth: a record of the
     headline over seeds -> claims."""
     thirds = []
@@ -83,17 +85,17 @@ def check_gates(record: dict) -> list[dict]:
 
     def higher(times):
         return agreed(lower > times * upper for lower, upper in thirds)
-    return [claim(
+    return resting_on([claim(
         section="reproduction", text="the lower layers have the higher T: mean T of "
         "the first third of the layers above that of the last, with every seed",
         paper="lower layers develop higher T", ours={
             "first third": [hn.significant(first) for first, _ in thirds],
             "last third": [hn.significant(last) for _, last in thirds]},
-        n=len(thirds), holds=higher(1), also={"0.5 times": higher(0.5),
-                                              "2 times": higher(2)})]
+        n=len(thirds), holds=higher(1), also={
+            "0.5 times": higher(0.5), "2 times": higher(2)})], {"block": "highway"})
 
 
-def check(record: dict) -> list[dict]:
+def check(record: dict) -> list[Claim]:
     """The claims of a record: of a sweep, or of one depth, whose gates are looked at.
     """
     depths = {row["depth"] for row in record["summary"]}

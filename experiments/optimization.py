@@ -44,7 +44,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.drawing import DASHES, colour_of, format_log, title_of
-from experiments.judging import listed, or_infinite, resting_on
+from experiments.judging import Claim, listed, or_infinite, resting_on
 from experiments.lab import Experiment, Lab, main
 from experiments.optimization_claims import TARGET, check_claims
 from experiments.store import Trial
@@ -302,17 +302,23 @@ def draw(record: dict) -> Figure:
     return figure
 
 
-def winners(record: dict) -> list[dict]:
-    """The settings that became each net's best, whatever the rung."""
-    return [{"block": net["block"], "depth": net["depth"] - 1,
-             "lr": record["settings"][net["best"]["setting"]]["lr"]}
+def check(record: dict) -> list[Claim]:
+    """All claims of a record. Figure 1's right panel rests on the ten best settings
+    of each net in the rung that it shows, all others on the best, whatever the rung."""
+    def trials(kept, **rest):
+        return [{"block": net["block"], "depth": net["depth"] - 1, "lr": [
+            record["settings"][number]["lr"] for number in kept(net)], **rest}
             for net in record["nets"]]
+    ten = trials(lambda net: net["ten"]["setting"],
+                 epochs=record["protocol"]["rungs"][1][1])
+    best = trials(lambda net: [net["best"]["setting"]])
+    return [made for item in check_claims(record) for made in resting_on(
+        [item], *(ten if item["section"] == "P1 Fig. 1" else best))]
 
 
 EXPERIMENT = Experiment(
     name="experiments.optimization", doc=__doc__, minutes=290, protocol=PROTOCOL,
-    smoke=SMOKE, run=run, draw=draw,
-    check=lambda record: resting_on(check_claims(record), *winners(record)),
+    smoke=SMOKE, run=run, draw=draw, check=check,
     pack_by=lambda config: f"{config['block']}_{config['depth'] + 1}")
 
 if __name__ == "__main__":

@@ -32,7 +32,16 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.drawing import colour_of, title_of
-from experiments.judging import ahead, claim, compare, every, or_infinite, telling
+from experiments.judging import (
+    Claim,
+    ahead,
+    claim,
+    compare,
+    every,
+    or_infinite,
+    resting_on,
+    telling,
+)
 from experiments.lab import Experiment, Lab, main
 from highway_suite.figures import LIGHT, TITLE
 
@@ -225,48 +234,55 @@ def mean(net: dict) -> float:
     return float(np.mean([value or 0 for value in net["test_acc"]]))
 
 
-def check_ties(nets: dict) -> list[dict]:
+def trials_of(*names: str) -> list[dict]:
+    """The settings of the trials behind ties."""
+    return [dict(zip(("block", "ties"), TIES[name], strict=True)) for name in names]
+
+
+def check_ties(nets: dict) -> list[Claim]:
     """P2's statements about shared weights, and ours about coarser gates."""
     def hardly_hurts(block, limit):
         return mean(nets[block]) - mean(nets[f"{block}, all shared"]) < limit
     n = len(nets["highway"]["test_acc"])
     accuracy = {name: hn.significant(mean(net)) for name, net in nets.items()}
-    rows = [claim(
-        section=section, text=f"sharing the weights of all {block} layers costs less "
-        "than a point of mean test accuracy", paper=paper, ours={
-            name: accuracy[name] for name in (block, f"{block}, all shared")},
-        holds=hardly_hurts(block, 0.01), n=n, also={
-            "0.5 points": hardly_hurts(block, 0.005),
-            "2 points": hardly_hurts(block, 0.02)})
-        for block, section, paper in (("residual", "P2 4.3", "not much"),
-                                      ("highway", "ours", None))]
+    rows = [item for block, section, paper in (("residual", "P2 4.3", "not much"),
+                                               ("highway", "ours", None))
+            for item in resting_on([claim(
+                section=section, text=f"sharing the weights of all {block} layers "
+                "costs less than a point of mean test accuracy", paper=paper, ours={
+                    name: accuracy[name] for name in (block, f"{block}, all shared")},
+                holds=hardly_hurts(block, 0.01), n=n, also={
+                    "0.5 points": hardly_hurts(block, 0.005),
+                    "2 points": hardly_hurts(block, 0.02)})],
+                *trials_of(block, f"{block}, all shared"))]
     gates = nets["highway, gates shared"]["test_acc"]
     relations = {other: compare(gates, nets[other]["test_acc"])
                  for other in ("plain", "residual")}
-    scalar = [nets[name]["test_acc"] for name in ("highway",
-                                                  "highway, one gate a layer")]
+    kinds = "highway", "highway, one gate a layer"
+    both = [nets[name]["test_acc"] for name in kinds]
     return [
         *rows,
-        claim(section="P2 4.3", text="highway nets whose layers share their gates are "
-              "ahead of plain and of residual nets (theirs: a net for speech): every "
-              "seed than every seed", paper="better than both", ours=relations | {
-                  name: accuracy[name] for name in (
-                      "highway, gates shared", "plain", "residual")},
-              holds=every(ahead(gates, nets[other]["test_acc"])
-                          for other in relations), n=n),
-        claim(section="ours", text="gates should be as expressive as H (P2 5.1, of "
-              "convolutions): a gate for each unit is ahead of one for a whole layer, "
-              "every seed than every seed", paper=None, ours={
-                  "relation": [f"a gate for each unit {compare(*scalar)} one for a "
-                               "layer"]} | {
-                  name: accuracy[name] for name in (
-                      "highway", "highway, one gate a layer")},
-              holds=ahead(*scalar), n=n)]
+        *resting_on([claim(
+            section="P2 4.3", text="highway nets whose layers share their gates are "
+            "ahead of plain and of residual nets (theirs: a net for speech): every "
+            "seed than every seed", paper="better than both", ours=relations | {
+                name: accuracy[name] for name in (
+                    "highway, gates shared", "plain", "residual")},
+            holds=every(ahead(gates, nets[other]["test_acc"]) for other in relations),
+            n=n)], *trials_of("highway, gates shared", *relations)),
+        *resting_on([claim(
+            section="ours", text="gates should be as expressive as H (P2 5.1, of "
+            "convolutions): a gate for each unit is ahead of one for a whole layer, "
+            "every seed than every seed", paper=None, ours={"relation": [
+                f"a gate for each unit {compare(*both)} one for a layer"]} | {
+                name: accuracy[name] for name in kinds},
+            holds=ahead(*both), n=n)], *trials_of(*kinds))]
 
 
-def check_claims(record: dict) -> list[dict]:
+def check_claims(record: dict) -> list[Claim]:
     """All claims of a record."""
-    return [check_starts(record["starts"]), *check_ties(record["ties"])]
+    return [*resting_on([check_starts(record["starts"])], {"ties": None}),
+            *check_ties(record["ties"])]
 
 
 # --------------------------------------------------------------------------------------

@@ -157,6 +157,15 @@ def test_ids_stay_where_claims_come_between():
     assert before.items() < after.items() and len(after) == 3
 
 
+@pytest.mark.parametrize("name", claims.RECORDS)
+def test_a_recheck_trains_what_its_claim_speaks_of(name):
+    """Each claim says which trials decide it, and there are such."""
+    source = claims.load(committed.tree() / name)
+    for item in source.claims.values():
+        assert isinstance(item, judging.Claim) and item.trials != ({},)
+        assert claims.deciding(item, source.trials)
+
+
 def test_nets_of_a_sweep_are_trained_again_to_the_bit(mnist):
     record = claims.read_record(committed.tree() / claims.RECORDS[0])
     trial = min(claims.arms_of(record), key=lambda trial: trial.seconds)

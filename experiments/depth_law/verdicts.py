@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.depth_law.plan import ONE, RULES, TRAINS, highway_sums
 from experiments.depth_law.record import NEAR, OPTIMIZERS, mean_loss
-from experiments.judging import claim, every, listed, or_infinite, resting_on
+from experiments.judging import Claim, claim, every, listed, or_infinite, resting_on
 
 FAR, MOVED = 1.5, 1.25          # factors of H1, H5, H8, and of H3
 LAWFUL = (0.1, 3)               # the S of H1 at which the depths' losses are compared
@@ -152,12 +152,11 @@ def check_mechanism(record: dict, depths: int) -> list[dict]:
     return [check(name, words) for name, words in SLOPES.items()]
 
 
-def rule_losses(record: dict, block: str = "highway", optimizer: str = "adam"
-                ) -> dict[int, dict[str, float]]:
-    """{depth: {rule: mean loss}}."""
+def rule_losses(record: dict, block: str = "highway") -> dict[int, dict[str, float]]:
+    """With Adam, {depth: {rule: mean loss}}."""
     losses: dict[int, dict[str, float]] = {}
     for row in record["rules"]:
-        if (row["block"], row["optimizer"]) == (block, optimizer):
+        if (row["block"], row["optimizer"]) == (block, "adam"):
             losses.setdefault(row["depth"], {})[row["rule"]] = mean_loss(row)
     return losses
 
@@ -181,7 +180,15 @@ def seeds_behind(record: dict, *rules: str, least: int = 0,
                     and row["depth"] >= least)
 
 
-def check_rule(record: dict, depths: list[int]) -> list[dict]:
+def trials_behind(record: dict, depths: list[int], *rules: str,
+                  blocks: Sequence[str] = ("highway",)) -> dict:
+    """The settings of the trials behind these rules' numbers with Adam."""
+    few = {name: record["protocol"][name] for name in ("n_train", "n_test")}
+    return few | {"kind": "train", "optimizer": "adam", "depth": depths,
+                  "block": list(blocks), "gates": [RULES[rule] for rule in rules]}
+
+
+def check_rule(record: dict, depths: list[int]) -> list[Claim]:
     """H5, of S = 1 itself. depths: of the plan, the last is 10,000."""
     losses, t_only = rule_losses(record), rule_losses(record, "t_only")
     best = {depth: row["S = 1"] / min(row.values()) for depth, row in losses.items()
@@ -192,17 +199,21 @@ def check_rule(record: dict, depths: list[int]) -> list[dict]:
     def near(ratios):
         return lambda scale: all(value <= widened(NEAR, scale) for value in ratios
                                  ) if list(losses) == depths else None
+    two = "highway", "t_only"
     return [
-        judged(f"Adam: the loss with S = 1 is within {NEAR:g} of that of the best of "
-               "the rules, from 10 to 10,000 blocks", shown(losses),
-               near(best.values()), seeds_behind(record, *RULES)),
-        judged(f"T-only blocks with S = 1 are within {NEAR:g} of highway blocks with "
-               "S = 1, above or below", rounded(both), near([
-                   max(value, 1 / value) for value in both.values()]),
-               seeds_behind(record, "S = 1", blocks=("highway", "t_only")))]
+        *resting_on([judged(
+            f"Adam: the loss with S = 1 is within {NEAR:g} of that of the best of the "
+            "rules, from 10 to 10,000 blocks", shown(losses), near(best.values()),
+            seeds_behind(record, *RULES))], trials_behind(record, depths, *RULES)),
+        *resting_on([judged(
+            f"T-only blocks with S = 1 are within {NEAR:g} of highway blocks with S = "
+            "1, above or below", rounded(both), near([
+                max(value, 1 / value) for value in both.values()]),
+            seeds_behind(record, "S = 1", blocks=two))],
+            trials_behind(record, depths, "S = 1", blocks=two))]
 
 
-def check_other_rules(record: dict, depths: list[int]) -> list[dict]:
+def check_other_rules(record: dict, depths: list[int]) -> list[Claim]:
     """H5, of the rules beside it."""
     losses = rule_losses(record)
 
@@ -223,16 +234,22 @@ def check_other_rules(record: dict, depths: list[int]) -> list[dict]:
                     if depth < depths[-1])
                 and chrono[depths[-1]] > widened(FAR, scale)) if done else None
     return [
-        judged("a fixed b_T = -2 does not train from 300 blocks on (margin: the loss, "
-               "ln(10) / 2)", rounded(fixed),
-               lambda scale: all(loss >= TRAINS * scale for loss in fixed.values())
-               if done else None, seeds_behind(record, "b_T = -2", least=300)),
-        judged("the line through the guideline, b_T = -L/10, loses to S = 1 by more "
-               f"than {FAR:g} from 100 blocks on", rounded(line), loses,
-               seeds_behind(record, "guideline", least=100)),
-        judged(f"chrono initialisation loses to S = 1 by less than {FAR:g} up to 1000 "
-               "blocks and by more at 10,000", rounded(chrono), of_chrono,
-               seeds_behind(record, "S = 1", "chrono"))]
+        *resting_on([judged(
+            "a fixed b_T = -2 does not train from 300 blocks on (margin: the loss, "
+            "ln(10) / 2)", rounded(fixed),
+            lambda scale: all(loss >= TRAINS * scale for loss in fixed.values())
+            if done else None, seeds_behind(record, "b_T = -2", least=300))],
+            trials_behind(record, list(fixed), "b_T = -2")),
+        *resting_on([judged(
+            "the line through the guideline, b_T = -L/10, loses to S = 1 by more than "
+            f"{FAR:g} from 100 blocks on", rounded(line), loses,
+            seeds_behind(record, "guideline", least=100))],
+            trials_behind(record, list(line), "S = 1", "guideline")),
+        *resting_on([judged(
+            f"chrono initialisation loses to S = 1 by less than {FAR:g} up to 1000 "
+            "blocks and by more at 10,000", rounded(chrono), of_chrono,
+            seeds_behind(record, "S = 1", "chrono"))],
+            trials_behind(record, list(chrono), "S = 1", "chrono"))]
 
 
 def check_rescue(record: dict, depths: list[int]) -> list[dict]:
@@ -329,17 +346,17 @@ def check_claims(record: dict) -> list[dict]:
         for row in record["collapse"]) else None
     few = {"kind": "train"} | {name: protocol[name] for name in ("n_train", "n_test")}
     sweep = few | {"depth": full, "block": "highway"}
+    first = [{"sum": S} for S in {*protocol["sums"], *protocol["deep_sums"]}]
     deepest = [*full, protocol["ten_thousand"]["depth"]]
     full_images = {"n_train": protocol["full"]["n_train"]}
     return [
         *resting_on([*check_collapse(record, complete), check_price(record, complete)],
-                    sweep),
+                    sweep | {"gates": first}),
         *resting_on(check_border(record, len(protocol["border"]["seeds"])),
                     {"n_test": protocol["border"]["n_test"]}),
         *resting_on(check_mechanism(record, len(protocol["mechanism"]["depths"])),
                     {"kind": "start"}),
-        *resting_on([*check_rule(record, deepest), *check_other_rules(record, deepest)],
-                    few | {"optimizer": "adam"}),
+        *check_rule(record, deepest), *check_other_rules(record, deepest),
         *resting_on(check_rescue(record, protocol["rescue"]["depths"]),
                     few | {"depth": [depth for depth in protocol["rescue"]["depths"]
                                      if depth >= 40]}),

@@ -37,7 +37,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.judging import resting_on
+from experiments.judging import Claim
 from experiments.lab import Experiment, Lab
 from experiments.very_deep import gate_bias_map, more_seeds, norms, tutorial, use
 from highway_suite.figures import TITLE
@@ -112,14 +112,10 @@ def run(lab: Lab) -> dict:
         lab.protocol[part]) for part, module in PARTS.items()}
 
 
-def check_claims(record: dict) -> list[dict]:
+def check_claims(record: dict) -> list[Claim]:
     """All claims of a record."""
-    found = record.get("more_seeds")        # records before it have none
-    return [*resting_on(more_seeds.check(found) if found else [], {"part": "map"}),
-            *(item for one in use.check(record["deep"]) for item in resting_on(
-                [one], {"part": "deep", "depth":
-                        99 if one["claim"].startswith("100 ") else 999})),
-            *resting_on(tutorial.check(record["tutorial"]), {"part": "tutorial"})]
+    return [*more_seeds.check(record["more_seeds"]), *use.check(record["deep"]),
+            *tutorial.check(record["tutorial"])]
 
 
 def draw(record: dict) -> Figure:

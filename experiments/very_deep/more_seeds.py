@@ -13,9 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 import highway_networks as hn
-from experiments.judging import agreed, claim, every, or_infinite, over_nets
+from experiments.judging import (
+    Claim,
+    agreed,
+    claim,
+    every,
+    or_infinite,
+    over_nets,
+    resting_on,
+)
 from experiments.papers import GUIDELINE
-from experiments.very_deep import gate_bias_map
 from experiments.very_deep.gate_bias_map import border
 from experiments.very_deep.nets import TRAINS, highway_config
 
@@ -30,7 +37,7 @@ class Cell(NamedTuple):
 
 
 def configs(protocol: dict) -> dict[Cell, dict]:
-    """The trials, those of seed 0 as the map has them."""
+    """The trials, all of them the map's: those of seed 0 it has already."""
     lrs = protocol["map"]["lrs"]
     cells = [Cell(depth, bias, lr, seed) for part in protocol["more_seeds"].values()
              for seed in part["seeds"] for depth in part["depths"]
@@ -38,11 +45,6 @@ def configs(protocol: dict) -> dict[Cell, dict]:
     return {cell: highway_config(
         protocol, "map", depth=cell.depth - 1, gate_bias=cell.gate_bias, lr=cell.lr,
         epochs=protocol["map"]["epochs"], seed=cell.seed) for cell in cells}
-
-
-def train(config: dict, data: hn.Data) -> dict:
-    """One trial, as the map's."""
-    return gate_bias_map.train(config, data)
 
 
 def better(found: dict[Cell, dict], depth: int, bias: float, seed: int) -> dict:
@@ -142,7 +144,11 @@ def check_largest(rows: list[dict]) -> dict:
         also={"0.25": fails(0.25), "0.75": fails(0.75)})
 
 
-def check(record: dict) -> list[dict]:
+def check(record: dict) -> list[Claim]:
     """All of them."""
-    return [check_guideline(record["guideline"]), check_advice(record["advice"]),
-            check_largest(record["largest"])]
+    parts = {"guideline": check_guideline, "advice": check_advice,
+             "largest": check_largest}
+    return [item for name, check_part in parts.items()
+            for item in resting_on([check_part(record[name])], {
+                "part": "map", "depth": [row["depth"] - 1 for row in record[name]],
+                "gate_bias": [row["gate_bias"] for row in record[name]]})]

@@ -28,7 +28,7 @@ from matplotlib.figure import SubFigure
 
 import highway_networks as hn
 from experiments.drawing import plain_numbers
-from experiments.judging import claim
+from experiments.judging import Claim, claim, resting_on
 from experiments.probing import loss_and_error, mean_change, mean_gates, prefix
 from experiments.very_deep.nets import TRAINS, brief, highway_config, train_highway
 from highway_suite.figures import LIGHT
@@ -191,9 +191,15 @@ def check_use(nets: list[dict]) -> dict:
         also={f"{layers} layers": verdict(layers) for layers in (20, 2 * USED)})
 
 
-def check(nets: list[dict]) -> list[dict]:
+def trials_of(depth: int, nets: list[dict]) -> dict:
+    """What the trials of nets of a depth have in common: their b_T, if it is told."""
+    return {"part": "deep", "depth": depth - 1} | (
+        {"gate_bias": nets[0]["gate_bias"]} if nets else {})
+
+
+def check(nets: list[dict]) -> list[Claim]:
     """Verdicts on 100 and 1000 layers. None where the run has no such net."""
-    claims = []
+    claims: list[Claim] = []
     for depth, target, section, paper in ((1000, 0.95, "P1 2.2", "SGD did not stall"),
                                           (100, 0.97, "ours", None)):
         best = best_bias(nets, depth)
@@ -201,18 +207,20 @@ def check(nets: list[dict]) -> list[dict]:
 
         def reaches(least, mean=mean):
             return None if mean is None else mean >= least
-        claims.append(claim(
+        claims += resting_on([claim(
             section=section, text=f"{depth} highway layers train, with Adam: with the "
             f"b_T of the lowest training loss, {100 * target:g} % test accuracy (our "
             "threshold)", paper=paper,
             ours=by_bias(nets, depth, lambda net: net["test_acc"]),
             holds=reaches(target), n=len(best), also={
                 f"{100 * least:g} %": reaches(least)
-                for least in (target - (1 - target), target + (1 - target) / 2)}))
-    return [*claims, check_use(nets), *check_carrying(nets)]
+                for least in (target - (1 - target), target + (1 - target) / 2)})],
+            trials_of(depth, best))
+    return [*claims, *resting_on([check_use(nets)], trials_of(1000, [])),
+            *check_carrying(nets)]
 
 
-def check_carrying(nets: list[dict]) -> list[dict]:
+def check_carrying(nets: list[dict]) -> list[Claim]:
     """The tutorial's 1000 layers with b_T = -20: all seeds."""
     found = [net for net in nets if (net["depth"], net["gate_bias"]) == (1000, -20.0)]
     used = [net["used"] for net in found if net["used"]]
@@ -223,7 +231,7 @@ def check_carrying(nets: list[dict]) -> list[dict]:
 
     def carry(most):
         return all(rise < most for rise in rises) if used else None
-    return [
+    return resting_on([
         claim(section="tutorial", text="1000 layers with b_T = -20 reach about 95 % on "
               "MNIST, here with Adam 94 % or more", paper="around 95 %",
               ours=[net["test_acc"] for net in found] or None, n=len(found),
@@ -234,7 +242,8 @@ def check_carrying(nets: list[dict]) -> list[dict]:
               ours={name: [each[name] for each in used]
                     for name in ("loss", "closed_loss")} if used else None,
               n=len(used), holds=carry(1e-3), also={
-                  "0.05 %": carry(5e-4), "0.2 %": carry(2e-3)})]
+                  "0.05 %": carry(5e-4), "0.2 %": carry(2e-3)})],
+        trials_of(1000, found))
 
 
 # --------------------------------------------------------------------------------------
