@@ -62,7 +62,7 @@ its norm is larger, is what Adam or momentum SGD steps along.
 Why b_T starts negative. W_T x is small at first, so T = sigmoid(b_T) nearly everywhere,
 and each layer scales signal and gradient by 1 - T. With b_T = -2 that is 0.88 a layer
 and 0.02 after thirty: little, but 300,000 times what the plain net has left. With -4 it
-is 0.58. So the deeper the net, the more negative b_T must be (section 2.2): with
+is 0.58. So a deep net needs a b_T far below 0 (section 2.2), the deeper the lower: with
 logit(1 / L), where the T of all L layers start with a sum of 1, nets of 10 and of
 10,000 learn alike by Adam (results/depth_law). But H learns through T alone, and a gate
 that starts too far closed opens late, or never where T rounds to 0 and with it every
