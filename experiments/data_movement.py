@@ -73,7 +73,7 @@ SMOKE = {"dataset": "digits", "seeds": [0, 1], "widths": [4, 8], "depths": [2, 4
          "depth": 3, "nets": SHAPE | {
              name: inside.SMOKE[name] for name in ("depth", "hidden", "epochs")} | {
              "lrs": {"highway": 0.2, "residual": 0.01, "plain": 0.01}},
-         "hidden": 8, "batches": [1, 3], "few": 3, "layers": [10],
+         "hidden": 8, "batches": [1, 3, 5], "largest": 3, "few": 3, "layers": [10],
          "loss_batch": 2, "thresholds": [0.0, 0.1, 0.5],
          "left_out": [0, 2, 4], "images": 300, "traced": 2, "draws": 2,
          "timed": [16, 32], "used": [0.5], "repeats": 2}

@@ -29,11 +29,13 @@ def inputs_of(protocol: dict) -> dict[str, Any]:
 
 
 def sizes(protocol: dict) -> dict[tuple[int, int], list[int]]:
-    """(depth, width) of the nets, and the batches that each is priced at."""
+    """(depth, width) of the nets, and the batches that each is priced at: the largest
+    only at the depth that is named so."""
     pairs = [(protocol["depth"], hidden) for hidden in protocol["widths"]]
     pairs += [(depth, protocol["hidden"]) for depth in protocol["depths"]]
     large = (protocol["largest"], protocol["hidden"])
-    return {pair: [batch for batch in protocol["batches"] if batch < 128
+    batches = protocol["batches"]
+    return {pair: [batch for batch in batches if batch < max(batches)
                    or pair == large] for pair in dict.fromkeys(pairs)}
 
 
