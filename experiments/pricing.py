@@ -28,7 +28,7 @@ def inputs_of(protocol: dict) -> dict[str, Any]:
             "classes": dataset.classes}
 
 
-def sizes(protocol: dict) -> dict[tuple[int, int], list[int]]:
+def batches_by_size(protocol: dict) -> dict[tuple[int, int], list[int]]:
     """(depth, width) of the nets, and the batches that each is priced at: the largest
     only at the depth that is named so."""
     pairs = [(protocol["depth"], hidden) for hidden in protocol["widths"]]
@@ -78,7 +78,8 @@ def price_passes(lab: Lab) -> list[dict]:
     trials = lab.trials(price_size, {
         (*pair, batch): {"part": "pass", "depth": pair[0], "hidden": pair[1],
                          "batch": batch, "ends": ends}
-        for pair, batches in sizes(lab.protocol).items() for batch in batches}, None)
+        for pair, batches in batches_by_size(lab.protocol).items()
+        for batch in batches}, None)
     return [row for trial in trials.values() for row in trial.result["rows"]]
 
 

@@ -158,8 +158,8 @@ def test_ids_stay_where_claims_come_between():
 
 
 @pytest.mark.parametrize("name", claims.RECORDS)
-def test_a_recheck_trains_what_its_claim_speaks_of(name):
-    """Each claim says which trials decide it, and there are such."""
+def test_a_claim_says_which_trials_decide_it(name):
+    """Not all of a record: so a recheck trains what the claim speaks of."""
     source = claims.load(committed.tree() / name)
     for item in source.claims.values():
         assert isinstance(item, judging.Claim) and item.trials != ({},)
