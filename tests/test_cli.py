@@ -305,8 +305,13 @@ def training(tmp_path):
 
 
 def alive(group):
-    return any(os.getpgid(process.pid) == group for process in psutil.process_iter()
-               if process.status() != psutil.STATUS_ZOMBIE)
+    def belongs(process):
+        try:
+            return (os.getpgid(process.pid) == group
+                    and process.status() != psutil.STATUS_ZOMBIE)
+        except (psutil.NoSuchProcess, ProcessLookupError):      # gone meanwhile
+            return False
+    return any(map(belongs, psutil.process_iter()))
 
 
 @pytest.mark.parametrize("sent, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143),
