@@ -323,7 +323,7 @@ def draw_paper(axes: Axes, nets: list[dict], paper: dict) -> None:
                    fontsize=10)
 
 
-def draw_losses(axes: Axes, nets: list[dict]) -> None:
+def draw_losses(axes: Axes, nets: list[dict], under: str) -> None:
     """Training loss by epoch, a line for each run."""
     for net in nets:
         for i, losses in enumerate(net["train_loss"]):
@@ -334,7 +334,7 @@ def draw_losses(axes: Axes, nets: list[dict]) -> None:
                       label=None if i else label_of(net).replace(
                           "\n(", " (").replace("\n", ", "))
     axes.set(yscale="log", xlabel="epoch", ylabel="mean cross-entropy",
-             title="Training loss, under dropout")
+             title=f"Training loss, {under}")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     format_log(axes.yaxis)
     axes.legend(frameon=False, fontsize=7)
@@ -422,15 +422,15 @@ def message(nets: list[dict], paper: dict) -> str:
             + "; ".join(map(words, highway)))
 
 
-def draw_all(record: dict) -> tuple[Figure, Axes]:
+def draw_all(record: dict, under: str) -> tuple[Figure, Axes]:
     """Runs and training losses above, the search below -> the figure and the panel of
-    the runs."""
+    the runs. under: what the losses are of, as "under dropout"."""
     figure = Figure(figsize=(10.5, 7.2), layout="constrained")
     grid = figure.add_gridspec(2, 5)
     runs, losses, tried = (figure.add_subplot(place) for place in (
         grid[0, :3], grid[0, 3:], grid[1, :]))
     draw_runs(runs, record["nets"])
-    draw_losses(losses, record["nets"])
+    draw_losses(losses, record["nets"], under)
     draw_search(tried, record["search"])
     for axes in figure.axes:
         axes.title.set_fontsize(10)
@@ -439,7 +439,7 @@ def draw_all(record: dict) -> tuple[Figure, Axes]:
 
 def draw(record: dict) -> Figure:
     """The record -> the figure."""
-    figure, runs = draw_all(record)
+    figure, runs = draw_all(record, "under dropout")
     draw_paper(runs, record["nets"], record["paper"])
     figure.suptitle(message(record["nets"], record["paper"]), **TITLE)
     return figure
