@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +28,7 @@ from experiments.recurrent_layers import (
 )
 from experiments.store import hash_of
 from highway_suite.checkpoints import Checkpoint
+from highway_suite.terminal import say
 
 FILES = {       # SHA-256 of Mikolov's preprocessed files
     "train": "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
@@ -207,10 +207,9 @@ def learn(training: Training, config: dict, checkpoint: Any = None) -> tuple[lis
     """`hn.fit` -> its history, a row of each epoch, and status. Each epoch, which takes
     minutes, leaves a line on stderr."""
     def tell(row):
-        print(f"{config['block']} {config['depth']}, seed {config['seed']}, epoch "
-              f"{row['epoch']}: perplexity {perplexity(row['train_loss']):.1f} in "
-              f"training, {row['valid_perplexity']:.1f} on the validation text",
-              file=sys.stderr, flush=True)
+        say(f"{config['block']} {config['depth']}, seed {config['seed']}, epoch "
+            f"{row['epoch']}: perplexity {perplexity(row['train_loss']):.1f} in "
+            f"training, {row['valid_perplexity']:.1f} on the validation text")
 
     def validate(net, cache):
         loss = mean_loss(net, training.valid, cache)

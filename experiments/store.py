@@ -25,7 +25,6 @@ import json
 import os
 import platform
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +34,7 @@ from typing import Any, NamedTuple
 
 from highway_suite.files import parse_json, read_file, to_json, write_file, write_json
 from highway_suite.records import environment
+from highway_suite.terminal import say
 
 SCHEMA_VERSION = 1
 DAY = 86400             # seconds
@@ -306,7 +306,7 @@ def set_aside(path: Path, why: object) -> None:
     """Rename a broken trial's file out of the way, and say so."""
     with suppress(FileNotFoundError):       # another process was first
         os.replace(path, f"{path}.bad")
-    print(f"{path}: {why}. Set aside as {path.name}.bad", file=sys.stderr)
+    say(f"{path}: {why}. Set aside as {path.name}.bad")
 
 
 # --------------------------------------------------------------------------------------

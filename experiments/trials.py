@@ -240,8 +240,7 @@ def run_all(store: Store, configs: dict, attempt: Callable
     while waiting := [name for name in configs if name not in {*done, *suspects}]:
         suspects += yield from attempt(waiting, done)
     for name in suspects:
-        print(f"a worker was killed while trial {name[:8]} was out; it runs alone now",
-              file=sys.stderr)
+        say(f"a worker was killed while trial {name[:8]} was out; it runs alone now")
         if (yield from attempt([name], done)):
             yield store.save(make_trial(store.protocol, configs[name], "failed", KILLED,
                                         None, 0))
@@ -381,9 +380,10 @@ def progress(wanted: dict[str, dict], todo: int, report: Callable | None
                 seconds = (time.monotonic() - start) * left / (todo - left)
                 why = f"  {trial.error.splitlines()[0]}" if trial.error else ""
                 ahead = f"  about {duration(seconds)} left" if seconds > 1 else ""
-                tqdm.write(f"trial {total - left}/{total}  {describe(trial.config)}"
-                           f"{loss_in(trial.result)}  {trial.status}  "
-                           f"{trial.seconds:.1f} s{why}{ahead}", file=sys.stderr)
+                with tqdm.external_write_mode(sys.stderr):
+                    say(f"trial {total - left}/{total}  {describe(trial.config)}"
+                        f"{loss_in(trial.result)}  {trial.status}  "
+                        f"{trial.seconds:.1f} s{why}{ahead}")
             if report:
                 report(trial)
         yield tell
@@ -395,8 +395,7 @@ def warn_of_mixture(trials: Collection[Trial]) -> None:
     mixed = sorted(name for name in numerics()
                    if len({hash_of(trial.env.get(name)) for trial in trials}) > 1)
     if mixed:
-        print(f"these trials are not all of one environment: {', '.join(mixed)} differ",
-              file=sys.stderr)
+        say(f"these trials are not all of one environment: {', '.join(mixed)} differ")
 
 
 def add_flags(parser: ArgumentParser) -> None:

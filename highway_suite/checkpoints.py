@@ -11,7 +11,6 @@ import copy
 import hashlib
 import io
 import json
-import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ import numpy as np
 
 from highway_suite.files import LIMIT, parse_json, read_file, write_file
 from highway_suite.records import environment
+from highway_suite.terminal import say
 
 STATE = "state.json"    # the member beside the arrays
 
@@ -114,7 +114,7 @@ class Checkpoint:
             found, states, history = self.read(arrays, streams)
         except Exception as error:      # zipfile, zlib, numpy: each its own kind
             why = error if isinstance(error, ValueError) else repr(error)
-            print(f"{self.path}: {why}. The training begins anew", file=sys.stderr)
+            say(f"{self.path}: {why}. The training begins anew")
             return []
         for name, array in arrays.items():
             array[...] = found[name]

@@ -337,11 +337,12 @@ def test_a_killed_worker_is_replaced_and_costs_only_the_trial_that_kills(
 FLAGS = ("--trials", "8", "--epochs", "25")
 
 
-def search(folder, *flags):
+def search(folder, *flags, holds=10**6):
     """Start tests/small_search.py as the head of its own process group."""
     return subprocess.Popen(
         [sys.executable, "-W", "error", "-m", "tests.small_search", folder, *flags],
-        cwd=ROOT, text=True, stderr=subprocess.PIPE, start_new_session=True)
+        cwd=ROOT, text=True, stderr=subprocess.PIPE, start_new_session=True,
+        env=os.environ | {"SEARCH_HOLDS": str(holds)})
 
 
 def finish(process):
@@ -406,7 +407,7 @@ def test_the_search_survives_kills_and_two_processes_at_once(tmp_path, kills, se
     expected, folder = undisturbed(tmp_path / "undisturbed", *flags), tmp_path / "store"
     for _ in range(kills):
         there = len(list(folder.glob("*.json"))) or 1       # the protocol
-        process = search(folder, *flags, "--jobs", "2")
+        process = search(folder, *flags, "--jobs", "2", holds=there + 4)
         wait_for_files(folder, there + draw.randrange(1, 4), process)
         time.sleep(draw.uniform(0, 0.1))
         kill(process)
@@ -421,7 +422,7 @@ def test_the_search_survives_kills_and_two_processes_at_once(tmp_path, kills, se
 
 @pytest.mark.parametrize("trials", [0, 1])
 def test_ctrl_c_leaves_finished_trials_and_nothing_else(tmp_path, trials, expected):
-    process = search(tmp_path, *FLAGS, "--jobs", "2")
+    process = search(tmp_path, *FLAGS, "--jobs", "2", holds=trials + 4)
     wait_for_files(tmp_path, trials + 1, process)
     if not trials:
         wait_for_workers(process)
@@ -449,7 +450,7 @@ def test_a_closed_terminal_ends_a_run_unless_it_is_told_not_to():
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_what_ends_the_trainer_ends_its_workers(tmp_path, number):
     """Within seconds, and nothing of it stays; of a kill until the next start."""
-    process = search(tmp_path, "--epochs", "150", "--jobs", "2")
+    process = search(tmp_path, "--epochs", "150", "--jobs", "2", holds=6)
     wait_for_files(tmp_path, 2, process)
     os.kill(process.pid, number)
     process.communicate(timeout=20)         # the workers have its stderr
@@ -465,6 +466,16 @@ def test_what_ends_the_trainer_ends_its_workers(tmp_path, number):
         trials_module.folder_for_arrays.__wrapped__()
     assert not list(tmp_path.glob(".unfinished-*"))
     assert not list(Path(tempfile.gettempdir()).glob(f"highway-*-{process.pid}"))
+
+
+def test_trials_outlive_the_terminal(tmp_path, monkeypatch):
+    """stderr is a pipe that nobody reads any more."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as stderr:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        trials = run(square, CONFIGS, tmp_path, jobs=1)
+    assert [trial.status for trial in trials] == ["ok"] * 4
 
 
 def test_progress_names_settings_and_loss(tmp_path, capfd):
