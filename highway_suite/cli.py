@@ -25,7 +25,7 @@ import highway_networks as hn
 from highway_suite.datasets import obtain, obtain_auto
 from highway_suite.files import check_target, path_of, write_json
 from highway_suite.records import make_record, summarize
-from highway_suite.schema import NAME
+from highway_suite.schema import JUST_GUESSING, NAME
 from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import processes_for, starting_workers, train_all
 
@@ -259,10 +259,11 @@ def table_of(arms: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def give_advice(arms: list[dict], gate_bias: float) -> None:
-    """Say what to try where a highway net did not start."""
+def give_advice(arms: list[dict], gate_bias: float, classes: int) -> None:
+    """Say what to try where a highway net guesses, as the pictures judge that."""
     for arm in arms:
-        if arm["block"] != "highway" or (arm["final_train_acc"] or 0) >= 0.2:
+        if arm["block"] != "highway" or (
+                arm["final_test_acc"] or 0) > 1 / classes + JUST_GUESSING:
             continue
         bias, auto = arm.get("gate_bias", gate_bias), hn.initial_bias("auto",
                                                                       arm["depth"])
@@ -283,7 +284,8 @@ def finish(record: dict, arms: list[dict], out: Path | None) -> None:
     except OSError as caught:
         error = caught
     said = say(table_of(arms), sys.stdout)
-    give_advice(arms, record["config"]["gate_bias"])
+    give_advice(arms, record["config"]["gate_bias"],
+                hn.DATASETS[record["dataset"]].classes)
     if error:
         sys.exit(f"{PROGRAM}: {out}: {error.strerror}; nothing written")
     if out:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 import highway_networks as hn
-from highway_suite.schema import INITS
+from highway_suite.schema import INITS, JUST_GUESSING
 from highway_suite.studies import Arm, Study
 
 
@@ -58,7 +58,6 @@ MARKERS = {"highway": "o", "plain": "s", "residual": "^", "t_only": "D", "c_only
            "full": "P"}
 OWN_MARKERS = "ph*d"
 GATED_LAYERS = "layer after the input's projection"
-JUST_GUESSING = 0.05        # at most so far above chance in test accuracy
 LEARNS = f"learns: over {100 * JUST_GUESSING:g} points better than chance"
 LINE = 13                   # points from one label to the next below it
 TITLE = {"size": 12, "weight": "bold"}

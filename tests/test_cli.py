@@ -135,6 +135,17 @@ def test_auto_gate_bias_is_a_number_in_the_record(tmp_path):
         assert epoch == 0 and sum(T) == pytest.approx(1, abs=0.15)
 
 
+@pytest.mark.parametrize("accuracy, classes, advised", [
+    (0.15, 10, True), (0.16, 10, False), (0.06, 100, True), (0.07, 100, False),
+    (None, 10, True)])
+def test_a_highway_net_that_guesses_gets_advice(accuracy, classes, advised, capsys):
+    """At the accuracy up to which the pictures say so."""
+    cli.give_advice([{"block": "highway", "depth": 50, "seed": 3, "label": "net 50",
+                      "final_test_acc": accuracy}], -2.0, classes)
+    assert ("net 50, seed 3, did not learn: try --gate-bias auto (-3.89) instead of -2"
+            in capsys.readouterr().err) is advised
+
+
 def test_divergence_ends_with_a_record_and_exit_code_0(tmp_path):
     path = tmp_path / "r.json"
     words = ["--activation", "relu", "--init", "he", "--optimizer", "sgd",
