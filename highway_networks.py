@@ -247,6 +247,8 @@ class Data:
                     or x.shape[1] != self.x_train.shape[1]):
                 raise DataError(f"images {x.shape} and labels {y.shape}: they must be "
                                 "(N, P) and (N,), not empty, with one P for all")
+            if x.dtype.kind not in "uif" or not np.isfinite(x).all():
+                raise DataError(f"images of {x.dtype}: pixels are finite numbers")
             wrong = (y if y.dtype.kind not in "iu" else
                      y[(y < 0) | (y >= self.classes)])
             if wrong.size:
@@ -703,7 +705,7 @@ def initial_bias(gate_bias: float | str, depth: int) -> float:
     start with a sum of 1; a single layer has no such b_T and starts half open. Raises
     ValueError for another word."""
     if gate_bias == "auto":
-        return -math.log(max(depth - 1, 1))
+        return 0.0 - math.log(max(depth - 1, 1))        # -log(1) would be -0.0
     return float(gate_bias)
 
 
@@ -752,7 +754,7 @@ class Cache:
         self.grad = np.zeros_like(net.params)
         self.weights, self.dW = net.tensors(net.params), net.tensors(self.grad)
         # Made here, once, the views cost nothing in a step.
-        H_and_gates = self.z.reshape(L, -1, U, batch)
+        H_and_gates = self.z.reshape(L, net.rows // U, U, batch)
         self.layers = [
             Layer(W, W[:, :U].T, dW, x, x[:U], y[:U], z, tuple(rows), z[U:])
             for W, dW, x, y, z, rows in zip(
@@ -1203,11 +1205,13 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
     steps, each taken before its update; `test_acc` is taken after the epoch. The
     gates' mean T on the test images, per layer, starts at epoch 0. From the epoch on in
     which a run diverged, history has None. Raises ValueError if there are fewer images
-    than a batch takes, or the net is not of this Config.
+    than a batch takes, or the net is not of this Config or not for these Data.
     """
+    of_data = {"inputs": data.x_train.shape[1], "classes": data.classes}
     for name, made in (net.settings | {"dtype": net.dtype.name}).items():
-        if made != (told := getattr(config, name, made)):
-            raise ValueError(f"{name} of the net is {made!r}, of the Config {told!r}")
+        if made != (told := of_data.get(name, getattr(config, name, made))):
+            whose = "Data" if name in of_data else "Config"
+            raise ValueError(f"{name} of the net is {made!r}, of the {whose} {told!r}")
     if config.batch > len(data.x_train):
         raise ValueError(f"batch {config.batch} of {len(data.x_train)} training images")
     x_train, x_test = (np.asarray(x, net.dtype) for x in (data.x_train, data.x_test))

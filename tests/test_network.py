@@ -68,8 +68,18 @@ def test_auto_gate_bias_opens_one_layer_in_all(depth):
     assert np.array_equal(weights["b_C"], -weights["b_T"])
 
 
+@pytest.mark.parametrize("block", FORMS)
+def test_no_image_is_no_error(block):
+    net, x = hn.DeepNet(block, 3, 8, inputs=5, classes=3), np.empty((5, 0), "f4")
+    assert net.predict(x).shape == (0,) and net.predict_proba(x).shape == (3, 0)
+    assert net.block_outputs(x).shape == (4, 8, 0)
+
+
 def test_auto_gate_bias_at_the_edges():
-    assert hn.initial_bias("auto", 1) == 0 and hn.initial_bias(-2, 30) == -2.0
+    assert hn.initial_bias(-2, 30) == -2.0
+    for depth in (1, 2):
+        assert math.copysign(1, hn.initial_bias("auto", depth)) == 1, "not -0.0"
+        assert hn.initial_bias("auto", depth) == 0
     with pytest.raises(ValueError):
         hn.DeepNet(gate_bias="automatic")
     with pytest.raises(ValueError, match="-100 to 100, auto"):

@@ -30,6 +30,7 @@ def trained(data, config, checkpoint=None, **change):
     {"x": np.zeros((4, 3, 3))}, {"x": np.zeros(4)}, {"x": np.zeros((5, 3))},
     {"y": np.zeros((4, 1), int)}, {"y": np.array([0, 1, 2, 5])},
     {"y": np.array([0, -1, 2, 3])}, {"y": np.array([0.0, 1, 2, 3])},
+    {"x": np.full((4, 3), np.nan)}, {"x": np.full((4, 3), "1")},
     {"y": np.array(list("0123"))}, {"y": np.array([True, False] * 2)},
     {"x": np.zeros((4, 2))}, {"x": np.zeros((4, 0))}, {"x": [[0, 0, 0]] * 4},
     {"x": np.zeros((0, 3)), "y": np.zeros(0, int)}, {"y": [0, 1, 2, 3]}],
@@ -41,7 +42,7 @@ def test_data_that_do_not_fit_together_are_refused(part, change):
              "x_test": np.zeros((4, 3)), "y_test": np.arange(4, dtype=np.uint8)}
     assert hn.Data(**parts, classes=5).classes == 5
     parts |= {f"{name}_{part}": value for name, value in change.items()}
-    with pytest.raises(hn.DataError, match="must be|labels are whole"):
+    with pytest.raises(hn.DataError, match="must be|labels are whole|are finite"):
         hn.Data(**parts, classes=5)
 
 
@@ -271,6 +272,16 @@ def test_a_net_of_another_config_is_refused(digits, name, value):
     net = hn.make_net(CONFIG, digits)
     with pytest.raises(ValueError, match=f"{name} of the net is .*{value}"):
         hn.train(net, digits, replace(CONFIG, **{name: value}))
+
+
+@pytest.mark.parametrize("name, change", [
+    ("inputs", {"x_train": np.zeros((40, 9)), "y_train": np.arange(40) % 10,
+                "x_test": np.zeros((40, 9)), "y_test": np.arange(40) % 10}),
+    ("classes", {"classes": 11})])
+def test_a_net_for_other_data_is_refused(digits, name, change):
+    net = hn.make_net(CONFIG, digits)
+    with pytest.raises(ValueError, match=f"{name} of the net is .* of the Data"):
+        hn.train(net, replace(digits, **change), CONFIG)
 
 
 # The same every time
