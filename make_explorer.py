@@ -303,8 +303,12 @@ def colours() -> dict:
 
 
 def fill(text: str, values: dict) -> str:
-    """Put values in the places {{name}}. Raises KeyError for a name that is none."""
-    return re.sub(r"\{\{([^{}]+)\}\}", lambda place: str(values[place[1]]), text)
+    """Put values in the places {{name}}. Raises RecordError for a name that is none."""
+    def value(place):
+        if place[1] not in values:
+            raise RecordError(f"{place[0]} in explorer/ is filled by no record")
+        return str(values[place[1]])
+    return re.sub(r"\{\{([^{}]+)\}\}", value, text)
 
 
 def make_page() -> str:
@@ -323,7 +327,12 @@ def make_page() -> str:
     parts = {"style.css": fill(source("style.css"), colours()),
              "data": constants(nets, records["gates"]),
              "scripts": '"use strict";\n' + "\n\n".join(scripts)}
-    return fill(source("page.html"), facts(records) | parts) + "\n"
+    try:
+        numbers = facts(records)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise RecordError(f"a record lacks what the text tells ({error!r:.80})"
+                          ) from error
+    return fill(source("page.html"), numbers | parts) + "\n"
 
 
 def main(argv: list | None = None) -> None:

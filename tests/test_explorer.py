@@ -67,6 +67,15 @@ def test_every_number_of_the_text_comes_from_a_record():
     assert maker.facts(records)["plain_least"] == "12.3"
 
 
+def test_a_number_that_no_record_has_is_one_line(tmp_path, monkeypatch):
+    facts = maker.facts
+    for broken, message in ((lambda records: {}, r"\{\{\w+\}\} in explorer/"),
+                            (lambda records: facts({}), "a record lacks .*'")):
+        monkeypatch.setattr(maker, "facts", broken)
+        with pytest.raises(SystemExit, match=message):
+            maker.main(["--out", str(tmp_path / "page.html")])
+
+
 def test_packed_weights_are_within_24_bits(rng):
     weights = rng.normal(size=(7, 50)) * 10.0 ** rng.uniform(-3, 3, (7, 1))
     weights[3] = 0
