@@ -183,7 +183,8 @@ def draw(record: dict) -> Figure:
     axes.xaxis.label.set_fontsize(9)
     figure.supxlabel(f"a highway and a plain net of {record['depth'] + 1} layers; "
                      f"{record['cores']} cores, {record['env']['cpu']}; medians of "
-                     f"{record['repeats']} rounds", fontsize=8, color=LIGHT.soft)
+                     f"{record['repeats']} rounds; in brackets, of their ratios to "
+                     "ours", fontsize=8, color=LIGHT.soft)
     return figure
 
 

@@ -276,8 +276,9 @@ the threshold, or which nets count, was chosen.
 
 Doubt a line? `python3 -m experiments.claims --recheck ID` trains again what decides \
 it, in about as many seconds on two cores as the line says, and compares: all of it \
-where that takes two minutes, else a part. The ID leads to the claim's page, with the \
-paper's numbers, all of ours, and the verdict at half and at twice the threshold."""
+where that takes two minutes, else a part, at least one trial's first epoch. The ID \
+leads to the claim's page, with the paper's numbers, all of ours, and the verdict at \
+half and at twice the threshold."""
 
 
 def write_ledger(paths: Iterable[Path]) -> str:

@@ -354,7 +354,7 @@ def draw_runs(axes: Axes, nets: list[dict]) -> None:
             axes.text(column, row, f"{count:g}", ha="center", va="center", fontsize=8,
                       color=LIGHT.paper if count > 0.6 * most else LIGHT.ink)
     axes.set(title=f"Seeds of {most} that train, by b_T and learning rate (last "
-             f"training loss below {TRAINS:g})")
+             f"training loss below {TRAINS:g}; blank: not tried)")
     axes.set_xticks(range(shown.shape[1]), [
         f"{lr:g}" + (f"\nb_T = {bias:g}" if i == 0 else "") for bias in biases
         for i, lr in enumerate(first["lrs"])])
@@ -363,6 +363,19 @@ def draw_runs(axes: Axes, nets: list[dict]) -> None:
     for i in range(1, len(biases)):
         axes.axvline(i * len(first["lrs"]) - 0.5, color=LIGHT.paper, linewidth=3)
     axes.tick_params(labelsize=7.5, length=0)
+
+
+def message(record: dict) -> str:
+    """How many runs of the deepest nets train, by b_T, in a line."""
+    depth = max(record["protocol"]["depths"])
+    runs: dict[float, list[np.ndarray]] = {}
+    for net in record["nets"]:
+        if net["depth"] == depth:
+            runs.setdefault(net["gate_bias"], []).append(last_losses(net).ravel())
+    return (f"{title_of(record)}, {depth} layers: runs that train with b_T = "
+            + ", ".join(f"{bias:g}: {sum((own < TRAINS).sum() for own in found)} of "
+                        f"{sum(own.size for own in found)}"
+                        for bias, found in sorted(runs.items(), reverse=True)))
 
 
 def draw(record: dict) -> Figure:
@@ -379,8 +392,7 @@ def draw(record: dict) -> Figure:
     draw_runs(figure.add_subplot(grid[1, :]), record["nets"])
     for axes in figure.axes:
         axes.title.set_fontsize(10)
-    figure.suptitle(f"{title_of(record)}: b_T, and what the gates see "
-                    f"(n = {len(record['protocol']['seeds'])})", **TITLE)
+    figure.suptitle(message(record), **TITLE)
     return figure
 
 

@@ -137,7 +137,7 @@ def draw(figure: SubFigure, record: dict) -> None:
     draw_cells(loss, better["train_loss"], own,
                LogNorm(np.nanmin(losses), math.log(10)),
                f"Training loss, {own['n_train']:,} images, {own['epochs']} epochs\n"
-               f"({title_of(record)})",
+               f"({title_of(record)}, highway nets)",
                lambda value: f"{value:.2g}")
     draw_cells(accuracy, better["test_acc"], own, Normalize(0.1, 1),
                "Test accuracy, %, of the same nets (n = 1)\n(framed: guideline of P1, "

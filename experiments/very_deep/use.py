@@ -307,8 +307,9 @@ def draw_counts(axes: Axes, nets: list[dict]) -> None:
     axes.set_yticks(range(len(nets)), [
         f"{net['depth']}, {net['gate_bias']:g}: {100 * net['test_acc']:.1f} %"
         for net in nets], size=7.5)
-    axes.set(xlabel="layers", title="Layers in use\n(depth, $b_T$: test accuracy)",
-             ylim=(-0.6, len(nets) - 0.4), xlim=(-0.4, 1.6 * nets[-1]["depth"]))
+    axes.set(xlabel="layers", ylim=(-0.6, len(nets) - 0.4),
+             xlim=(-0.4, 1.6 * nets[-1]["depth"]),
+             title="Layers in use, seed 0\n(depth, $b_T$: test accuracy)")
     axes.grid(axis="y")
 
 
@@ -316,10 +317,11 @@ def draw(figure: SubFigure, record: dict) -> None:
     """Three panels: prefixes, lesions, counts."""
     nets = shown(record["deep"])
     cut, lesions, counts = figure.subplots(1, 3)
-    draw_losses(cut, nets, cut_line, "Layers left open from\nthe input on",
+    draw_losses(cut, nets, cut_line, "Layers left open from\nthe input on (seed 0)",
                 "layers left open")
     draw_losses(lesions, nets, lesion_line,
-                f"{record['protocol']['deep']['lesioned']} layers closed\nat a time",
+                f"{record['protocol']['deep']['lesioned']} layers closed\n"
+                "at a time (seed 0)",
                 "middle of the closed layers")
     lesions.set_ylabel("")
     draw_counts(counts, nets)
