@@ -35,6 +35,7 @@ each epoch: what is stopped goes on from there and ends with the same bits.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ from experiments.language_trials import (
 )
 from experiments.papers import TABLE_1A, name_of
 from experiments.store import Trial
-from highway_suite.figures import COLOURS, LIGHT
+from highway_suite.figures import COLOURS, LIGHT, TITLE
 
 SIZES = {"units": 300, "numbers": 15, "widths": [1, 2, 3, 4, 5, 6], "maps": 25}
 P2 = {("plain", 1): "plain", ("residual", 4): "residual"} | {
@@ -236,21 +237,34 @@ def draw_words(axes: Axes, net: dict) -> None:
     before, after = net["neighbours"]["before"], net["neighbours"]["after"]
     rows = [[readable(found[word][n]) for word in before] for found in (before, after)
             for n in range(3)]
+    longest = max(len(word) for row in [*rows, list(before)] for word in row)
     table = axes.table(rows, colLabels=list(before), edges="horizontal", cellLoc="left",
                        rowLabels=["before", "", "", "after", "", ""], colLoc="left",
                        bbox=Bbox.from_bounds(0.06, 0.3, 0.94, 0.7))
     table.auto_set_font_size(False)
-    table.set_fontsize(8)
+    table.set_fontsize(min(8, 1000 / len(before) / longest))    # to fit its column
+    table.set_in_layout(False)      # or the panel shrinks to make room for words
     for cell in table.get_celld().values():
         cell.set(edgecolor=LIGHT.grid)
     axes.set_title(f"Nearest words before and after {label_of(net)} layers, by cosine",
                    size=10)
     name, gate = next(iter(net["gates"].items()))
     for y, which in ((0.13, "largest"), (0.01, "least")):
-        axes.text(0, y, f"{which} mean {name} of the 1000 most frequent words:  " +
-                  "   ".join(f"{readable(word)} {value:.2f}" for word, value in
-                             gate[which][:8]),
-                  size=8, transform=axes.transAxes, parse_math=False)
+        text = f"{which} mean {name} of the 1000 most frequent words:"
+        for word, value in gate[which]:
+            told = f"   {readable(word)} {value:.2f}"
+            text += told * (len(text + told) < 140)
+        axes.text(0, y, text, size=8, transform=axes.transAxes, parse_math=False,
+                  in_layout=False)
+
+
+def message(nets: list[dict], epochs: int) -> str:
+    """Nets from the worst to the best by the median of their test perplexities -> the
+    two ends, in a line."""
+    ends = [f"{label_of(net)} {median:.1f}" if math.isfinite(
+        median := np.median(or_infinite(net["test_perplexity"]))) else
+        f"{label_of(net)} diverged" for net in (nets[-1], nets[0])]
+    return f"Test perplexity after {epochs} epochs: {' to '.join(ends)}"
 
 
 def draw(record: dict) -> Figure:
@@ -258,6 +272,7 @@ def draw(record: dict) -> Figure:
     nets = sorted(record["nets"], reverse=True, key=lambda net: np.median(
         or_infinite(net["test_perplexity"])))
     figure = Figure(figsize=(10, 12), layout="constrained")
+    figure.suptitle(message(nets, record["protocol"]["epochs"]), **TITLE)
     top, middle, gates, words = figure.subfigures(
         4, 1, height_ratios=(4, 3.3, 3.2, 2.4), squeeze=False)[:, 0]
     curves, table = top.subplots(1, 2)

@@ -128,6 +128,23 @@ def test_a_text_read_through_as_one_stream(text):
             expected, rel=1e-6)
 
 
+def test_an_epoch_moves_the_weights_no_further_than_clipped_steps_can(text):
+    """By lr times the limit a step; and the validation text says how well it reads."""
+    moved = []
+    for clip in (1e-3, 1e9):
+        config = config_of("highway", 1, epochs=1, clip=clip)
+        training = language_trials.make_training(config, text)
+        before = training.net.params.copy()
+        (row,), _ = language_trials.learn(training, config)
+        moved.append(np.linalg.norm(training.net.params - before)
+                     / (config["lr"] * len(training.batches)))
+        loss = language_trials.mean_loss(training.net, training.valid, training.cache)
+        assert row["valid_perplexity"] == hn.significant(math.exp(loss))
+        assert np.array_equal(training.valid.words.T.ravel(), text.valid[:-1][
+            :training.valid.words.size])
+    assert 0 < moved[0] <= 1.001e-3 < moved[1]
+
+
 def test_a_net_learns_a_text_by_heart(text):
     """Without dropout, from guessing to knowing what follows."""
     config = config_of("highway", 1, dropout=0.0, lr=0.5, scale=0.5, epochs=90,
@@ -225,6 +242,27 @@ def test_gates_and_neighbours_by_hand(text, uninterrupted):
     assert order[0] == "gate"
     assert result["neighbours"]["after"]["gate"] == order[1:6]
     assert "gatekeeper" in result["neighbours"]["before"], "a word not in the text"
+
+
+def test_gates_by_word_by_hand():
+    """Of units, layers, lengths and ranks that differ; two layers of two units."""
+    text = language_trials.make_text({
+        "train": ["the cat the a"], "valid": ["the"], "test": ["a"]})
+    words = text.vocabulary
+    of = {"the": 0.95, "cat": 0.5, "a": 0.05, "+": 0.3, "|": 0.7}
+    last = np.array([of[word] for word in words])
+    gate = np.array([[[0.2] * 5, [0.4] * 5], [last, last + 0.04]])
+    found = language_trials.describe_gate(gate, text)
+    assert found["mean"] == pytest.approx([0.3, last.mean() + 0.02])
+    assert found["below_0.1"] == [0, 0.2] and found["above_0.9"] == [0, 0.2]
+    assert found["std_over_words"] == pytest.approx([0, last.std()])
+    assert found["by_length"] == [None, pytest.approx(0.37), None,
+                                  pytest.approx(0.745)]
+    once = [of[word] for word in words if word not in ("the", "|")]
+    assert found["by_rank"] == pytest.approx([0.97, np.mean(once[:2]) + 0.02,
+                                              (once[2] + of["|"]) / 2 + 0.02])
+    assert [word for word, _ in found["least"]] == ["a", "+", "cat", "|", "the"]
+    assert found["largest"] == found["least"][::-1]
 
 
 def test_held_gates_and_layers_left_out(text):
