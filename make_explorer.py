@@ -40,7 +40,7 @@ try:
     from highway_suite.datasets import obtain
     from highway_suite.figures import DARK, GATE_COLOURS, LIGHT
     from highway_suite.files import parse_json, path_of, read_file, write_file
-    from highway_suite.schema import RecordError
+    from highway_suite.schema import VERDICTS, RecordError
 except ImportError as error:
     if __name__ != "__main__":
         raise
@@ -189,7 +189,6 @@ CLAIMS = {
     "shuffled_residual": ("five_nets", "residual: the error grows smoothly"),
     "bias_by_depth": ("very_deep", "when in doubt, more negative"),
 }
-VERDICTS = {True: "holds", False: "does not hold", None: "open"}
 
 
 def share(value: float, digits: int = 0) -> str:
@@ -338,7 +337,7 @@ def make_page() -> str:
 def main(argv: list | None = None) -> None:
     """Run the command line. Exits with 2 for a wrong flag, with 1 and one line on
     stderr if a file is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0],
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0],
                                      allow_abbrev=False)
     parser.add_argument("--out", type=path_of, metavar="FILE",
                         default=hn.HERE / "explorer.html", help="the page to write")

@@ -29,14 +29,7 @@ from typing import NamedTuple
 import highway_networks as hn
 from experiments import NAMES, headline_claims
 from experiments.judging import Claim, claim, resting_on
-from experiments.lab import (
-    VERDICTS,
-    Experiment,
-    Lab,
-    failing_in_a_line,
-    load_record,
-    sound,
-)
+from experiments.lab import Experiment, Lab, failing_in_a_line, load_record, sound
 from experiments.ledger import (
     Row,
     check_of,
@@ -62,7 +55,7 @@ from highway_suite.cli import in_range
 from highway_suite.datasets import obtain
 from highway_suite.files import path_of, write_file
 from highway_suite.records import RecordError, read_record, train_arm
-from highway_suite.schema import nets_of
+from highway_suite.schema import VERDICTS, nets_of
 
 LEDGER = "CLAIMS.md"
 PAPERS = {      # whose claims: title, source
@@ -350,11 +343,13 @@ def find(name: str) -> tuple[Source, dict]:
 def recheck_sweep(source: Source, item: dict, options: argparse.Namespace,
                   working: Path) -> bool:
     """Train nets of a sweep again -> whether nothing differs."""
-    chosen, _, _ = affordable(deciding(item, source.trials), source.cost)
+    trials = deciding(item, source.trials)
+    chosen, epochs, _ = affordable(trials, source.cost)
     dataset = source.record["dataset"]
     data = obtain(dataset, options.data_dir)
-    return train_again(Choice([Planned(trial, train_net, data) for trial in chosen]),
-                       working, {"dataset": dataset}, options.jobs)
+    return train_again(Choice(
+        [Planned(trial, train_net, data) for trial in chosen], epochs,
+        words_of(chosen, trials, epochs)), working, {"dataset": dataset}, options.jobs)
 
 
 def recheck_claim(name: str, options: argparse.Namespace, working: Path) -> bool:
@@ -369,6 +364,8 @@ def recheck_claim(name: str, options: argparse.Namespace, working: Path) -> bool
         there = {each.trial.hash: each for each in planned}
         trials = [trial for trial in deciding(item, source.trials)
                   if trial.hash in there]
+        if not trials:
+            raise RecordError(f"claim {name}: the plan has none of its trials")
         chosen, epochs, _ = affordable(trials, source.cost)
         return Choice([there[trial.hash] for trial in chosen], epochs,
                       words_of(chosen, trials, epochs))

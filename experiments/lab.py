@@ -64,6 +64,7 @@ from highway_suite.schema import (
     DICT,
     LINE,
     NAME,
+    VERDICTS,
     RecordError,
     check_version,
     field,
@@ -74,7 +75,6 @@ from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
 CLAIM = {"section", "claim", "paper", "ours", "n", "holds"}     # fields of every one
-VERDICTS = {True: "holds", False: "does not hold", None: "open"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +170,9 @@ class Lab:
                                  f"{self.packed}. Make them with: "
                                  f"python3 -m {self.experiment.name}")
             trials = [there[hash_of(config)] for config in configs.values()]
-            self.planned += [Planned(trial, train, data) for trial in trials]
+            known = {each.trial.hash for each in self.planned}
+            once = {trial.hash: trial for trial in trials if trial.hash not in known}
+            self.planned += [Planned(trial, train, data) for trial in once.values()]
         else:
             trials = run_trials(train, configs.values(), self.store,
                                 protocol=self.trials_protocol, data=data,
@@ -463,6 +465,11 @@ def parse_options(experiment: Experiment, argv: Sequence[str] | None
         parser.error("--seed is for --recheck")
     if options.dataset and (options.smoke or options.recheck):
         parser.error("--dataset is neither for --smoke nor for --recheck")
+    if options.pack and (options.smoke or options.fresh):
+        parser.error("--pack is neither for --smoke nor for --fresh")
+    modes = [name for name in ("plot", "pack", "recheck") if getattr(options, name)]
+    if len(modes) > 1:
+        parser.error(f"--{modes[0]} and --{modes[1]}: one at a time")
     return options
 
 

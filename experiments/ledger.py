@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.lab import VERDICTS
 from experiments.papers import spoken
+from highway_suite.schema import VERDICTS
 
 SPREAD = ("median", "lowest", "highest")    # of several nets
 LONG = 130                                  # letters of a cell of CLAIMS.md
@@ -66,9 +66,9 @@ def brief_number(value: float) -> str:
 
 def span(values: list) -> str:
     """What several seeds gave: from the least to the largest, and what is no number."""
-    numbers = sorted(value for value in values if isinstance(value, (int, float)))
+    numbers = sorted(value for value in values if type(value) in (int, float))
     others = Counter("without a number" if value is None else words(value)
-                     for value in values if value not in numbers)
+                     for value in values if type(value) not in (int, float))
     ends = dict.fromkeys(map(brief_number, (numbers[:1] + numbers[-1:])))
     return ", ".join([" to ".join(ends)] * bool(ends) + [
         f"{count} {other}" for other, count in others.items()])

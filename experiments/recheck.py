@@ -97,15 +97,17 @@ def judge(there: Any, here: Any, env: dict) -> tuple[bool, str]:
 
 
 def costs(trials: Sequence[Trial]) -> dict[str, float]:
-    """About the seconds that each trial takes from the start, by its hash. One that
-    went on from a checkpoint has only those since: so it counts at least as its kind
-    does, whose members differ in numbers with a point and in the seed alone."""
+    """About the seconds that each trial takes from the start, by its hash. Older ones
+    that went on from a checkpoint have only those since: so a trial counts at least as
+    its kind does, whose members differ in the seed and in what any trial has with a
+    point alone."""
     kinds: dict[str, list[float]] = {}
+    free = {name for trial in trials for name, value in trial.config.items()
+            if isinstance(value, float)} | {"seed", "epochs", "maps"}
 
     def kind_of(trial):
         return json.dumps({name: value for name, value in trial.config.items()
-                           if name not in ("seed", "epochs", "maps")
-                           and not isinstance(value, float)}, sort_keys=True)
+                           if name not in free}, sort_keys=True)
     for trial in trials:
         kinds.setdefault(kind_of(trial), []).append(
             trial.seconds / trial.config.get("epochs", 1))

@@ -54,9 +54,10 @@ from experiments.store import (
     open_store,
     read_packed,
 )
-from highway_suite.checkpoints import numerics
+from highway_suite.checkpoints import numerics, spent_before
 from highway_suite.cli import in_range
 from highway_suite.files import parse_json
+from highway_suite.records import environment
 from highway_suite.terminal import say
 from highway_suite.workers import ended_by_signals, sparing_children_ctrl_c
 
@@ -65,6 +66,8 @@ KILLED = "its worker was killed, and again when it ran alone"
 
 def compute(protocol: str, train: Callable, config: dict, data: Any) -> Trial:
     """Run one trial, on one BLAS thread -> Trial. What it raises is why it failed."""
+    environment()       # is asked once: who commits while it trains changes nothing
+    spent_before.set(0.0)
     start, status, error, result = time.perf_counter(), "ok", None, None
     try:
         with threadpool_limits(1, "blas"):
@@ -76,7 +79,7 @@ def compute(protocol: str, train: Callable, config: dict, data: Any) -> Trial:
         error = (f"{type(caught).__name__}: {str(caught)[:2000]} "
                  f"({Path(where.filename).name}, line {where.lineno})")
     return make_trial(protocol, config, status, error, result,
-                      time.perf_counter() - start)
+                      time.perf_counter() - start + spent_before.get())
 
 
 @lru_cache(maxsize=1)

@@ -11,8 +11,10 @@ import copy
 import hashlib
 import io
 import json
+import time
 import zipfile
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from highway_suite.records import environment
 from highway_suite.terminal import say
 
 STATE = "state.json"    # the member beside the arrays
+# Seconds that the trainings of this trial took before they were stopped.
+spent_before: ContextVar[float] = ContextVar("spent_before", default=0.0)
 
 
 def numerics() -> dict:
@@ -45,7 +49,7 @@ def read_state(archive: zipfile.ZipFile) -> dict:
     with archive.open(STATE) as file:
         state = parse_json(file.read(LIMIT).decode())
     if not isinstance(state, dict) or set(state) != {
-            "config", "numerics", "history", "streams", "sha256"}:
+            "config", "numerics", "history", "streams", "seconds", "sha256"}:
         raise ValueError("not a checkpoint")
     return state
 
@@ -86,13 +90,15 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | Path, config: dict):
-        self.path = Path(path)
+        self.path, self.start, self.before = Path(path), time.perf_counter(), 0.0
         self.config = parse_json(json.dumps(config, allow_nan=False))
 
     def save(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator], history: list[dict]) -> None:
         """Write all of it or nothing. Raises OSError."""
+        seconds = self.before + time.perf_counter() - self.start
         state = {"config": self.config, "numerics": numerics(), "history": history,
+                 "seconds": round(seconds, 3),
                  "streams": {name: stream.bit_generator.state
                              for name, stream in streams.items()}}
         state = parse_json(json.dumps(state, allow_nan=False))
@@ -111,11 +117,12 @@ class Checkpoint:
         if not self.path.exists():
             return []
         try:
-            found, states, history = self.read(arrays, streams)
+            found, states, history, self.before = self.read(arrays, streams)
         except Exception as error:      # zipfile, zlib, numpy: each its own kind
             why = error if isinstance(error, ValueError) else repr(error)
             say(f"{self.path}: {why}. The training begins anew")
             return []
+        spent_before.set(spent_before.get() + self.before)
         for name, array in arrays.items():
             array[...] = found[name]
         for name, stream in streams.items():
@@ -123,9 +130,11 @@ class Checkpoint:
         return history
 
     def read(self, arrays: Mapping[str, np.ndarray],
-             streams: Mapping[str, np.random.Generator]) -> tuple[dict, dict, list]:
-        """Arrays like these, states of such streams, and the history. Raises an
-        exception of any kind for a file that does not hold just that."""
+             streams: Mapping[str, np.random.Generator]
+             ) -> tuple[dict, dict, list, float]:
+        """Arrays like these, states of such streams, the history and the seconds that
+        it took. Raises an exception of any kind for a file that does not hold just
+        that."""
         most = sum(array.nbytes for array in arrays.values()) + LIMIT
         with zipfile.ZipFile(io.BytesIO(read_file(self.path, most))) as archive:
             state = read_state(archive)
@@ -143,4 +152,4 @@ class Checkpoint:
             raise ValueError(f"its streams are {sorted(states)}")
         for name, stream in streams.items():        # on copies first: it may raise
             copy.deepcopy(stream.bit_generator).state = states[name]
-        return found, states, history
+        return found, states, history, float(state["seconds"])

@@ -14,6 +14,7 @@ import highway_suite.datasets  # noqa: F401 (its rows of hn.DATASETS)
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/run", 1
 JUST_GUESSING = 0.05        # at most so far above chance in test accuracy
+VERDICTS = {True: "holds", False: "does not hold", None: "open"}     # on a claim
 INITS = {"uniform": "U(±1/√fan_in)", "glorot": "Glorot", "he": "He"}
 
 

@@ -1,15 +1,18 @@
 """A training that was killed goes on and ends with the same bits, or begins anew."""
 
 import io
+import itertools
 import json
 import os
 import zipfile
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import highway_networks as hn
+from experiments.trials import compute
 from highway_suite import checkpoints
 from highway_suite.checkpoints import Checkpoint
 
@@ -189,3 +192,19 @@ def test_a_training_of_other_settings_begins_anew_and_replaces_the_file(
     assert_same(train(other, data, path), train(other, data))
     assert "config: lr is " in capsys.readouterr().err
     assert members(path)[1]["history"][-1]["epoch"] == config.epochs
+
+
+def test_a_trial_counts_the_seconds_before_it_was_stopped(data, tmp_path, monkeypatch):
+    """By a clock that goes on by 100 at each look: the start, then every epoch."""
+    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(
+        perf_counter=itertools.count(0, 100).__next__))
+    config, path = CONFIGS["sgd"], tmp_path / "run.npz"
+    killed(config, data, path, 2)
+    killed(config, data, path, 3)
+
+    def finish(_, data):
+        return train(config, data, path)[1][2]
+    for before in (400, 0):     # none of another trial
+        trial = compute("protocol", finish, {}, data)
+        assert trial.result == "ok" and before <= trial.seconds < before + 50
+        path.unlink()

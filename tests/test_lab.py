@@ -343,6 +343,8 @@ def test_a_claims_recheck_takes_two_minutes_at_most():
     # The second went on from a checkpoint: it would take as long as the others.
     assert chosen(*(timed(seconds, lr=0.1 * seconds, epochs=2)
                     for seconds in (200, 3, 200)))[1:] == (1, 100)
+    assert chosen(*(timed(seconds, dropout=dropout, epochs=2)
+                    for dropout, seconds in ((0.5, 200), (0, 3), (1, 200))))[1] == 1
 
 
 def test_one_epoch_of_a_trial_is_compared_with_its_first():
@@ -388,6 +390,26 @@ def test_pack_keeps_what_was_packed_before(committed_run, capsys):
     assert "packed 2 trials in results/means/trials" in capsys.readouterr().out
     assert before == {path.name: path.read_bytes()
                       for path in (folder / "trials").iterdir()}
+
+
+@pytest.mark.parametrize("flags", [
+    "--pack --fresh", "--pack --smoke", "--plot --pack", "--plot --recheck 3",
+    "--pack --recheck 3", "--format svg", "--seed 1", "--only digit_0"])
+def test_flags_that_mean_nothing_together_are_refused(committed_run, flags, capsys):
+    """`--fresh --pack`, after a finished `--fresh`, would drop what that made."""
+    with pytest.raises(SystemExit) as stop:
+        lab.main(committed_run[0], flags.split())
+    assert stop.value.code == 2 and "error: --" in capsys.readouterr().err
+
+
+def test_a_trial_that_a_plan_names_twice_is_rechecked_once(committed_run, calls,
+                                                           capsys):
+    experiment, _ = committed_run
+
+    def run(lab):
+        return [experiment.run(lab) for _ in range(2)][0]
+    lab.main(replace(experiment, run=run), ["--recheck", "9", "--jobs", "1"])
+    assert "training 2 trials again" in capsys.readouterr().out and len(calls) == 2
 
 
 def test_a_failed_trial_ends_the_run_with_what_to_do(home):
