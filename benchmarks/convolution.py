@@ -310,7 +310,7 @@ def draw(record: dict) -> Figure:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = build_parser(__doc__, "benchmarks.convolution", batch=100, piece=25,
+    parser = build_parser(__doc__ or "", "benchmarks.convolution", batch=100, piece=25,
                           repeats=15)
     parser.add_argument("--widths", type=several(in_range(int, 1, 1024)),
                         metavar="A,B,...", default=[16, 32], help="(default: 16,32)")

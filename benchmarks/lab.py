@@ -18,11 +18,11 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from benchmarks.contestants import machine
 from benchmarks.processes import PINNED, Skipped
-from experiments.lab import load_checked, render
+from experiments.lab import load_checked, render, sound
 from highway_suite.cli import in_range
 from highway_suite.datasets import obtain, obtain_auto
 from highway_suite.figures import LIGHT, TITLE
-from highway_suite.files import write_file, write_json
+from highway_suite.files import check_target, write_file, write_json
 from highway_suite.records import RecordError
 
 TOLERANCE = 1e-4                            # of a tensor's largest gradient
@@ -216,13 +216,15 @@ def main(benchmark: Benchmark, argv: Sequence[str] | None = None) -> dict:
     out = args.out or committed
     try:
         if not args.plot:
+            check_target(out)       # before minutes of measuring
             record = measure(args)
             out = args.out or place_of(record, committed)
             out.parent.mkdir(parents=True, exist_ok=True)
             write_json(out, record)
         record, digest = load_checked(out, parser.prog, schema=schema)
-        tell(record)
-        write_file(out.with_suffix(".png"), render(draw, record, digest))
+        with sound(out, parser.prog):
+            tell(record)
+            write_file(out.with_suffix(".png"), render(draw, record, digest))
     except (Skipped, ValueError, OSError) as error:
         sys.exit(f"{parser.prog}: {error}")
     print(out.relative_to(hn.HERE) if out.is_relative_to(hn.HERE) else out)

@@ -333,7 +333,7 @@ OPTIONS = {"batch": 20, "steps": 35, "words": 10_000, "repeats": 15}
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    return build_parser(__doc__, "benchmarks.language_model", **OPTIONS)
+    return build_parser(__doc__ or "", "benchmarks.language_model", **OPTIONS)
 
 
 BENCHMARK = Benchmark(make_parser, RECORD, SCHEMA, run, report, draw)

@@ -310,8 +310,8 @@ def draw(record: dict) -> Figure:
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    return build_parser(__doc__, "benchmarks.peers", depth=30, hidden=50, batch=128,
-                        repeats=11)
+    return build_parser(__doc__ or "", "benchmarks.peers", depth=30, hidden=50,
+                        batch=128, repeats=11)
 
 
 BENCHMARK = Benchmark(make_parser, RECORD, SCHEMA, run, report, draw)

@@ -444,7 +444,7 @@ LISTS = {   # flag: default, least and largest value, help
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    parser = build_parser(__doc__, "benchmarks.scaling")
+    parser = build_parser(__doc__ or "", "benchmarks.scaling")
     for name, (values, low, high, text) in LISTS.items():
         parser.add_argument(f"--{name}", metavar="A,B,...", default=values,
                             type=several(in_range(int, low, high)),

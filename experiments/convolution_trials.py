@@ -196,7 +196,9 @@ ORDERS = {"files": InOrder, "shuffled": Shuffled}
 
 def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
     """Slices of one size that cover so many images, and how many of each are repeated:
-    the last one reaches back."""
+    the last one reaches back. Raises ValueError for fewer images than one takes."""
+    if count < size:
+        raise ValueError(f"{count} images, fewer than a piece of {size}")
     for start in range(0, count, size):
         back = max(start + size - count, 0)
         yield slice(start - back, start - back + size), back

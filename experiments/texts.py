@@ -24,6 +24,7 @@ from textwrap import dedent
 import highway_networks as hn
 from experiments import NAMES
 from experiments.claims import pieces
+from experiments.store import StoreError
 from experiments.values import collect
 from experiments.values.common import table
 from highway_suite.files import write_files
@@ -96,7 +97,7 @@ def contents() -> str:
 def pages(root: Path) -> list[Path]:
     """The texts of a checkout that have markers."""
     return [path for pattern in PAGES for path in sorted(root.glob(pattern))
-            if MARKER.search(path.read_text(encoding="utf-8"))]
+            if MARKER.search(path.read_text(encoding="utf-8", errors="replace"))]
 
 
 def stale_pages(root: Path) -> dict[Path, bytes]:
@@ -125,7 +126,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         stale = stale_pages(hn.HERE)
         if not options.check:
             write_files(stale)
-    except (RecordError, TextError, OSError) as error:
+    except (RecordError, StoreError, TextError, OSError) as error:
         sys.exit(f"experiments.texts: {error}")
     for path in stale:
         print(f"{path.relative_to(hn.HERE)} was stale" + (

@@ -199,8 +199,11 @@ def test_a_contestant_is_bound_to_its_core_and_skipped_if_it_cannot_run(
           pytest.raises(processes.Skipped, match="ended with 1: KeyError: 'nobody'")):
         process.wait()
     with processes.Process("ours", task, cores[-1:]) as process:
-        with monkeypatch.context() as patch, pytest.raises(processes.Skipped):
+        reader, writer = os.pipe()
+        with (monkeypatch.context() as patch, open(reader), open(writer, "w"),
+              pytest.raises(processes.Skipped, match="no epoch trained")):
             patch.setattr(processes, "PATIENCE", 0)
+            patch.setattr(process, "answers", reader)       # which says nothing
             process.wait()
         if hasattr(os, "sched_getaffinity"):
             assert os.sched_getaffinity(process.process.pid) == {cores[-1]}
@@ -245,12 +248,12 @@ def test_a_cold_start(tmp_path, no_frameworks, folder, monkeypatch):
     record = lab.main(cold_start.BENCHMARK, ["--depth", "2", "--repeats", "1",
                                              "--dataset", "digits", "--out", str(out)])
     ours, = record["contestants"].values()
-    assert ours["times_ours"]["median"] == 1 and ours["parts"][0] > 0.1
+    assert ours["times_ours"]["median"] == 1 and ours["parts"][0] > 0
     check_files(out, record)
     monkeypatch.setattr(cold_start, "EPOCHS", 2)
     start, first, others = cold_start.time_parts(
         "ours", [folder / "highway.npz", folder / "plain.npz"], [ONE_CORE, ONE_CORE])
-    assert start > 0.1 and first > 0 and others > 0
+    assert start > 0 and first > 0 and others > 0
 
 
 def test_scaling_of_small_nets(tmp_path, monkeypatch):
@@ -326,3 +329,17 @@ def test_a_failed_part_of_scaling_ends_in_one_line(tmp_path):
         scaling.ask_python("1 / 0", [], ONE_CORE)
     with pytest.raises(SystemExit, match=r"absent.json: .*Make it with: python3 -m"):
         lab.main(scaling.BENCHMARK, ["--plot", "--out", str(tmp_path / "absent.json")])
+
+
+def test_a_place_for_the_record_is_looked_for_before_measuring(tmp_path):
+    benchmark = scaling.BENCHMARK._replace(measure=lambda _: pytest.fail("measured"))
+    with pytest.raises(SystemExit, match="not a regular file"):
+        lab.main(benchmark, ["--out", str(tmp_path)])
+
+
+def test_a_record_without_a_field_is_one_line(tmp_path):
+    record = json.loads(scaling.RECORD.read_text("utf-8"))
+    del record["points"], record["deepest"]
+    (tmp_path / "r.json").write_text(json.dumps(record))
+    with pytest.raises(SystemExit, match="a field is missing or wrong"):
+        lab.main(scaling.BENCHMARK, ["--plot", "--out", str(tmp_path / "r.json")])

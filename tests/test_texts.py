@@ -9,6 +9,7 @@ from committed import tree
 from records_for_figures import diverge, make_record, save
 
 from experiments import claims, texts, values
+from experiments.store import StoreError
 from experiments.texts import TextError, rewrite
 from experiments.values import common, headline
 from highway_suite.studies import load
@@ -114,3 +115,11 @@ def test_a_table_has_a_row_for_each_net_and_depth(tmp_path):
         f"{np.mean(kept):.3f} ± {np.std(kept, ddof=1):.3f}, 1 diverged")
     one = load(save(tmp_path / "r.json", make_record()))
     assert "±" not in headline.net_table(one)
+
+
+def test_damaged_trials_are_one_line(monkeypatch):
+    def stale(_):
+        raise StoreError("trials.jsonl, line 3: edited")
+    monkeypatch.setattr(texts, "stale_pages", stale)
+    with pytest.raises(SystemExit, match="experiments.texts: trials.jsonl, line 3"):
+        texts.main([])
