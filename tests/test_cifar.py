@@ -151,13 +151,13 @@ def test_what_is_not_the_archive_is_not_unpacked(name, install, members, monkeyp
     """By its hash; and a known hash of what is no archive is one line too."""
     good = tar_of(whole(members))
     path = install(good)
-    monkeypatch.setattr(tarfile, "open", lambda **_: pytest.fail("unpacked"))
-    for content in (good[:-9], good[:-1] + b"x", good + b"x", b"", b"<html>",
-                    gzip.compress(gzip.decompress(good), 1)):
-        path.write_bytes(content)
-        with pytest.raises(hn.DataError, match="SHA-256|more than the"):
-            obtain(name, path.parent)
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(tarfile, "open", lambda **_: pytest.fail("unpacked"))
+        for content in (good[:-9], good[:-1] + b"x", good + b"x", b"", b"<html>",
+                        gzip.compress(gzip.decompress(good), 1)):
+            path.write_bytes(content)
+            with pytest.raises(hn.DataError, match="SHA-256|more than the"):
+                obtain(name, path.parent)
     for content in (good[:-2000], b"x" * 600, gzip.compress(b"x" * 600)):
         path = install(content)
         with pytest.raises(hn.DataError, match="broken archive"):

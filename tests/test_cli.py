@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from contracts import alive
 
 import highway_networks as hn
 from highway_suite import cli, workers
@@ -313,16 +314,6 @@ def training(tmp_path):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     assert list(tmp_path.iterdir()) == [], "there is a record"
-
-
-def alive(group):
-    def belongs(process):
-        try:
-            return (os.getpgid(process.pid) == group
-                    and process.status() != psutil.STATUS_ZOMBIE)
-        except (psutil.NoSuchProcess, ProcessLookupError):      # gone meanwhile
-            return False
-    return any(map(belongs, psutil.process_iter()))
 
 
 @pytest.mark.parametrize("sent, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143),

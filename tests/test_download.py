@@ -152,11 +152,19 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+@pytest.fixture
+def usual_umask():
+    old = os.umask(0o022)
+    yield
+    os.umask(old)
+
+
 FAULTS = [name for name, answer in ANSWERS.items() if answer.reason]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_faulty_mirror_is_passed_over(serve, cache, small_mnist, monkeypatch, fault):
+def test_a_faulty_mirror_is_passed_over(serve, cache, small_mnist, monkeypatch, fault,
+                                        usual_umask):
     (address, server), answer = serve(), ANSWERS[fault]
     use_mirrors(monkeypatch, f"{address}/{fault}/")
     with monkeypatch.context() as patch:

@@ -181,10 +181,9 @@ def test_a_killed_trial_ends_with_the_same_bits(uninterrupted, text, tmp_path,
         if len(steps) == 2 * len(language_trials.Batches(text.train, 3, 6)) + 5:
             raise KeyboardInterrupt
         return gradient(self, batch, cache)
-    monkeypatch.setattr(rl.LanguageModel, "gradient", counted)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(rl.LanguageModel, "gradient", counted)
         train(SMALL, text, tmp_path)
-    monkeypatch.undo()
     assert train(SMALL, text, tmp_path) == expected
     name = f"{hash_of(SMALL)}.npz"
     with np.load(tmp_path / name) as ours, np.load(folder / name) as theirs:

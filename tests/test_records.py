@@ -59,6 +59,9 @@ def test_environment_names_no_user_host_or_path(record):
 
 
 def test_a_record_says_whether_the_checkout_was_changed(tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)     # who signs commits would
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")          # here, too
+
     def git(*words):
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words],
                        cwd=tmp_path, check=True, capture_output=True)
