@@ -259,6 +259,7 @@ def lesion_facts(lesion: dict) -> dict:
     early, idle = factors[:protocol["early"]], factors[slice(*protocol["idle"])]
     closed = {block: np.array(nets[block]["one_closed"]["error"]) for block in BLOCKS}
     found = {"spared": share(nets["highway"]["spared"]), "early": protocol["early"],
+             "n_sampled": count(protocol["sampled"]),
              "early_least": count(early.min()), "draws": protocol["draws"],
              "early_most": count(early.max()),
              "idle_first": protocol["idle"][0], "idle_last": protocol["idle"][1],

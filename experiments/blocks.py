@@ -309,7 +309,7 @@ def draw_dots(axes: Axes, nets: list[dict], depth: int) -> None:
         if np.isnan(values).any():
             axes.text(0.02, row + 0.28, f"{np.isnan(values).sum()} diverged", size=6.5,
                       transform=axes.get_yaxis_transform())
-        axes.text(1.0, row - 0.34, write_setting(net), size=7.5, ha="right",
+        axes.text(1.0, row - 0.3, write_setting(net), size=7.5, ha="right",
                   color=LIGHT.soft, transform=axes.get_yaxis_transform())
     axes.set(title=f"{depth} layers", xscale="log", xlabel="test error, %",
              ylim=(-0.6, len(rows) - 0.3))
@@ -322,13 +322,13 @@ def draw_dots(axes: Axes, nets: list[dict], depth: int) -> None:
 
 
 def message(nets: list[dict], depths: list[int]) -> str:
-    """Which form has the least training loss, by depth, in a line."""
+    """Which form has the least mean test error, by depth, in a line."""
     best: dict[str, list] = {}
     for depth in depths:
-        means = {net["block"]: np.mean(or_infinite(finals(net, "train_loss")))
+        means = {net["block"]: np.mean(or_infinite(finals(net, "test_acc")))
                  for net in nets if net["depth"] == depth}
         best.setdefault(name_of(min(means, key=means.__getitem__)), []).append(depth)
-    return "Least training loss at equal size: " + "; ".join(
+    return "Least mean test error at equal size: " + "; ".join(
         f"{name} at {', '.join(map(str, found))} layers" for name, found in
         best.items())
 
@@ -360,7 +360,8 @@ def draw(record: dict) -> Figure:
     panels[0].xaxis.set_minor_locator(NullLocator())
     star = " (*: first or last tried)" * any(net["chosen"]["at_edge"] for net in nets)
     lower.suptitle("Test error of each seed; right: learning rate and initial $b_T$ "
-                   f"chosen{star}; left: test perplexity of P2, Table 1a", size=10)
+                   f"(C-only: $-b_C$) chosen{star}; left: P2's test perplexity, Table "
+                   "1a", size=10)
     return figure
 
 

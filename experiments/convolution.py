@@ -393,8 +393,9 @@ def message(depths: list[dict]) -> str:
     deepest = max(net["depth"] for net in depths)
     loss = {net["block"]: np.median(or_infinite(net["final_train_loss"]))
             for net in depths if net["depth"] == deepest}
+    n = len(depths[0]["seeds"])
     return (f"{deepest} layers end at a training loss of {loss['highway']:.2g} with "
-            f"gates, {loss['plain']:.2g} without")
+            f"gates, {loss['plain']:.2g} without (medians, n = {n})")
 
 
 def draw(record: dict) -> Figure:

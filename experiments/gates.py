@@ -37,6 +37,7 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
 
 import highway_networks as hn
+from experiments.drawing import title_of
 from experiments.inside import load_nets, untrained
 from experiments.judging import listed
 from experiments.lab import Experiment, Lab, main
@@ -391,6 +392,9 @@ def draw(record: dict) -> Figure:
     for part, (title, paint) in zip(parts, painted.items(), strict=True):
         paint(part, record)
         part.suptitle(title, fontsize=11, weight="bold")
+    layers = len(record["figure_2"]["T_mean"]) + 1
+    figure.supxlabel(f"{title_of(record)}: one highway net of {layers} layers, b_T = "
+                     f"{record['net']['gate_bias']:g}", fontsize=9)
     return figure
 
 

@@ -194,7 +194,7 @@ def check_ten(nets: list[dict], epochs: int) -> dict:
         paper="much harder; still optimized well", ours={block: {
             f"{depth} layers": "diverged" if np.isinf(value) else value
             for depth, value in found.items()} for block, found in ends.items()},
-        n=len(nets[0]["ten"]["train_loss"]), younger=True, **at_each(judge, TIMES))
+        n=1, younger=True, **at_each(judge, TIMES))
 
 
 def check_collapses(nets: list[dict]) -> dict:

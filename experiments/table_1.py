@@ -46,7 +46,7 @@ import highway_networks as hn
 from experiments.convolution import STAGES, statistics
 from experiments.convolution_search import search
 from experiments.convolution_trials import train_and_test, train_held_out
-from experiments.drawing import DASHES, format_log, pale
+from experiments.drawing import DASHES, format_log, pale, title_of
 from experiments.judging import Claim, ahead, claim, or_infinite, resting_on
 from experiments.lab import Experiment, Lab, main
 from experiments.papers import GUIDELINE, TABLE_1, TABLE_1_EPOCHS, TABLE_1_OTHERS
@@ -441,7 +441,8 @@ def draw(record: dict) -> Figure:
     """The record -> the figure."""
     figure, runs = draw_all(record, "under dropout")
     draw_paper(runs, record["nets"], record["paper"])
-    figure.suptitle(message(record["nets"], record["paper"]), **TITLE)
+    figure.suptitle(f"{title_of(record)}, {message(record['nets'], record['paper'])}",
+                    **TITLE)
     return figure
 
 

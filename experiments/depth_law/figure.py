@@ -10,7 +10,7 @@ from matplotlib.ticker import NullLocator
 
 from experiments.depth_law.record import GUESSING, OPTIMIZERS, mean_loss
 from experiments.depth_law.verdicts import MOVED, rule_losses
-from experiments.drawing import format_log
+from experiments.drawing import format_log, title_of
 from highway_suite.figures import LIGHT, TITLE, label_right
 
 
@@ -139,7 +139,10 @@ def draw(record: dict) -> Figure:
     draw_border(border, record["border"])
     losses = [row["S = 1"] for row in rule_losses(record).values() if "S = 1" in row]
     depths = [f"{depth:,}" for depth in rule_losses(record)]
-    figure.suptitle(f"T that adds up to 1 before training: from {depths[0]} to "
-                    f"{depths[-1]} blocks\nthe loss stays between {min(losses):.3f} "
-                    f"and {max(losses):.3f}", **TITLE)
+    figure.suptitle(f"Highway blocks and Adam, T that adds up to 1 before training: "
+                    f"from {depths[0]} to {depths[-1]} blocks\nthe loss stays between "
+                    f"{min(losses):.3f} and {max(losses):.3f}", **TITLE)
+    own = record["protocol"]
+    figure.supxlabel(f"{title_of(record)}: {own['n_train']:,} images, {own['epochs']} "
+                     f"epochs, {len(own['seeds'])} seeds", fontsize=9)
     return figure

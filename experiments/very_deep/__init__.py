@@ -125,7 +125,9 @@ def draw(record: dict) -> Figure:
     upper, middle, lower = figure.subfigures(
         3, 1, squeeze=False, height_ratios=(1.15, 1.15, 1)).flat
     gate_bias_map.draw(upper, record)
-    upper.suptitle(gate_bias_map.message(record["map"]["border"]), **TITLE)
+    upper.suptitle(gate_bias_map.message(
+        record["map"]["border"], max(record["protocol"]["map"]["gate_biases"])),
+        **TITLE | {"size": 11})
     use.draw(middle, record)
     arms, output, gradient = lower.subplots(1, 3)
     tutorial.draw(arms, record["tutorial"], protocol["tutorial"])

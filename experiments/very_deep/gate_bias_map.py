@@ -120,13 +120,14 @@ def draw_cells(axes: Axes, table: list, own: dict, norm: Normalize, title: str,
     axes.spines[:].set_visible(False)
 
 
-def message(border: list[dict]) -> str:
+def message(border: list[dict], most: float) -> str:
     """The largest b_T that trains at each depth, in a line; of depths with the same,
-    the deepest."""
+    the deepest. most: the largest that was tried."""
     deepest = {row["gate_bias"]: row["depth"] for row in border
                if row["gate_bias"] is not None}
     return "Largest $b_T$ that trains: " + ", ".join(
-        f"{bias:g} at {depth}" for bias, depth in deepest.items()) + " layers"
+        f"{'at least ' * (bias == most)}{bias:g} at {depth}"
+        for bias, depth in deepest.items()) + " layers"
 
 
 def draw(figure: SubFigure, record: dict) -> None:
