@@ -247,7 +247,8 @@ class Data:
                     or x.shape[1] != self.x_train.shape[1]):
                 raise DataError(f"images {x.shape} and labels {y.shape}: they must be "
                                 "(N, P) and (N,), not empty, with one P for all")
-            if x.dtype.kind not in "uif" or not np.isfinite(x).all():
+            if (x.dtype.kind not in "uif"
+                    or x.dtype.kind == "f" and not np.isfinite(x).all()):
                 raise DataError(f"images of {x.dtype}: pixels are finite numbers")
             wrong = (y if y.dtype.kind not in "iu" else
                      y[(y < 0) | (y >= self.classes)])
