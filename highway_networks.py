@@ -1089,7 +1089,8 @@ class Batches:
 
     def __init__(self, x: np.ndarray, labels: np.ndarray, size: int,
                  rng: np.random.Generator):
-        self.x, self.labels, self.size = x, labels, size
+        self.x = np.ascontiguousarray(x)    # of other arrays np.take copies all of it
+        self.labels, self.size = labels, size
         self.streams = {"batches": rng}
         self.rows = np.empty((size, x.shape[1]), x.dtype)
 
