@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import hashlib
 import html
 import io
 import json
@@ -40,6 +39,7 @@ try:
     from highway_suite.datasets import obtain
     from highway_suite.figures import DARK, GATE_COLOURS, LIGHT
     from highway_suite.files import parse_json, path_of, read_file, write_file
+    from highway_suite.records import weights_hash
     from highway_suite.schema import VERDICTS, RecordError
 except ImportError as error:
     if __name__ != "__main__":
@@ -85,11 +85,6 @@ def load_record(experiment: str) -> dict:
     except ValueError as error:
         raise RecordError(f"{path}: {error}") from error
     return record
-
-
-def weights_hash(net: hn.DeepNet) -> str:
-    """SHA-256 of a net's weights, as records have it."""
-    return hashlib.sha256(net.params.tobytes()).hexdigest()
 
 
 def load_nets(record: dict) -> dict[str, hn.DeepNet]:

@@ -48,7 +48,7 @@ from experiments.probing import (
 from experiments.readouts import readouts
 from experiments.store import hash_of
 from highway_suite.figures import TITLE
-from highway_suite.records import RecordError
+from highway_suite.records import RecordError, weights_hash
 
 MEASURES = {"closed": 0.1, "ridge": 1e-4, "apart": 10, "within": [0.05, 0.1, 0.2],
             "ranges": {"all": [1, 49], "1 to 5": [1, 5], "1 to 15": [1, 15],
@@ -97,7 +97,7 @@ def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
     inside.fold_mean(net, inside.mean_image(data))
     folder.mkdir(parents=True, exist_ok=True)
     net.save(folder / f"{block}-{config['seed']}-{hash_of(protocol)[:8]}.npz")
-    return net, fields | {"sha256": inside.weights_hash(net)}
+    return net, fields | {"sha256": weights_hash(net)}
 
 
 def train_best(protocol: dict, block: str, data: hn.Data) -> tuple[hn.DeepNet, dict]:
@@ -133,7 +133,7 @@ def committed_net(block: str) -> tuple[hn.DeepNet, dict]:
     record, _ = inside.load_record(folder / "record.json")
     (fields,) = (net for net in record["nets"] if net["block"] == block)
     net = hn.DeepNet.load(folder / fields["file"])
-    if inside.weights_hash(net) != fields["sha256"]:
+    if weights_hash(net) != fields["sha256"]:
         raise RecordError(f"{fields['file']}: not the weights of the record")
     return net, {name: value for name, value in fields.items() if name != "file"}
 

@@ -20,7 +20,6 @@ Cost: seven minutes on one core.
 from __future__ import annotations
 
 import argparse
-import hashlib
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +34,7 @@ from experiments.judging import or_infinite
 from experiments.lab import Experiment, Lab, load_record, main, sound
 from highway_suite.figures import COLOURS, TITLE
 from highway_suite.files import read_file, write_file, write_json
-from highway_suite.records import RecordError
+from highway_suite.records import RecordError, weights_hash
 
 PROTOCOL: dict[str, Any] = {
     "dataset": "mnist", "depth": 49, "hidden": 50, "activation": "tanh",
@@ -91,11 +90,6 @@ class Images(NamedTuple):
     data: hn.Data           # scaled, less its mean
     mean: np.ndarray        # (P,), which was subtracted
     folder: str
-
-
-def weights_hash(net: hn.DeepNet) -> str:
-    """SHA-256 of a net's weights."""
-    return hashlib.sha256(net.params.tobytes()).hexdigest()
 
 
 def weights_file(folder: str | Path, digest: str) -> Path:

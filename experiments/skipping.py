@@ -19,7 +19,7 @@ from experiments.five_nets import committed_net
 from experiments.judging import listed
 from experiments.lab import Lab
 from experiments.probing import loss_and_error
-from highway_suite.records import RecordError
+from highway_suite.records import RecordError, weights_hash
 
 COSTS = ("bytedmd", "address", "bytes")
 
@@ -158,7 +158,7 @@ def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
     inside.fold_mean(net, inside.mean_image(data))
     return net, dict(zip(kept, (
         net.params.size, history["train_loss"], history["test_acc"],
-        inside.weights_hash(net)), strict=True))
+        weights_hash(net)), strict=True))
 
 
 def losses_closed(net: hn.DeepNet, data: hn.Data) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -62,6 +63,11 @@ def environment() -> dict:
             "blas": blas.get("internal_api"), "blas_version": blas.get("version"),
             "blas_kernel": blas.get("architecture"),
             "blas_threads": 1, "git": revision, "git_dirty": dirty}
+
+
+def weights_hash(net: hn.DeepNet) -> str:
+    """SHA-256 of a net's weights."""
+    return hashlib.sha256(net.params.tobytes()).hexdigest()
 
 
 def summarize(arms: list[dict]) -> list[dict]:

@@ -13,7 +13,7 @@ import highway_networks as hn
 from experiments import gates, inside, lesion, readouts
 from experiments.lab import Lab, build_parser, load_record
 from highway_suite.files import write_json
-from highway_suite.records import RecordError
+from highway_suite.records import RecordError, weights_hash
 from tests import committed
 
 MODULES = (inside, gates, lesion)
@@ -85,7 +85,7 @@ def test_the_committed_files_belong_together():
     for net in made["nets"]:
         path = results / "inside" / net["file"]
         assert path.stat().st_size < 2_000_000
-        hashes[net["block"]] = inside.weights_hash(hn.DeepNet.load(path))
+        hashes[net["block"]] = weights_hash(hn.DeepNet.load(path))
         assert hashes[net["block"]] == net["sha256"]
     assert min(made["nets"][0]["train_loss"]) < 1e-3 and "highway" in hashes
     found, _ = load_record(results / "gates" / "record.json")
