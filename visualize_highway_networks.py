@@ -239,7 +239,7 @@ def gate_figure(study: Study, title: str, theme: Theme, *notes: str, **more: str
     title = f"{title}, {study.deepest[0].layers} layers"
     if len(arms) == 1:
         last = next(mean_and_range(chosen_gates(arms[0])[1][:, -1]))
-        title += f": {(last < study.T_start).sum()} of {len(last)} closed further"
+        title += f": it fell in {(last < study.T_start).sum()} of {len(last)}"
     figure, *panels = new_figure(
         title,
         caption(study, arms or study.deepest, *notes, **more), theme,
@@ -288,7 +288,7 @@ def T_gate_evolution(study: Study, theme: Theme) -> Figure:
 
 def T_gate_final(study: Study, theme: Theme) -> Figure:
     """Mean T of each layer after the last epoch recorded, as bars from sigma(b_T): up
-    where the layer's gates opened on the mean, down where they closed."""
+    where it rose during training, down where it fell."""
     ends = sorted({int(chosen_gates(arm)[0][-1]) for arm in gated_arms(study)})
     after = f"after epoch {' or '.join(map(str, ends))}" if ends else "after training"
     figure, panels = gate_figure(
