@@ -29,8 +29,8 @@ trained nets at their means, leave out layers, and look at which words open them
 The text is the LDC's and not ours to give: FOLDER, or $HIGHWAY_PTB_DIR, has to hold
 ptb.train.txt, ptb.valid.txt and ptb.test.txt. More: results/language_model/README.md.
 
-Cost: five hours on two cores, 3.5 minutes an epoch on one. A trial saves itself after
-each epoch: what is stopped goes on from there and ends with the same bits.
+Cost: five to ten hours on two cores, 3.5 to 6.5 minutes an epoch on one. A trial saves
+itself after each epoch: what is stopped goes on from there and ends with the same bits.
 """
 
 from __future__ import annotations
