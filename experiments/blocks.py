@@ -1,6 +1,6 @@
 """Six members of the family y = H T + x C at equal size: which ranking, at which depth?
 
-The claim (P2, section 5.2, Table 1a). In a character-level language model with two
+The claim (P2, section 5.2, Table 1a). In a character-aware language model with two
 such layers, by test perplexity: full 79.09, coupled (the highway layer) 79.13 and
 C-only 79.15 are about equal, T-only 82.94 is behind them, residual 91.32 far behind
 and close to plain 92.60. P2 expects this of a task that must replace features; it says
