@@ -27,6 +27,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from zipfile import BadZipFile
 
 from highway_suite.terminal import end_without
 
@@ -322,12 +323,7 @@ def make_page() -> str:
     parts = {"style.css": fill(source("style.css"), colours()),
              "data": constants(nets, records["gates"]),
              "scripts": '"use strict";\n' + "\n\n".join(scripts)}
-    try:
-        numbers = facts(records)
-    except (LookupError, TypeError, AttributeError) as error:
-        raise RecordError(f"a record lacks what the text tells ({error!r:.80})"
-                          ) from error
-    return fill(source("page.html"), numbers | parts) + "\n"
+    return fill(source("page.html"), facts(records) | parts) + "\n"
 
 
 def main(argv: list | None = None) -> None:
@@ -351,6 +347,9 @@ def main(argv: list | None = None) -> None:
         write_file(options.out, page)
     except (hn.DataError, RecordError) as error:
         sys.exit(f"make_explorer.py: {error}")
+    except (LookupError, TypeError, AttributeError, ValueError, BadZipFile) as error:
+        sys.exit("make_explorer.py: a record or images.npz lacks what the page shows "
+                 f"({error!r:.80})")
     except OSError as error:
         sys.exit(f"make_explorer.py: {error.filename or options.out}: {error.strerror}")
     print(f"{options.out.name}: {len(page) / 1e6:.2f} MB")

@@ -67,6 +67,11 @@ class App {
     this.wake();
   }
 
+  /* Whether all that can be shown of the state is: the forty images are counted too. */
+  isSettled() {
+    return this.state === this.shown && !this.counting;
+  }
+
   writeAddress() {
     clearTimeout(this.writing);
     try {

@@ -248,6 +248,10 @@ function pictureOf(app) {
 }
 
 function savePicture(app) {
+  if (!app.isSettled()) {           // what it shows of the forty images is still counted
+    requestAnimationFrame(() => savePicture(app));
+    return;
+  }
   app.writeAddress();
   pictureOf(app).toBlob(blob => {
     const link = element("a", {href: URL.createObjectURL(blob),

@@ -70,10 +70,26 @@ def test_every_number_of_the_text_comes_from_a_record():
 def test_a_number_that_no_record_has_is_one_line(tmp_path, monkeypatch):
     facts = maker.facts
     for broken, message in ((lambda records: {}, r"\{\{\w+\}\} in explorer/"),
-                            (lambda records: facts({}), "a record lacks .*'")):
+                            (lambda records: facts({}), "lacks what the page shows")):
         monkeypatch.setattr(maker, "facts", broken)
         with pytest.raises(SystemExit, match=message):
             maker.main(["--out", str(tmp_path / "page.html")])
+
+
+def test_a_record_and_images_without_what_the_page_shows_are_one_line(tmp_path,
+                                                                      monkeypatch):
+    words = ["--out", str(tmp_path / "page.html")]
+    load, path = maker.load_record, maker.source_path
+    monkeypatch.setattr(maker, "load_record", lambda name: {
+        key: value for key, value in load(name).items() if key != "nets"})
+    with pytest.raises(SystemExit, match=r"lacks what the page shows \(KeyError"):
+        maker.main(words)
+    monkeypatch.setattr(maker, "load_record", load)
+    (tmp_path / "images.npz").write_bytes(b"PK, but no archive")
+    monkeypatch.setattr(maker, "source_path", lambda name: (
+        tmp_path if name == "images.npz" else path(name).parent) / name)
+    with pytest.raises(SystemExit, match="lacks what the page shows"):
+        maker.main(words)
 
 
 def test_packed_weights_are_within_24_bits(rng):
