@@ -273,7 +273,7 @@ def run(args: argparse.Namespace) -> dict:
 
 def title_of(net: dict) -> str:
     """Its table and, where there are several, its width."""
-    return f"Table {net.get('table', 1)}" + (
+    return f"Table {net['table']}" + (
         f", width {net['width']}" if net["width"] else "")
 
 

@@ -213,6 +213,9 @@ def main(benchmark: Benchmark, argv: Sequence[str] | None = None) -> dict:
     make_parser, committed, schema, measure, tell, draw = benchmark
     parser = make_parser()
     args = parser.parse_args(argv)
+    if args.out and args.out.suffix == ".png":
+        parser.error(f"argument --out: {args.out} is the name of a picture, which is "
+                     "written beside the record")
     out = args.out or committed
     try:
         if not args.plot:

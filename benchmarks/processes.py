@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -77,9 +77,16 @@ class Process:
     def wait(self) -> None:
         """Until the first epoch is trained: versions and its seconds. Raises Skipped.
         """
-        if not select.select([self.answers], [], [], PATIENCE)[0]:
-            raise Skipped(f"no epoch trained within {PATIENCE} s")
-        ready = self.answer()
+        late = threading.Timer(PATIENCE, self.process.kill)
+        late.start()
+        try:
+            ready = self.answer()
+        except Skipped:
+            if late.finished.is_set():      # it was killed, and did not end by itself
+                raise Skipped(f"no epoch trained within {PATIENCE} s") from None
+            raise
+        finally:
+            late.cancel()
         self.versions, self.first_epoch = ready["versions"], ready["first_epoch"]
 
     def send(self, command: str) -> None:

@@ -198,13 +198,12 @@ def test_a_contestant_is_bound_to_its_core_and_skipped_if_it_cannot_run(
     with (processes.Process("nobody", task, ONE_CORE) as process,
           pytest.raises(processes.Skipped, match="ended with 1: KeyError: 'nobody'")):
         process.wait()
+    with (monkeypatch.context() as patch,
+          processes.Process("ours", task, ONE_CORE) as process,
+          pytest.raises(processes.Skipped, match="no epoch trained")):
+        patch.setattr(processes, "PATIENCE", 0)     # before it has started to train
+        process.wait()
     with processes.Process("ours", task, cores[-1:]) as process:
-        reader, writer = os.pipe()
-        with (monkeypatch.context() as patch, open(reader), open(writer, "w"),
-              pytest.raises(processes.Skipped, match="no epoch trained")):
-            patch.setattr(processes, "PATIENCE", 0)
-            patch.setattr(process, "answers", reader)       # which says nothing
-            process.wait()
         if hasattr(os, "sched_getaffinity"):
             assert os.sched_getaffinity(process.process.pid) == {cores[-1]}
         assert processes.available_cores() == cores
@@ -311,17 +310,24 @@ def test_only_the_committed_settings_replace_the_committed_record(home):
         assert lab.place_of(record | other, committed) == runs / "x.json"
 
 
-@pytest.mark.parametrize("benchmark", [convolution, peers, scaling],
+@pytest.mark.parametrize("benchmark", [cold_start, convolution, language_model, peers,
+                                       scaling],
                          ids=lambda module: module.__name__)
 def test_the_defaults_are_the_committed_settings(benchmark):
     """So the command of the README makes the committed record again."""
     record = json.loads(benchmark.RECORD.read_text("utf-8"))
     args = vars(benchmark.make_parser().parse_args(record["command"].split()[3:]))
     assert args == vars(benchmark.make_parser().parse_args([]))
-    assert record["dataset"] == "mnist" and record["env"]["git_dirty"] is False
+    assert record["env"]["git_dirty"] is False
     digest = hashlib.sha256(benchmark.RECORD.read_bytes()).hexdigest()
     with Image.open(benchmark.RECORD.with_suffix(".png")) as picture:
         assert picture.info["Record-SHA-256"] == digest
+
+
+def test_a_record_is_not_written_where_its_picture_goes(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        lab.main(scaling.BENCHMARK, ["--out", str(tmp_path / "x.png")])
+    assert "is the name of a picture" in capsys.readouterr().err
 
 
 def test_a_failed_part_of_scaling_ends_in_one_line(tmp_path):
