@@ -435,8 +435,10 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
     folder = data_folder(dataset, data_dir)
     for file in dataset.files:
         path = folder / file.name
-        if not os.path.lexists(path) and os.path.isfile(path.with_suffix("")):
-            path = path.with_suffix("")
+        unpacked = path.with_suffix("") if path.suffix == ".gz" else path
+        if (unpacked.suffix != ".tar" and not os.path.lexists(path)
+                and os.path.isfile(unpacked)):
+            path = unpacked
         found = (read(path, file, dataset) if read else
                  dataset.read(path, file, dataset.classes))
         arrays += found if isinstance(found, tuple) else (found,)
@@ -949,8 +951,11 @@ class DeepNet:
                 if file.read(2) != b"PK":
                     raise ValueError("not a .npz file")
             with open(path, "rb") as file, np.load(file) as archive:    # no pickles
-                settings = {name: archive[name].item() for name in (
-                    "block", "depth", "hidden", "inputs", "classes", "activation")}
+                names = "block", "depth", "hidden", "inputs", "classes", "activation"
+                if any(archive.zip.getinfo(f"{name}.npy").file_size > 4096
+                       for name in names):
+                    raise ValueError("a setting that is no single value")
+                settings = {name: archive[name].item() for name in names}
                 block, L, U, P, C, _ = settings.values()
                 if block not in BLOCKS:
                     raise ValueError(f"its block {block!r} is none of "

@@ -95,6 +95,17 @@ def test_an_official_archive(name, install, members):
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
+def test_an_archive_that_was_unpacked_by_hand_is_not_taken_for_it(name, install,
+                                                                  members):
+    path = install(tar_of(whole(members)))
+    tar = path.with_suffix("")
+    tar.write_bytes(gzip.decompress(path.read_bytes()))
+    path.unlink()
+    with pytest.raises(hn.DataError, match=rf"{path.name}: there is no such"):
+        obtain(name, path.parent)
+    assert [file.name for file in path.parent.iterdir()] == [tar.name]
+
+
 def special(name, kind):
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, "/etc/passwd"

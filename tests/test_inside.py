@@ -30,7 +30,7 @@ def lab_of(module, *flags):
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_smoke(module, smoke):
     record, _ = smoke(module.EXPERIMENT)
-    assert all(claim["ours"] is not None for claim in record.get("claims", []))
+    assert record["dataset"] == "digits"
 
 
 def test_the_analyses_load_the_nets_and_refuse_others(smoke, home, monkeypatch):
