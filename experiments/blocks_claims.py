@@ -21,14 +21,14 @@ TRAINS = 0.5            # held-out accuracy from which on we say that a net trai
 MARGIN = 0.005          # two forms are similar within this mean test accuracy
 
 
-def is_ahead(one: dict, other: dict, margin: float = 0) -> tuple[bool | None, str]:
+def is_ahead(one: dict, other: dict) -> tuple[bool | None, str]:
     """Whether a form is ahead of another, and that in words: test_acc of both.
 
     It is if each of its seeds has a higher test accuracy than every seed of the other:
     of two forms of equal merit one of five seeds each would be ahead of a given other
     in 1 of 252 cases, and more rarely with more seeds.
     Where it is behind, it is not; where the two ranges overlap, that is open. A seed
-    that diverged is below all others. It knows no margin.
+    that diverged is below all others.
     """
     both = one["final"], other["final"]
     return ahead(*both), compare(*both)
@@ -74,7 +74,7 @@ def check_ranking(nets: list[dict], depth: int) -> list[dict]:
                                     for one, other in pairs), strict=True)
         also = {} if relation is is_ahead else {
             f"{100 * margin:g} points": every(
-                relation(found[one], found[other], margin)[0] for one, other in pairs)
+                is_similar(found[one], found[other], margin)[0] for one, other in pairs)
             for margin in (MARGIN / 2, 2 * MARGIN)}
         claims.append(claim(
             section="ours", text=f"{text}, as in P2's language model (5.2, by "

@@ -46,7 +46,6 @@ from experiments.probing import (
     still,
 )
 from experiments.readouts import readouts
-from experiments.store import hash_of
 from highway_suite.figures import TITLE
 from highway_suite.records import RecordError, weights_hash
 
@@ -85,18 +84,14 @@ def configs(protocol: dict) -> dict[tuple[str, int], dict]:
 
 
 def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
-    """A trial's config and scaled Data -> its net, trained, and how; kept in a file, so
-    that other measurements need no other training."""
+    """A trial's config and scaled Data -> its net, trained, and how."""
     nets, block = config["nets"], config["block"]
     protocol = nets | {"dataset": config["dataset"], "seed": config["seed"],
                        "lrs": {block: nets["lrs"]}, "epochs": {block: nets["epochs"]}}
     if protocol == only(inside.PROTOCOL, block):
         return committed_net(block)
-    folder = hn.HERE / "runs" / "five_nets" / "nets"
     net, fields = train_best(protocol, block, inside.centred(data))
     inside.fold_mean(net, inside.mean_image(data))
-    folder.mkdir(parents=True, exist_ok=True)
-    net.save(folder / f"{block}-{config['seed']}-{hash_of(protocol)[:8]}.npz")
     return net, fields | {"sha256": weights_hash(net)}
 
 

@@ -18,7 +18,8 @@ from experiments.sizes import matched_width
 
 MODELS = ("bytedmd", "address")
 FORMS = ("plain", "highway", "residual", "t_only", "c_only", "full")    # in the record
-COMMITTED = Path(__file__).resolve().parents[1] / "results"
+COMMITTED = Path(__file__).resolve().parents[1] / "results"     # only read: settings of
+                                                                # trained nets
 
 
 def inputs_of(protocol: dict) -> dict[str, Any]:

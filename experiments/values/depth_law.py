@@ -33,9 +33,6 @@ def depth_law(record: dict) -> dict[str, str]:
             "factor between depths"].items() if LAWFUL[0] <= float(S) <= LAWFUL[1]}
         found[f"{key}_apart"] = f"{max(factors.values()):.2f}"
         found[f"{key}_apart_at"] = f"{max(factors, key=factors.__getitem__):g}"
-        found[f"{key}_price"] = percent(max(
-            price["price"] for price in record["price"]
-            if price["optimizer"] == key) - 1)
     rule = [row["S = 1"] for row in rule_losses(record).values()]
     lower = [ratio for depths in look_up(record, "below S = 0.03").values()
              for ratios in depths.values() for ratio in ratios.values()]

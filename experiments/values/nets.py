@@ -150,10 +150,9 @@ def harder_data(record: dict) -> dict[str, str]:
     found = {"mnist_matter": span(costly(net, POINTS[1])
                                      for net in record["nets"]["mnist"])}
     for name, group in (("cifar", "harder"), ("cifar_same", "same b_T")):
-        counts = [[costly(net, POINTS[1]) for net in nets]
-                  for nets in by_rate(record, group).values()]
-        found |= {f"{name}_matter": span(counts[0]), f"{name}_all_matter": span(
-            value for row in counts for value in row)}
+        found[f"{name}_all_matter"] = span(
+            costly(net, POINTS[1]) for nets in by_rate(record, group).values()
+            for net in nets)
     (fitted,) = fitted_best(record).values()
     with_activity = {name: np.median([net["bias"]["with_activity"] for net in nets])
                      for name, nets in (("fitted", fitted),
