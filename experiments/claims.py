@@ -196,8 +196,9 @@ def load(path: Path) -> Source:
     name = name_of(path)
     if name in SWEEPS:
         record = read_record(path)
-        claims = identified(name, headline_claims.check(record))
-        trials = arms_of(record)
+        with sound(path, record["command"]):
+            claims = identified(name, headline_claims.check(record))
+            trials = arms_of(record)
     else:
         record, _ = load_record(path)
         check = module_of(path).check

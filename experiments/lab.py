@@ -200,7 +200,7 @@ class Lab:
         for name in sorted(trials):
             groups.setdefault(pack_by(trials[name].config), []).append(trials[name])
         changed = [name for name, group in groups.items()
-                   if not (self.packed / f"{name}.jsonl").exists()
+                   if self.apart or not (self.packed / f"{name}.jsonl").exists()
                    or any(packed.get(trial.hash) != trial for trial in group)]
         self.packed.mkdir(parents=True, exist_ok=True)
         if self.apart:

@@ -32,6 +32,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
+
 from highway_suite.files import parse_json, read_file, to_json, write_file, write_json
 from highway_suite.records import environment
 from highway_suite.terminal import say
@@ -234,17 +236,11 @@ class Store:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process of this machine is there. On Windows, where asking ends it, we
-    take it to be."""
-    if os.name != "posix":
-        return True
+    """Whether a process of this machine is there."""
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
+        return psutil.pid_exists(process)
+    except OverflowError:       # no process has such a number
         return False
-    except (PermissionError, OverflowError):
-        pass
-    return True
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -58,7 +58,7 @@ def check_target(path: Path) -> None:
     """
     check_regular(path)
     folder = path.parent
-    while not os.path.lexists(folder):
+    while not os.path.lexists(folder) and folder != folder.parent:  # as of no drive Z:
         folder = folder.parent
     with tempfile.TemporaryFile(dir=folder):
         pass

@@ -127,7 +127,7 @@ def read(url: str, expected: hn.DataFile) -> bytes:
               disable=not sys.stderr.isatty()) as bar:
         meter = Meter(size, bar.update)
         with opener_for(meter).open(request, timeout=min(TIMEOUT, DEADLINE)) as answer:
-            while len(body) <= size and (chunk := answer.read(1 << 16)):
+            while chunk := answer.read(min(size + 1 - len(body), 1 << 16)):
                 body += chunk
     return bytes(body)
 

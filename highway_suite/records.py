@@ -33,11 +33,11 @@ COMMAND = ("python3 highway_networks.py" if (hn.HERE / "pyproject.toml").exists(
 def git_state() -> tuple[str | None, bool | None]:
     """(revision, dirty) of the checkout this file lies in; None where there is none."""
     def git(*words):
-        return subprocess.run(      # without locks: it may be killed midway
+        return os.fsdecode(subprocess.run(      # without locks: it may be killed midway
             ("git", "--no-optional-locks", *words), cwd=hn.HERE, capture_output=True,
-            text=True, check=True, timeout=10).stdout.strip()
+            check=True, timeout=10).stdout).strip()
     try:
-        if Path(git("rev-parse", "--show-toplevel")).resolve() != hn.HERE:
+        if not os.path.samefile(git("rev-parse", "--show-toplevel"), hn.HERE):
             return None, None
         return (git("rev-parse", "HEAD"),
                 bool(git("status", "--porcelain", "--untracked-files=no")

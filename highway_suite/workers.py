@@ -62,9 +62,10 @@ def train_reported(config: hn.Config, data: hn.Data, row: int | None) -> dict:
 
 def train_in_worker(config: hn.Config, data: hn.Data, row: int | None,
                     block: hn.Block, caller: int) -> dict:
-    """The same in another process: its table may lack a block that the caller added,
-    and where the caller, of this id, is killed, it ends with the epoch."""
-    hn.BLOCKS.setdefault(config.block, block)
+    """The same in another process: its table may lack a block that the caller added, or
+    hold what the caller, since changed, gave it for an earlier training; and where the
+    caller, of this id, is killed, it ends with the epoch."""
+    hn.BLOCKS[config.block] = block
     report = reporter(config, row)
 
     def report_or_end(done):

@@ -216,6 +216,16 @@ def test_verdicts_of_a_sweep_follow_its_means(last, std, diverged, verdict):
             "6 layers": f"0.900 ± {std:.3f}", "51 layers": f"{last:.3f} ± {std:.3f}"}
 
 
+def test_a_sweep_without_its_summary_is_named(tmp_path):
+    path = tmp_path / "results" / "headline" / "depth_45_seeds.json"
+    path.parent.mkdir(parents=True)
+    record = json.loads((committed.tree() / path.relative_to(tmp_path)).read_text())
+    del record["summary"]
+    path.write_text(json.dumps(record))
+    with pytest.raises(lab.RecordError, match="depth_45_seeds.json: .*summary"):
+        claims.load(path)
+
+
 @pytest.mark.parametrize("last, expected", [(0.895, True), (0.85, False),
                                             (0.885, None)])
 def test_what_the_earlier_reproduction_says_of_depth(last, expected):

@@ -232,19 +232,24 @@ def backward(d, x, rows, dH, scratch):
 
 hn.BLOCKS["own"] = hn.Block("", forward, backward)
 if __name__ == "__main__":
-    main("--dataset digits --jobs 2 --depth 2 --epochs 2 --blocks own,residual "
-         "--out r.json".split())
+    for record in ("residual.json", "plain.json"):
+        main("--dataset digits --jobs 2 --depth 2 --epochs 2 "
+             f"--blocks own,residual,plain --out {record}".split())
+        hn.BLOCKS["own"] = hn.BLOCKS["plain"]
 """
 
 
 def test_a_block_of_a_script_trains_in_worker_processes(tmp_path):
-    """The same mathematics as residual, and so the same numbers."""
+    """The same mathematics as residual, then as plain, and so the same numbers, also in
+    processes that have trained an earlier block of the name."""
     (tmp_path / "own.py").write_text(OWN)
     subprocess.run([sys.executable, "own.py"], cwd=tmp_path, check=True,
                    env={**os.environ, "PYTHONPATH": str(hn.HERE)}, capture_output=True)
-    run = read_record(tmp_path / "r.json")["runs"][0]
-    assert run["own"]["history"] == run["residual"]["history"]
-    assert run["own"]["label"] == "own 2"
+    for block in ("residual", "plain"):
+        run = read_record(tmp_path / f"{block}.json")["runs"][0]
+        assert run["own"]["history"] == run[block]["history"]
+        assert run["own"]["label"] == "own 2"
+    assert run["residual"]["history"] != run["plain"]["history"]
 
 
 def test_a_block_whose_name_no_record_can_hold_is_refused(monkeypatch, capsys):

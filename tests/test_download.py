@@ -135,6 +135,13 @@ def cache(tmp_path):
     return tmp_path / "cache" / "mnist"
 
 
+def test_of_an_endless_answer_one_byte_too_many_is_read(serve):
+    address, _ = serve()
+    (name, *_) = (file.name for file in hn.DATASETS["mnist"].files)
+    file = hn.DATASETS["mnist"].files[0]._replace(gz_bytes=100_000)
+    assert len(mirrors.read(f"{address}/endless/{name}", file)) == 100_001
+
+
 def use_mirrors(monkeypatch, *mirrors):
     table = {**hn.DATASETS, "mnist": hn.DATASETS["mnist"]._replace(mirrors=mirrors)}
     monkeypatch.setattr(hn, "DATASETS", table)

@@ -175,6 +175,8 @@ def test_fresh_trains_anew_beside_the_committed_results(committed_run, home, cal
         "figure.png", "record.json", "trials"]
     lab.main(experiment, ["--fresh", "--only", "digit_1", "--jobs", "1"])
     assert calls == [3] and len(list((made / "trials").iterdir())) == 2
+    kept = [load_trials(place / "trials" / "digit_0.jsonl") for place in (made, folder)]
+    assert kept[0] == kept[1], "the record beside it is of the committed ones"
     with pytest.raises(SystemExit, match="--only x is none of digit_0, d"):
         lab.main(experiment, ["--fresh", "--only", "x"])
 

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,24 @@ def test_a_record_says_whether_the_checkout_was_changed(tmp_path, monkeypatch):
     assert git_state() == (revision, True)
 
 
+def test_a_checkout_is_found_whose_name_the_locale_lacks(tmp_path):
+    folder = tmp_path / "Ángel"
+    folder.mkdir()
+    for words in (["init"], ["commit", "--allow-empty", "-m", "One"]):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c",
+                        "commit.gpgsign=false", *words], cwd=folder, check=True,
+                       capture_output=True)
+    code = ("import os, pathlib; import highway_networks as hn\n"
+            "from highway_suite import records\n"
+            "hn.HERE = pathlib.Path(os.getcwd())\n"
+            "print(len(records.git_state()[0]))")
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "LC_ALL": "C", "PYTHONUTF8": "0",
+             "PYTHONCOERCECLOCALE": "0"})
+    assert ended.stdout == "40\n", ended.stderr
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, [1.0, -math.inf], [[math.nan]]])
 def test_what_json_does_not_have_is_never_written(tmp_path, value):
     path = tmp_path / "r.json"
@@ -115,6 +134,14 @@ def test_a_failed_write_leaves_the_old_record(tmp_path, monkeypatch):
     with pytest.raises(OSError):
         files.write_files(dict.fromkeys(old, b"new"))
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == old
+
+
+def test_a_place_whose_root_is_not_there_does_not_hang(tmp_path, monkeypatch):
+    """As on Windows Z: without such a drive: its parent is itself."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os.path, "lexists", lambda path: False)
+    files.check_target(Path("a") / "b" / "r.json")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling link", "fifo", "folder", "socket"])
