@@ -94,10 +94,6 @@ class Open(NamedTuple):
 CIFAR_100 = ("CIFAR-100, of which `python3 -m experiments.harder_data --dataset "
              "cifar100` asks it")
 OPEN = [Open(*about) for about in (
-    ("P1 Table 2", "11 layers, 236 K parameters, match Fitnet A without its hints: "
-     "accuracy on CIFAR-10", "89.18 %, Fitnet A 89.01 %", "CIFAR-10, of which `python3 "
-     "-m experiments.table_2 --dataset cifar10` asks it; the layout is documented in "
-     "part"),
     ("P1 Table 2", "19 layers, 2.3 M parameters, exceed Fitnet B: accuracy on "
      "CIFAR-10", "92.46 % (92.28 ± 0.16), Fitnet B 91.61 %", "CIFAR-10; the layout "
      "is documented in part"),

@@ -329,6 +329,32 @@ def table_1(record: dict) -> dict[str, str]:
                     for net in record["nets"] if net["schedule"] == "authors"}
 
 
+@about("results/table_2/record.json")
+def table_2_table(record: dict) -> str:
+    return runs_table(record, "last training losses", lambda net: net["block"],
+                      lambda net: ", ".join(f"{losses[-1]:.3f}"
+                                            for losses in net["train_loss"]))
+
+
+@about("results/table_2/record.json")
+def table_2_search(record: dict) -> str:
+    return search_table(record)
+
+
+@about("results/table_2/record.json")
+def table_2(record: dict) -> dict[str, str]:
+    """What the runs of both kinds reach; of highway nets also how far below Fitnet A,
+    and the losses they end with."""
+    nets = {net["block"]: net for net in record["nets"]}
+    highway = nets["highway"]
+    return least_mean_best("highway", highway) | least_mean_best(
+        "plain", nets["plain"]) | {
+            "short": f"{record['paper']['Fitnet A'] - highway['mean']:.1f}",
+            "share": f"{100 * nets['plain']['parameters'] / highway['parameters']:.0f}",
+            "train_loss": span([losses[-1] for losses in highway["train_loss"]], ".2f"),
+            "test_loss": span(highway["final_test_loss"], ".2f")}
+
+
 @about("results/variants/record.json")
 def variants(record: dict) -> dict[str, str]:
     """Of the starts how many train and what the worst seed has; what ties cost."""
