@@ -435,6 +435,7 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
     folder = data_folder(dataset, data_dir)
     for file in dataset.files:
         path = folder / file.name
+        # A file may lie unpacked, but no archive: its reader wants it as it came.
         unpacked = path.with_suffix("") if path.suffix == ".gz" else path
         if (unpacked.suffix != ".tar" and not os.path.lexists(path)
                 and os.path.isfile(unpacked)):

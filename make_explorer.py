@@ -308,7 +308,8 @@ def fill(text: str, values: dict) -> str:
 
 
 def make_page() -> str:
-    """The whole page. Raises OSError, RecordError."""
+    """The whole page. Raises OSError, RecordError; LookupError, TypeError,
+    AttributeError or ValueError where a record or images.npz lacks what it shows."""
     records = {name: load_record(name) for name in RECORDS}
     nets = load_nets(records["inside"])
     for name, fields in (("gates", records["gates"]["net"]),

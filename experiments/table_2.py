@@ -159,7 +159,8 @@ def check_claims(record: dict) -> list[dict]:
         claim(section="ours", text=f"the 11 layers reach {LEAST} % in {net['epochs']} "
               f"epochs, {asked}: the mean test accuracy", paper=None, ours=numbers,
               n=net["n"], holds=at_least(net, LEAST), also={
-                  f"{percent} %": at_least(net, percent) for percent in (80, 84)}),
+                  f"{percent} %": at_least(net, percent) for percent in (80, 84)})],
+        {"block": "highway", "epochs": net["epochs"]}), *resting_on([
         claim(section="ours", text="in equal epochs and after searches alike but for "
               "b_T every highway net is better than every plain twin, of "
               f"{share:.0%} of its parameters, {asked}: test accuracy in %", paper=None,

@@ -137,9 +137,8 @@ def cache(tmp_path):
 
 def test_of_an_endless_answer_one_byte_too_many_is_read(serve):
     address, _ = serve()
-    (name, *_) = (file.name for file in hn.DATASETS["mnist"].files)
     file = hn.DATASETS["mnist"].files[0]._replace(gz_bytes=100_000)
-    assert len(mirrors.read(f"{address}/endless/{name}", file)) == 100_001
+    assert len(mirrors.read(f"{address}/endless/{file.name}", file)) == 100_001
 
 
 def use_mirrors(monkeypatch, *mirrors):
