@@ -69,8 +69,8 @@ PAPERS = {      # whose claims: title, source
             "Jernite, D. Sontag, A. M. Rush: *Character-Aware Neural Language Models*, "
             "AAAI 2016, [arXiv:1508.06615](https://arxiv.org/abs/1508.06615)"),
     "reproduction": ("An earlier reproduction", "Of P1's contrast, in plain NumPy; "
-                     "this suite keeps its commands, settings and records: what its "
-                     "text says of its own figures"),
+                     "this suite keeps its commands, settings and records. The claims "
+                     "are what its text says of its own figures"),
     "tutorial": ("A tutorial", "J. Fleming: [*Highway Networks with TensorFlow*]"
                  "(https://medium.com/jim-fleming/highway-networks-with-tensorflow-"
                  "1e6dfa667daa), 2015"),
@@ -91,8 +91,8 @@ class Open(NamedTuple):
     needs: str      # what it would take
 
 
-CIFAR_100 = ("CIFAR-100, of which `python3 -m experiments.harder_data --dataset "
-             "cifar100` asks it")
+CIFAR_100 = ("CIFAR-100, on which `python3 -m experiments.harder_data --dataset "
+             "cifar100` tests it")
 OPEN = [Open(*about) for about in (
     ("P1 Table 2", "19 layers, 2.3 M parameters, exceed Fitnet B: accuracy on "
      "CIFAR-10", "92.46 % (92.28 ± 0.16), Fitnet B 91.61 %", "CIFAR-10; the layout "
@@ -125,8 +125,8 @@ OPEN = [Open(*about) for about in (
      "ImageNet"),
     ("P2 Table 1a", "test perplexities of six forms in a character-aware language "
      "model", "full 79.09, coupled 79.13, C-only 79.15, T-only 82.94, residual 91.32, "
-     "plain 92.60", "the Penn Treebank, of which `python3 -m "
-     "experiments.language_model --data-dir FOLDER` asks it with a smaller model"),
+     "plain 92.60", "the Penn Treebank, on which `python3 -m "
+     "experiments.language_model --data-dir FOLDER` tests it with a smaller model"),
 )]
 
 
@@ -254,19 +254,21 @@ def parted(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 INTRODUCTION = """\
 Written by `python3 -m experiments.claims` from the committed records; a test \
-compares them. n is the number of seeds behind the numbers that decide, each with \
-weights of its own; of several the least and the largest are given, or the median and \
-in brackets these two. Where a paper speaks of its best run, or of a mean, so do we; \
-else several nets of a kind decide only if they agree. A claim is open for want of \
-`data`, of `epochs`, of a number of theirs, because our numbers leave it `undecided`, \
-or because it is `as true without`: before training, or of plain nets. Where a paper \
-gives no threshold, the claim names ours, chosen before the runs that it judges, in \
-`five_nets` before most of them; a dagger (†) says that the numbers were known when \
-the threshold, or which nets count, was chosen.
+compares them. n is the number of seeds behind the deciding numbers, each with \
+weights of its own; of several values the least and the largest are given, or the \
+median, followed by these two in brackets. Where a paper speaks of its best run, or of \
+a mean, so do we; otherwise several nets of a kind decide only if they agree. A claim \
+is open for want of `data`, of `epochs` or of a number of theirs, because our \
+numbers leave it `undecided`, or because it is `as true without`: as true before \
+training, or of plain nets. Where a paper gives no threshold, the claim names ours, \
+chosen before the runs that it judges (in `five_nets`, before most of them); a dagger \
+(†) says that the numbers were already known when the threshold, or which nets count, \
+was chosen.
 
-Doubt a line? `python3 -m experiments.claims --recheck ID` trains again what decides \
-it, in about as many seconds on two cores as the line says, and compares: all of it \
-where that takes two minutes, else a part, at least one trial's first epoch. The ID \
+Doubt a line? `python3 -m experiments.claims --recheck ID` retrains what decides it, \
+in about as many seconds on two cores as the line says, and compares the results: all \
+trials where that takes two minutes at most, otherwise some, and if none is that \
+short, one or its first epoch. The ID \
 leads to the claim's page, with the paper's numbers, all of ours, and the verdict at \
 half and at twice the threshold."""
 

@@ -91,7 +91,7 @@ def contents() -> str:
         experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
         return (f"[{name}]({name}/README.md)", experiment.question,
                 str(experiment.minutes))
-    return table("page|question|about so many minutes, two cores:", map(row, NAMES))
+    return table("page|question|minutes on two cores, about:", map(row, NAMES))
 
 
 def pages(root: Path) -> list[Path]:

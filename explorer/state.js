@@ -155,7 +155,7 @@ function treatmentOf({closed, keep, shuffle, frozen, shift}) {
   return parts.join("; ") || "as trained";
 }
 
-/* How many of the test images are read rightly; a digit for each. */
+/* How many of the test images are read correctly; a digit for each. */
 const countRight = readings =>
   readings.filter((digit, i) => digit === TEST_LABELS[i]).length;
 

@@ -201,7 +201,7 @@ class View {
     });
   }
 
-  /* How many of the forty images each net reads rightly, and which. */
+  /* How many of the forty images each net reads correctly, and which. */
   showRight(readings) {
     KINDS.forEach((kind, k) => {
       const right = readings[kind].map((digit, i) => digit === TEST_LABELS[i]);
@@ -283,7 +283,7 @@ class View {
           + found[kind].changes.map(percent).join(" "));
         name($(`outputs-${kind}`), `${kind}: outputs of ${UNITS} units after each layer`);
         return `${kind} reads ${digit}, ${percent(answer[digit])}, and ${right} of the `
-          + `${readings[kind].length} test images rightly`;
+          + `${readings[kind].length} test images correctly`;
       });
       const layers = found.highway.gates.map(T => mean(T).toFixed(2));
       name($("gates"), `Gates of ${DEPTH} layers for this image; means by layer: `

@@ -68,7 +68,7 @@ class Walk {
         await pause();
         counts.push(`${net.block} ${countRight(run.readings())}`);
       }
-      result.textContent = `Of the ${TEST_LABELS.length} test images are read rightly: `
+      result.textContent = `Of the ${TEST_LABELS.length} test images, read correctly: `
         + counts.join(", ");
     }
   }
