@@ -9,11 +9,11 @@ idx files; what downloads, keeps records and parses flags lies in highway_suite/
 
 Legend: N examples, B batch, P pixels, U units (--hidden), L blocks (--depth), C classes
 where it is a size, R rows of a block's weights, U for H and U for each gate. Columns
-are examples, so activations are (U, B); * is by element, ^T transposes. T is always the
-gate; d<name> is the derivative of the loss with respect to <name>; z_H and z_T are
-pre-activations. A block is a whole layer; the paper calls each of its units one. Depth
-counts the blocks after the input projection; the paper counts the projection too, so
-its "50 layers" are depth 49 here.
+are examples, so activations are (U, B); * is elementwise, ^T transposes. T is always
+the gate; d<name> is the derivative of the loss with respect to <name>; z_H and z_T are
+pre-activations. Here a block is a whole layer; the paper calls every unit of a layer a
+block. Depth counts the blocks after the input projection; the paper counts the
+projection too, so its "50 layers" are depth 49 here.
 
 The trouble with depth. A plain net stacks L layers y = H = tanh(W_H x + b_H), and the
 chain rule takes the gradient through all of them, from the last to the first:
@@ -56,25 +56,25 @@ dz_T is T * (H - x) times (1 - T) * dy, the direct part of dx, which is there al
 The ends. An image p becomes the first x = tanh(W_in p + b_in); the last y becomes
 logits = W_out y + b_out and p_c = softmax(logits). The loss is the mean over the batch
 of -log p_label, so dlogits = (softmax(logits) - onehot(label)) / B, and from there back
-it is all matrix products. The gradient of all weights together, shortened to --clip if
-its norm is larger, is what Adam or momentum SGD steps along.
+it is all matrix products. The gradient of all weights together, scaled down to norm
+--clip if it is longer, is what Adam or momentum SGD is given.
 
 Why b_T starts negative. W_T x is small at first, so T = sigmoid(b_T) nearly everywhere,
 and each layer scales signal and gradient by 1 - T. With b_T = -2 that is 0.88 a layer
-and 0.02 after thirty: little, but 300,000 times what the plain net has left. With -4 it
-is 0.58. So a deep net needs a b_T far below 0 (section 2.2), the deeper the lower: with
-logit(1 / L), where the T of all L layers start with a sum of 1, nets of 10 and of
-10,000 learn alike by Adam (results/depth_law). But H learns through T alone, and a gate
-that starts too far closed opens late, or never where T rounds to 0 and with it every
-gradient of its layer (float32: z_T below about -20).
-From there on dT = (H - x) * dy decides: gates open where the transform serves the loss
-better than the input does, and the rest of the depth is carried through. Which layers
-those are is what experiments/ looks into.
+and 0.02 after thirty: little, but 300,000 times what the plain net has left. With -4,
+0.58 is left after thirty. So a deep net needs a b_T far below 0 (section 2.2), the
+deeper the lower: with logit(1 / L), for which the T of all L layers sum to 1 at the
+start, nets of 10 and of 10,000 learn alike with Adam (results/depth_law). But H learns
+only through T, and a gate that starts too far closed opens late, or never: where T
+rounds to 0, so does every gradient of its layer (float32: z_T below about -20).
+From that start on dT = (H - x) * dy decides: gates open where the transform serves the
+loss better than the input does, and the rest of the depth is carried through. Which
+layers those are is what experiments/ looks into.
 
-The family. y = H * T + x * C, with C the carry gate, has six members here, by which of
-T and C are learned. BLOCKS is their table: plain T = 1, C = 0; highway C = 1 - T;
-residual T = C = 1; t_only C = 1; c_only T = 1; full learns both. All share the net
-around them.
+The family. y = H * T + x * C, with C the carry gate, has six members here, which differ
+in what T and C are and which of them are learned. BLOCKS lists them: plain T = 1, C =
+0; highway C = 1 - T; residual T = C = 1; t_only C = 1; c_only T = 1; full learns both.
+All share the net around them.
 
 One batch on its way: idx bytes -> `load_dataset`, uint8 (N, P) -> `scale_pixels`, [-1,
 1] -> `Batches`, (P, B) -> `DeepNet.forward`, logits (C, B), leaving H, T and x of every
@@ -435,10 +435,9 @@ def load_dataset(name: str, data_dir: str | Path | None = None,
     folder = data_folder(dataset, data_dir)
     for file in dataset.files:
         path = folder / file.name
-        # A file may lie unpacked, but no archive: its reader wants it as it came.
+        # A file may lie unpacked where the hash of what is in it is known.
         unpacked = path.with_suffix("") if path.suffix == ".gz" else path
-        if (unpacked.suffix != ".tar" and not os.path.lexists(path)
-                and os.path.isfile(unpacked)):
+        if file.sha256 and not os.path.lexists(path) and os.path.isfile(unpacked):
             path = unpacked
         found = (read(path, file, dataset) if read else
                  dataset.read(path, file, dataset.classes))
@@ -766,6 +765,9 @@ class Cache:
                 self.z, H_and_gates, strict=True)]
 
 
+COLUMNS = 500           # that `DeepNet.predict` takes at a time
+
+
 class DeepNet:
     """P pixels -> projection -> L blocks of U units -> C logits.  (sections 2, 3.1)
 
@@ -845,10 +847,10 @@ class DeepNet:
                 closed: Collection[int] = ()) -> tuple[np.ndarray, Cache]:
         """(P, B) -> logits (C, B) and the cache, filled.
 
-        closed: layers 0..L-1 whose gates are held at 0, so that they copy their input
-        (lesioning, section 4.2); a block without gates is taken out all the same. The
-        logits belong to the cache, which also keeps x itself until backward. Raises
-        ValueError for an x or a layer that does not fit.
+        closed: layers 0..L-1 that copy their input, whatever their block; their gates
+        read 0 (lesioning, section 4.2). The logits belong to the cache, which also
+        keeps x itself until backward. Raises ValueError for an x or a layer that does
+        not fit.
         """
         if x.ndim != 2 or len(x) != self.inputs or x.dtype != self.dtype:
             raise ValueError(f"x is {x.dtype} {x.shape}; the net takes {self.dtype} "
@@ -916,13 +918,21 @@ class DeepNet:
             raise ValueError("x has a NaN or an infinity")
         return self.forward(x, closed=closed)
 
+    def _logits(self, x, closed):
+        """(C, B), some columns at a time: the cache of a deep net takes much memory."""
+        x = np.asarray(x, self.dtype)
+        closed = list(closed) if np.iterable(closed) else closed    # a generator?
+        starts = range(COLUMNS, x.shape[1], COLUMNS) if x.ndim == 2 else ()
+        parts = np.split(x, starts, axis=1) if starts else [x]
+        return np.hstack([self._probe(part, closed)[0] for part in parts])
+
     def predict(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
         """(P, B) -> the most probable class of each column, (B,)."""
-        return self._probe(x, closed)[0].argmax(axis=0)
+        return self._logits(x, closed).argmax(axis=0)
 
     def predict_proba(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
         """(P, B) -> the probability of each class, (C, B): softmax of the logits."""
-        return softmax(self._probe(x, closed)[0])
+        return softmax(self._logits(x, closed))
 
     def gates(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
         """(P, B) -> the transform gates T of every layer, (L, U, B); ValueError if the
@@ -1098,14 +1108,14 @@ class Batches:
         self.x = np.ascontiguousarray(x)    # of other arrays np.take copies all of it
         self.labels, self.size = labels, size
         self.streams = {"batches": rng}
-        self.rows = np.empty((size, x.shape[1]), x.dtype)
+        self.chosen = np.empty((size, x.shape[1]), x.dtype)
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         order = self.streams["batches"].permutation(len(self.x))
         for start in range(0, len(order) - self.size + 1, self.size):
-            chosen = order[start:start + self.size]
-            np.take(self.x, chosen, axis=0, out=self.rows, mode="clip")  # no buffer
-            yield self.rows.T, self.labels[chosen]
+            rows = order[start:start + self.size]
+            np.take(self.x, rows, axis=0, out=self.chosen, mode="clip")   # no buffer
+            yield self.chosen.T, self.labels[rows]
 
 
 def train_step(net: Any, batch: Any, cache: Any, optimizer: Any, lr: float,
@@ -1122,8 +1132,11 @@ def train_step(net: Any, batch: Any, cache: Any, optimizer: Any, lr: float,
 
 def train_epoch(net: Any, batches: Iterable, cache: Any, optimizer: Any, lr: float,
                 clip: float) -> dict[str, float]:
-    """One pass over the batches -> means over its steps. Raises Diverged."""
+    """One pass over the batches -> means over its steps. Raises Diverged; ValueError if
+    there is no batch."""
     steps = [train_step(net, batch, cache, optimizer, lr, clip) for batch in batches]
+    if not steps:
+        raise ValueError("there is no batch: it takes more examples than there are")
     if not np.isfinite(net.params).all():       # the last update is no step's loss yet
         raise Diverged("a weight is not finite")
     means = np.mean([list(step.values()) for step in steps], axis=0)
@@ -1132,7 +1145,7 @@ def train_epoch(net: Any, batches: Iterable, cache: Any, optimizer: Any, lr: flo
 
 def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
         report: Callable | None = None, *, epochs: int, clip: float = 0.0,
-        evaluate: Callable | None = None, untrained: bool = False, cache: Any = None,
+        measure: Callable | None = None, untrained: bool = False, cache: Any = None,
         checkpoint: Any = None) -> tuple[list[dict], str]:
     """The training loop of every net here -> history and status, on one BLAS thread:
     more slow these sizes down and change the last bits.
@@ -1143,12 +1156,13 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
         that is random in training.
     optimizer: step(params, grad, lr); the arrays named by `kept` are its state.
     schedule(epoch, history) -> the learning rate of an epoch; they count from 1.
-    evaluate(net, cache) -> what is measured after each epoch, {name: value}; if
+    measure(net, cache) -> what is measured after each epoch, {name: value}; if
         untrained, before the first one too, as row 0.
     checkpoint: load(arrays, streams) -> the history kept, or [], with arrays and
         streams set to where it ends; save(arrays, streams, history), after each epoch.
 
-    history has a row {"epoch": ..., ...} for each epoch; report(row) gets it too. A run
+    history has a row {"epoch": ..., ...} for each epoch; report(row) gets it too, but
+    for row 0. A run
     that stops being finite ends there, with status "diverged", else "ok". Killed and
     resumed it gives the same bits as in one piece.
     """
@@ -1164,8 +1178,8 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
                 if epoch:
                     lr = schedule(epoch, history)
                     row |= train_epoch(net, batches, cache, optimizer, lr, clip)
-                if evaluate:
-                    row |= evaluate(net, cache)
+                if measure:
+                    row |= measure(net, cache)
             except Diverged:
                 return history, "diverged"
             history.append(row)
@@ -1176,18 +1190,24 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
     return history, "ok"
 
 
+def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
+    """Slices of one size that cover so many images, and how many of each are repeated:
+    the last one reaches back. Raises ValueError for fewer images than one takes."""
+    if count < size:
+        raise ValueError(f"{count} images, fewer than a piece of {size}")
+    for start in range(0, count, size):
+        back = max(start + size - count, 0)
+        yield slice(start - back, start - back + size), back
+
+
 def evaluate(net: DeepNet, x: np.ndarray, labels: np.ndarray, cache: Cache
              ) -> tuple[float, np.ndarray]:
     """x (N, P) -> accuracy, and the mean T of each layer (L,), empty without gates.
 
     Raises Diverged if a logit is not finite.
     """
-    size, right = min(cache.batch, len(x)), 0
-    T_sum = np.zeros(0 if cache.T is None else net.depth)
-    for start in range(0, len(x), size):
-        # All batches are of one size: the last reaches back and skips what it repeats.
-        back = max(start + size - len(x), 0)
-        rows = slice(start - back, start - back + size)
+    right, T_sum = 0, np.zeros(0 if cache.T is None else net.depth)
+    for rows, back in pieces(len(x), min(cache.batch, len(x))):
         logits, cache = net.forward(x[rows].T, cache)
         if not np.isfinite(logits).all():
             raise Diverged("a logit is not finite")
@@ -1233,7 +1253,7 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
         net, Batches(x_train, data.y_train, config.batch, rng),
         OPTIMIZERS[config.optimizer](net.params, config),
         lambda epoch, history: config.lr * config.lr_decay ** (epoch - 1), report,
-        epochs=config.epochs, clip=config.clip, evaluate=test, untrained=True,
+        epochs=config.epochs, clip=config.clip, measure=test, untrained=True,
         checkpoint=checkpoint)
     layer_T = [[row["epoch"], row["layer_T"]] for row in rows if row["layer_T"]]
     missing = [None] * (config.epochs + 1 - max(len(rows), 1))

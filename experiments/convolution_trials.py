@@ -194,22 +194,12 @@ class Shuffled(InOrder):
 ORDERS = {"files": InOrder, "shuffled": Shuffled}
 
 
-def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
-    """Slices of one size that cover so many images, and how many of each are repeated:
-    the last one reaches back. Raises ValueError for fewer images than one takes."""
-    if count < size:
-        raise ValueError(f"{count} images, fewer than a piece of {size}")
-    for start in range(0, count, size):
-        back = max(start + size - count, 0)
-        yield slice(start - back, start - back + size), back
-
-
 def judge(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,
           cache: Cache) -> tuple[float, float]:
     """The part of the images (N, P) that are classified rightly, and the mean loss.
     Raises hn.Diverged."""
     right, loss = 0, 0.0
-    for rows, back in pieces(len(images), cache.batch):
+    for rows, back in hn.pieces(len(images), cache.batch):
         logits, _ = net.forward(pixels(images[rows], config), cache)
         if not np.isfinite(logits).all():
             raise hn.Diverged("a logit is not finite")
@@ -245,7 +235,7 @@ def fit_net(config: dict, images: np.ndarray, labels: np.ndarray, folder: str,
         net, ORDERS[config.get("order", "files")](images, labels, config),
         make_optimizer(net, config),
         lambda epoch, history: learning_rate(config, epoch), reporting(config),
-        epochs=config["epochs"], evaluate=evaluate, cache=cache,
+        epochs=config["epochs"], measure=evaluate, cache=cache,
         checkpoint=Checkpoint(path, config))
     return Trained(net, cache, history, status)
 
@@ -331,7 +321,7 @@ def look_at_gates(net: ConvNet, images: np.ndarray, config: dict, cache: Cache) 
     those with ink and on blank ones; and T of the first images, averaged over channels.
     """
     sums, counts, maps = [], [], []
-    for rows, back in pieces(len(images), cache.batch):
+    for rows, back in hn.pieces(len(images), cache.batch):
         x = pixels(images[rows], config)
         T = [gates.mean(axis=1) for gates in net.gates(x, cache)]       # (S, S, B)
         cells = [np.stack([np.ones_like(ink), ink, ~ink])[..., back:]

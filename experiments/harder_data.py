@@ -88,7 +88,7 @@ def make_config(protocol: dict, kind: str, gate_bias: float, lr: float, seed: in
             "gate_bias": gate_bias, "lr": lr, "seed": seed}
 
 
-def centred(data: hn.Data) -> hn.Data:
+def scaled_and_centred(data: hn.Data) -> hn.Data:
     """Data as read -> pixels in [-1, 1] less the mean training image."""
     scaled = hn.scale_pixels(data)
     mean = inside.mean_image(scaled)
@@ -102,7 +102,7 @@ def train(config: dict, data: hn.Data) -> tuple[hn.DeepNet, hn.DeepNet, dict]:
     the training loss and the accuracy on the data's test images."""
     settings = hn.Config(block="highway", optimizer="sgd", clip=0.0, **{
         name: value for name, value in config.items()
-        if name in hn.Config.__dataclass_fields__})
+        if name not in ("kind", "dataset", "held_out")})
     net, fresh = (hn.make_net(settings, data) for _ in range(2))
     history, _, status = hn.train(net, data, settings)
     return net, fresh, {"status": status, "parameters": net.params.size, "lr":
@@ -113,7 +113,7 @@ def train(config: dict, data: hn.Data) -> tuple[hn.DeepNet, hn.DeepNet, dict]:
 def search(config: dict, data: hn.Data) -> dict:
     """A trial of the search: trained without the last training images, on which its
     accuracy is taken."""
-    images = centred(data)
+    images = scaled_and_centred(data)
     kept, held = slice(-config["held_out"]), slice(-config["held_out"], None)
     net, _, found = train(config, replace(
         images, x_train=images.x_train[kept], y_train=images.y_train[kept],
@@ -124,7 +124,7 @@ def search(config: dict, data: hn.Data) -> dict:
 def look_into(config: dict, data: hn.Data) -> dict:
     """A net, trained -> what Figures 2 to 4 show of it on the training images, and some
     of it before training."""
-    images = centred(data)
+    images = scaled_and_centred(data)
     net, fresh, found = train(config, images)
     if found["status"] != "ok":
         return {"training": found}

@@ -220,7 +220,7 @@ def learn(training: Training, config: dict, checkpoint: Any = None) -> tuple[lis
         return {"valid_perplexity": hn.significant(perplexity(loss))}
     return hn.fit(training.net, training.batches, GradientDescent(),
                   lambda epoch, history: learning_rate(config, history), tell,
-                  epochs=config["epochs"], clip=config["clip"], evaluate=validate,
+                  epochs=config["epochs"], clip=config["clip"], measure=validate,
                   cache=training.cache, checkpoint=checkpoint)
 
 

@@ -28,7 +28,7 @@ class Row(NamedTuple):
     part: str = ""      # and what of the trials it trains
 
 
-def table(head: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def table(head: list[str], rows: Iterable[Iterable[str]]) -> list[str]:
     """The lines of a Markdown table."""
     cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
     return [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *cells]]

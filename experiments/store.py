@@ -57,7 +57,7 @@ class Trial(NamedTuple):
     error: str | None   # why it failed
     result: Any         # what its function returned; None if it failed
     digest: str         # hash of the five fields before it
-    seconds: float      # wall-clock, of the process that ended it
+    seconds: float      # wall-clock, of all processes that worked at it
     env: dict           # records.environment() where it was run
 
 

@@ -20,7 +20,6 @@ import os
 import shutil
 import sys
 import tempfile
-import threading
 import time
 import traceback
 import warnings
@@ -59,7 +58,11 @@ from highway_suite.cli import in_range
 from highway_suite.files import parse_json
 from highway_suite.records import environment
 from highway_suite.terminal import say
-from highway_suite.workers import ended_by_signals, sparing_children_ctrl_c
+from highway_suite.workers import (
+    end_with,
+    ended_by_signals,
+    sparing_children_ctrl_c,
+)
 
 KILLED = "its worker was killed, and again when it ran alone"
 
@@ -80,17 +83,6 @@ def compute(protocol: str, train: Callable, config: dict, data: Any) -> Trial:
                  f"({Path(where.filename).name}, line {where.lineno})")
     return make_trial(protocol, config, status, error, result,
                       time.perf_counter() - start + spent_before.get())
-
-
-@lru_cache(maxsize=1)
-def end_with(caller: int) -> None:
-    """From now on this process ends within a second of the one that started it: it may
-    be killed, and nobody would want the rest of the trial."""
-    def watch():
-        while os.getppid() == caller:
-            time.sleep(0.5)
-        os._exit(1)
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def compute_and_save(store: Store, again: bool, caller: int, train: Callable,

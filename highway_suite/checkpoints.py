@@ -2,7 +2,7 @@
 
 One .npz, written whole after each epoch: the arrays that training changes, the state of
 its random streams, the history, and what all of it holds for. A file that cannot be
-used, whatever the reason, is named on stderr and the training begins anew.
+used, whatever the reason, is set aside, and the training begins anew.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import copy
 import hashlib
 import io
 import json
+import os
 import time
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,6 +84,15 @@ def read_array(archive: zipfile.ZipFile, name: str, like: np.ndarray) -> np.ndar
     return array
 
 
+class Found(NamedTuple):
+    """What a checkpoint holds."""
+
+    arrays: dict        # by name
+    streams: dict       # the state of each, by name
+    history: list
+    seconds: float      # that it took so far
+
+
 class Checkpoint:
     """The checkpoint of one training in a file, for `fit`.
 
@@ -117,24 +128,27 @@ class Checkpoint:
         if not self.path.exists():
             return []
         try:
-            found, states, history, self.before = self.read(arrays, streams)
+            found = self.read(arrays, streams)
         except Exception as error:      # zipfile, zlib, numpy: each its own kind
             why = error if isinstance(error, ValueError) else repr(error)
-            say(f"{self.path}: {why}. The training begins anew")
+            aside = self.path.with_name(f"{self.path.name}.bad")
+            with suppress(OSError):
+                os.replace(self.path, aside)
+            say(f"{self.path}: {why}. Set aside as {aside.name}; the training begins "
+                "anew")
             return []
+        self.before = found.seconds
         spent_before.set(spent_before.get() + self.before)
         for name, array in arrays.items():
-            array[...] = found[name]
+            array[...] = found.arrays[name]
         for name, stream in streams.items():
-            stream.bit_generator.state = states[name]
-        return history
+            stream.bit_generator.state = found.streams[name]
+        return found.history
 
     def read(self, arrays: Mapping[str, np.ndarray],
-             streams: Mapping[str, np.random.Generator]
-             ) -> tuple[dict, dict, list, float]:
-        """Arrays like these, states of such streams, the history and the seconds that
-        it took. Raises an exception of any kind for a file that does not hold just
-        that."""
+             streams: Mapping[str, np.random.Generator]) -> Found:
+        """Arrays like these, states of such streams, history, seconds. Raises an
+        exception of any kind for a file that does not hold just that."""
         most = sum(array.nbytes for array in arrays.values()) + LIMIT
         with zipfile.ZipFile(io.BytesIO(read_file(self.path, most))) as archive:
             state = read_state(archive)
@@ -152,4 +166,4 @@ class Checkpoint:
             raise ValueError(f"its streams are {sorted(states)}")
         for name, stream in streams.items():        # on copies first: it may raise
             copy.deepcopy(stream.bit_generator).state = states[name]
-        return found, states, history, float(state["seconds"])
+        return Found(found, states, history, float(state["seconds"]))

@@ -24,7 +24,7 @@ import psutil
 import highway_networks as hn
 from highway_suite.datasets import obtain, obtain_auto
 from highway_suite.files import check_target, path_of, write_json
-from highway_suite.records import make_record, summarize
+from highway_suite.records import COMMAND, make_record, summarize
 from highway_suite.schema import JUST_GUESSING, NAME
 from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import processes_for, starting_workers, train_all
@@ -228,7 +228,7 @@ def command_of(flags: list[tuple[str, str]], out: Path | None) -> str:
         flags = [*flags, ("out", out.name if out.is_absolute() else out.as_posix())]
     words = (f"--{k}={v}" if v.startswith("-") else f"--{k} {shlex.quote(v)}"
              for k, v in flags)
-    return " ".join(["python3 highway_networks.py", *words])
+    return " ".join([COMMAND, *words])
 
 
 def make_configs(settings: dict) -> list[hn.Config]:
@@ -367,5 +367,6 @@ def run_as_program() -> None:
     for name in ("SIGTERM", "SIGHUP"):      # Windows has one of them
         if hasattr(signal, name):
             number = getattr(signal, name)
-            signal.signal(number, lambda number, _: sys.exit(128 + number))
+            if signal.getsignal(number) == signal.SIG_DFL:      # nohup has it ignored
+                signal.signal(number, lambda number, _: sys.exit(128 + number))
     main()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from tqdm import tqdm
@@ -60,19 +63,26 @@ def train_reported(config: hn.Config, data: hn.Data, row: int | None) -> dict:
     return train_arm(config, data, reporter(config, row))
 
 
+@lru_cache(maxsize=1)
+def end_with(caller: int) -> None:
+    """From now on this process ends within a second of the one that started it, which
+    may be killed: nobody would want its work. Windows, which gives an orphan no other
+    parent, lets it finish."""
+    def watch():
+        while os.getppid() == caller:
+            time.sleep(0.5)
+        os._exit(1)
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def train_in_worker(config: hn.Config, data: hn.Data, row: int | None,
                     block: hn.Block, caller: int) -> dict:
-    """The same in another process: its table may lack a block that the caller added, or
-    hold what the caller, since changed, gave it for an earlier training; and where the
-    caller, of this id, is killed, it ends with the epoch."""
+    """The same in another process: its table may lack a block that the caller, of this
+    id, added, or hold what the caller, since changed, gave it for an earlier training.
+    """
+    end_with(caller)
     hn.BLOCKS[config.block] = block
-    report = reporter(config, row)
-
-    def report_or_end(done):
-        if os.name == "posix" and os.getppid() != caller:   # Windows gives no orphan
-            os._exit(1)                                     # another parent
-        report(done)
-    return train_arm(config, data, report_or_end)
+    return train_reported(config, data, row)
 
 
 def start_up() -> None:

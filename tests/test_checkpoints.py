@@ -184,13 +184,14 @@ def test_a_broken_or_foreign_file_is_named_and_changes_nothing(
     assert rng.bit_generator.state == state
 
 
-def test_a_training_of_other_settings_begins_anew_and_replaces_the_file(
+def test_a_training_of_other_settings_begins_anew_and_keeps_the_file(
         data, tmp_path, capsys):
     path, config = tmp_path / "run.npz", CONFIGS["sgd"]
     killed(config, data, path, 1)
-    other = replace(config, lr=config.lr * 2)
+    before, other = path.read_bytes(), replace(config, lr=config.lr * 2)
     assert_same(train(other, data, path), train(other, data))
     assert "config: lr is " in capsys.readouterr().err
+    assert (tmp_path / "run.npz.bad").read_bytes() == before
     assert members(path)[1]["history"][-1]["epoch"] == config.epochs
 
 

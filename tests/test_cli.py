@@ -286,6 +286,21 @@ def test_nothing_is_called_that_other_systems_lack(tmp_path, monkeypatch):
     assert len(viz.main(["--run", "r.json"])) == 5 and gif.main(["--run", "r.json"])
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGHUP")
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_what_nohup_ignores_stays_ignored(monkeypatch, handler):
+    monkeypatch.setattr(cli, "main", lambda: None)
+    before = {name: signal.signal(name, handler)
+              for name in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        cli.run_as_program()
+        ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        for name, old in before.items():
+            signal.signal(name, old)
+    assert ignored == (handler == signal.SIG_IGN)
+
+
 @pytest.mark.parametrize("library", ["numpy", "threadpoolctl", "psutil"])
 def test_a_missing_library_is_one_line_that_says_what_to_install(tmp_path, library):
     (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError("

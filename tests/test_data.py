@@ -127,6 +127,24 @@ def test_files_may_lie_unpacked(small_mnist):
         assert np.array_equal(getattr(packed, name), getattr(unpacked, name))
 
 
+def test_an_unpacked_file_that_nothing_can_judge_is_left_alone(small_mnist):
+    """Of Fashion-MNIST only the packed files' hashes are known."""
+    row = hn.DATASETS["mnist"]
+    hn.DATASETS["mnist"] = row._replace(mirrors=(), files=tuple(
+        file._replace(sha256="") for file in row.files))
+    packed = hn.load_dataset("mnist", small_mnist)
+    for path in list(small_mnist.iterdir()):
+        path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+    assert np.array_equal(hn.load_dataset("mnist", small_mnist).x_train,
+                          packed.x_train)
+    for path in small_mnist.glob("*.gz"):
+        path.unlink()
+    before = sorted(small_mnist.iterdir())
+    with pytest.raises(hn.MissingData, match="there is no such"):
+        obtain("mnist", small_mnist)
+    assert sorted(small_mnist.iterdir()) == before
+
+
 def test_swapped_files_are_refused(small_mnist):
     train, test = (small_mnist / f"{part}-labels-idx1-ubyte.gz"
                    for part in ("train", "t10k"))

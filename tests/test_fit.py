@@ -79,12 +79,20 @@ def test_schedule_and_clip_rule_the_step():
     assert history[0]["grad_norm"] > 90, "the norm is taken before the clip"
 
 
+def test_an_epoch_without_a_batch_is_refused():
+    data = hn.Batches(np.zeros((50, 4), "float32"), np.zeros(50, int), 64,
+                      np.random.default_rng(0))
+    net = hn.DeepNet(depth=1, hidden=2, inputs=4, classes=2)
+    with pytest.raises(ValueError, match="there is no batch"):
+        hn.fit(net, data, hn.Adam(net.params), constant, epochs=1)
+
+
 @pytest.mark.parametrize("untrained, epochs", [(False, [1, 2]), (True, [0, 1, 2])])
 def test_evaluate_is_asked_after_each_epoch_and_before_all_if_wanted(untrained, epochs):
     reported, net = [], Valley(5.0)
     history, _ = hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant,
                         reported.append, epochs=2, untrained=untrained, cache="cache",
-                        evaluate=lambda net, cache: {"w": net.params[0], "by": cache})
+                        measure=lambda net, cache: {"w": net.params[0], "by": cache})
     assert [row["epoch"] for row in history] == epochs and net.sizes == []
     if untrained:
         assert history[0] == {"epoch": 0, "w": 5.0, "by": "cache"}
@@ -117,7 +125,7 @@ def test_a_weight_that_is_not_finite_ends_the_run(bad, step, epochs):
             params[...] = bad if len(net.seen) == step else params
     history, status = hn.fit(
         net, Targets(), Exploding(net.params, 0.0), constant, epochs=2,
-        evaluate=lambda net, cache: asked.append(1) or {})
+        measure=lambda net, cache: asked.append(1) or {})
     assert status == "diverged" and [row["epoch"] for row in history] == epochs
     assert len(asked) == len(epochs), "there is nothing left to measure"
 
@@ -131,7 +139,7 @@ def test_an_evaluation_that_is_not_finite_ends_the_run(at, epochs):
             raise hn.Diverged("a logit")
         return {"fine": True}
     history, status = hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant,
-                             epochs=2, evaluate=evaluate, untrained=True)
+                             epochs=2, measure=evaluate, untrained=True)
     assert status == "diverged" and [row["epoch"] for row in history] == epochs
     assert len(net.seen) == 3 * at
 
@@ -145,7 +153,7 @@ def test_training_takes_one_blas_thread_and_gives_them_back():
     with threadpool_limits(2, "blas"):
         outside = threads()
         hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant, epochs=1,
-               evaluate=lambda *_: seen.update(threads()) or {})
+               measure=lambda *_: seen.update(threads()) or {})
         assert threads() == outside
     assert seen <= {1}
 
@@ -186,7 +194,7 @@ def a_run(data, make, checkpoint=None, kill=None, epochs=3, untrained=True):
                          np.random.default_rng(2))
     history, status = hn.fit(
         net, batches, optimizer, schedule, report, epochs=epochs, clip=1.0,
-        untrained=untrained, checkpoint=checkpoint, evaluate=lambda net, cache: {
+        untrained=untrained, checkpoint=checkpoint, measure=lambda net, cache: {
             "acc": hn.evaluate(net, data.x_test, data.y_test, cache)[0]})
     return net.params, noted(optimizer), history, status, len(steps)
 

@@ -197,6 +197,21 @@ def test_closed_layers_copy_their_input(block, seed):
     assert np.array_equal(everything[5], everything[0])
 
 
+@pytest.mark.parametrize("count", [0, 1, 7, 21, 22])
+def test_predict_takes_few_columns_at_a_time(monkeypatch, count):
+    """The cache of a net of 10,000 blocks has megabytes for each."""
+    net, made = small_net("full", 4), []
+    x = np.random.default_rng(1).normal(size=(net.inputs, count))
+    whole = net.predict_proba(x, closed=[2])
+    cache = net.cache
+    monkeypatch.setattr(hn, "COLUMNS", 7)
+    monkeypatch.setattr(net, "cache", lambda batch: made.append(batch) or cache(batch))
+    p = net.predict_proba(x, closed=(k for k in (2,)))
+    np.testing.assert_allclose(p, whole, rtol=1e-12)
+    assert sum(made) == count and max(made) <= 7
+    assert np.array_equal(net.predict(x, closed=[2]), whole.argmax(axis=0))
+
+
 def test_the_door():
     net, (x, _) = small_net("highway", 2), small_batch()
     for bad in (x[:5], x[0], x.astype("float32")):

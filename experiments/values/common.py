@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
+from experiments import ledger
 from experiments.lab import load_record
 from highway_suite.files import parse_json, read_file
 from highway_suite.schema import RecordError
@@ -67,11 +68,9 @@ def mean_and_std(values: Iterable[float], digits: int) -> str:
 def table(head: str, rows: Iterable[Iterable[str]]) -> str:
     """A Markdown table; in its head, a column that ends in ":" is of numbers."""
     names = head.split("|")
-    lines = [[name.rstrip(":") for name in names],
-             ["---:" if name.endswith(":") else "---" for name in names], *rows]
-    text = [f"| {' | '.join(line)} |" for line in lines]
-    text[1] = text[1].replace(" ", "")
-    return "\n".join(text)
+    lines = ledger.table([name.rstrip(":") for name in names], rows)
+    lines[1] = "".join("|---:" if name.endswith(":") else "|---" for name in names)
+    return "\n".join([lines[0], f"{lines[1]}|", *lines[2:]])
 
 
 def look_up(record: dict, words: str) -> Any:

@@ -93,7 +93,7 @@ def train(config: dict, data: hn.Data) -> dict:
     history, status = hn.fit(
         net, Steps(hn.Batches(x_train, data.y_train, size, rng), config["steps"]),
         hn.SGD(net.params, momentum=0), lambda epoch, history: size * config["lr"],
-        epochs=1, evaluate=test)
+        epochs=1, measure=test)
     return {"status": status, "test_acc": history[0]["test_acc"] if history else None}
 
 
