@@ -40,7 +40,13 @@ def table(head: list[str], rows: Iterable[Iterable[str]]) -> list[str]:
 
 def label(name: str) -> str:
     """A key of a record as a reader would write it."""
-    return re.sub("(?<=[a-z])_(?=[a-z0-9])", " ", spoken(name))
+    name = re.sub("(?<=[0-9])_(?=[0-9])", " to ", spoken(name))
+    return re.sub("(?<=[a-z])_(?=[a-z0-9])", " ", name)
+
+
+def named(name: str, text: str, deep: bool) -> str:
+    """What a key of a record holds; deep: that has keys of its own."""
+    return f"{label(name)} ({text})" if deep else f"{label(name)}: {text}"
 
 
 def words(value: Any) -> str:
@@ -52,9 +58,10 @@ def words(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(words, value))
     if isinstance(value, dict):
-        deep = any(isinstance(item, (dict, list)) for item in value.values())
+        deep = any(isinstance(item, (dict, list)) or ", " in name
+                   for name, item in value.items())
         return ("; " if deep else ", ").join(
-            f"{label(name)}{':' if deep else ''} {words(item)}"
+            named(name, words(item), isinstance(item, dict))
             for name, item in value.items())
     return value
 
@@ -92,10 +99,10 @@ def brief(value: Any, cut: bool = False) -> str:
         return middle if len(set(ends)) == 1 else f"{middle} ({' to '.join(ends)})"
     items = {name: brief(item, cut) for name, item in value.items()
              if not name.startswith("at ")}       # verdicts at other thresholds
-    deep = any(isinstance(item, Mapping) and not set(SPREAD) <= set(item)
-               for item in value.values())
-    listed = any(isinstance(item, list) for item in value.values())
-    pieces = [f"{label(name)}{':' * deep} {item}" for name, item in items.items()]
+    deep = {name for name, item in value.items()
+            if isinstance(item, Mapping) and not set(SPREAD) <= set(item)}
+    listed = any(isinstance(item, list) or ", " in name for name, item in value.items())
+    pieces = [named(name, item, name in deep) for name, item in items.items()]
     if cut and len(pieces) > 2:
         return f"{pieces[0]} … {pieces[-1]}"
     text = ("; " if deep or listed else ", ").join(pieces)
@@ -132,7 +139,7 @@ def measured(item: dict) -> str:
         return words(ours)
     same = isinstance(theirs, Mapping) and isinstance(ours, Mapping) and {
         *ours} & {*theirs}
-    return brief(ours) + (f"; theirs: {brief(theirs)}" if same else "")
+    return brief(ours) + ("; " + named("theirs", brief(theirs), True) if same else "")
 
 
 def check_of(row: Row) -> str:

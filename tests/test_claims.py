@@ -176,9 +176,10 @@ def test_nets_of_a_sweep_are_trained_again_to_the_bit(mnist):
 @pytest.mark.parametrize("value, expected", [
     (None, "–"), (True, "yes"), (0.99434, "0.9943"), (7.05871e-05, "7.059e-05"),
     (39_000, "39,000"), ("> 0.5", "> 0.5"), ([1, None], "1, –"),
-    ({"mean_of": 0.5, "b_T -5": 3}, "mean of 0.5, b_T -5 3"),
-    ({"10 layers": [0.25, 0.5], "20 layers": None},
-     "10 layers: 0.25, 0.5; 20 layers: –")])
+    ({"mean_of": 0.5, "b_T -5": 3}, "mean of: 0.5, b_T -5: 3"),
+    ({"outside_0_1": [0.25, 0.5], "20 layers": None},
+     "outside 0 to 1: 0.25, 0.5; 20 layers: –"),
+    ({"10 layers": {"n": 1, "lr": 0.1}, "of": 2}, "10 layers (n: 1, lr: 0.1); of: 2")])
 def test_values_are_written_for_readers(value, expected):
     assert ledger.words(value) == expected
 
@@ -189,8 +190,8 @@ def test_values_are_written_for_readers(value, expected):
     ({"mean": 0.5, "relations": ["A ahead of B", "A level with C"]},
      "A ahead of B, A level with C"),
     ({f"{n} layers": {"highway": [n, n + 1.5], "at half": "yes"}
-      for n in range(10, 90, 10)}, "10 layers: highway 10 to 11.5 … 80 layers: highway "
-     "80 to 81.5")])
+      for n in range(10, 90, 10)}, "10 layers (highway: 10 to 11.5) … 80 layers "
+     "(highway: 80 to 81.5)")])
 def test_the_numbers_that_decide_are_written_in_a_line(value, expected):
     assert ledger.brief(value) == expected
 
