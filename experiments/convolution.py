@@ -247,8 +247,8 @@ def check_depths(nets: list[dict]) -> list[dict]:
               also={"95": learnt(0.95), "80": learnt(0.8)}),
         claim(section="ours", text="depth makes plain convolutional nets much harder "
               "to train than highway nets: each with the best of its learning rates, "
-              "from the least depth to the largest, their last training loss grows "
-              "more than twice as many times, with every seed", paper=None,
+              "from the least depth to the largest, their last training loss grows by "
+              "more than twice the factor, with every seed", paper=None,
               ours={block: labelled(losses) | {"growth": listed(times[block])}
                     for block, losses in loss.items()},
               holds=steeper(times["plain"], times["highway"]), n=n, also={

@@ -203,9 +203,9 @@ def check_guideline(nets: dict[Net, dict], depths: list[int]) -> list[dict]:
                     for depth, ratio in over.items()}
               | {f"at {name_of(key)}": listed(loss) for key, loss in best.items()},
               holds=near(1.25), n=n, also={"1.125": near(1.125), "1.5": near(1.5)}),
-        claim(section="P1 2.2", text="in convolutional nets b_T of -1 gives a lower "
-              "last training loss than -3 at 10 layers, -3 than -1 at 30, every seed "
-              "than every seed, each at its best rate",
+        claim(section="P1 2.2", text="in convolutional nets b_T of -1 ends with a "
+              "lower training loss than -3 at 10 layers, and -3 with a lower one than "
+              "-1 at 30: each seed against each, at its best rate",
               paper="-1, -3", ours={
                   name_of(key): listed(best_losses(wide[key]))
                   for key in (Net(depth, 3, GUIDELINE[of]) for depth in ends
@@ -266,7 +266,7 @@ def check_gates(nets: dict[Net, dict], depths: list[int]) -> list[dict]:
         return agreed(apart(by_gate[depth, 1]) > times * apart(by_gate[depth, 3])
                       for depth in depths)
     return [
-        claim(section="ours", text="gates that are 3x3 convolutions bear a larger "
+        claim(section="ours", text="gates that are 3x3 convolutions tolerate a larger "
               "learning rate than 1x1: the largest at which every seed trains, at 10 "
               "and at 30 layers, with the guideline's b_T", paper=None,
               ours=numbers(largest_rate), holds=faster(), n=n,
@@ -276,9 +276,9 @@ def check_gates(nets: dict[Net, dict], depths: list[int]) -> list[dict]:
               "of 3x3 gates, at 10 and at 30 layers, with the guideline's b_T",
               paper=None, ours=numbers(apart), holds=wider(2), n=n,
               also={"1": wider(1), "4": wider(4)}),
-        *(claim(section="ours", text=f"{GATES[more]} learn faster than {words}: every "
-                "seed's last training loss, each at its best rate, is below every "
-                "seed's, at 10 and at 30 layers, with the guideline's b_T", paper=None,
+        *(claim(section="ours", text=f"{GATES[more]} learn faster than {words}: they "
+                "end with a lower training loss, each seed against each, at its best "
+                "rate, at 10 and at 30 layers, with the guideline's b_T", paper=None,
                 ours=numbers(best_losses, (more, less)), holds=agreed(
                     below(by_gate[depth, more], by_gate[depth, less])
                     for depth in depths), n=n)

@@ -293,9 +293,9 @@ def check_kinds(nets: Nets) -> list[Claim]:
                       nets[block], lambda net: worst(net) - net["lesion"]["error"]),
                       below, (0.025, 0.05, 0.1))),
             claim(section="P2 2", text=f"the loss of {block} nets rises more without "
-                  "one of the early layers: median factor of the first third, by that "
-                  "of the last", paper="> 1", **judged(trained(nets[block], thirds),
-                                                       above, (0.5, 1, 2))))
+                  "one of the early layers: median factor of the first third over "
+                  "that of the last", paper="> 1",
+                  **judged(trained(nets[block], thirds), above, (0.5, 1, 2))))
     return claims
 
 

@@ -271,11 +271,11 @@ def check_counts(record: dict, title: str) -> list[Claim]:
     """Whether harder data use more layers than MNIST, by three measures. That all near
     rates have to agree was added when the chosen one alone was known to decide."""
     protocol, near = record["protocol"], by_rate(record, "harder")
-    about, beside = f"asked of {title}: ", (
-        "; every net of every rate near the best beside every net")
+    about, beside = f"on {title}, ", (
+        "; each net of a rate near the best against each of MNIST's")
     found = [
-        claim(section="P1 4.2", text=about + "more layers than on MNIST matter, which "
-              "cost more than half a point of training error if closed" + beside,
+        claim(section="P1 4.2", text=about + "more layers than on MNIST cost more than "
+              "half a point of training error if closed" + beside,
               paper="about 40 of CIFAR-100, 15 of MNIST",
               **more(record, near, costly, POINTS)),
         claim(section="P1 4", text=about + "outputs change later than on MNIST: the "
@@ -286,17 +286,17 @@ def check_counts(record: dict, title: str) -> list[Claim]:
         claim(section="ours", text=about + "more layers than on MNIST double the loss "
               "if closed" + beside, paper=None,
               **more(record, near, multiplying, (1.5, 2, 3))),
-        claim(section="ours", text=about + "more layers than on MNIST are needed, from "
-              "the first on, to err within a point of the whole net" + beside,
+        claim(section="ours", text=about + "more layers than on MNIST, counted from "
+              "the first, are needed to err within a point of the whole net" + beside,
               paper=None, **more(record, near, needed_layers, (0.005, 0.01, 0.02)))]
-    fair = claim(section="ours", text=about + "with the same b_T, too, more layers "
+    fair = claim(section="ours", text=about + "with MNIST's b_T, too, more layers "
                  "than on MNIST cost more than half a point of training error if closed"
                  + beside, paper=None, **more(
                      record, by_rate(record, "same b_T"), costly, POINTS))
     as_theirs = claim(
-        section="P1 4.2", text=about + "of the nets with the lowest training error, by "
-        "which P1 chose, more layers than on MNIST matter, which cost more than half a "
-        "point of training error if closed; every net beside every net",
+        section="P1 4.2", text=about + "in nets with the lowest training error, by "
+        "which P1 chose, more layers than on MNIST cost more than half a point of "
+        "training error if closed; each net against each of MNIST's",
         paper="about 40 of CIFAR-100, 15 of MNIST",
         **more(record, fitted_best(record), costly, POINTS))
     theirs, same = protocol["gate_biases"]
@@ -350,8 +350,8 @@ def check_claims(record: dict) -> list[dict]:
     (fitted,) = best.values()
     told = [item | {"younger": True} for item in check_layers(fitted, protocol)]
     if record["dataset"] != "cifar100":
-        told = [item | {"section": "ours", "claim": "said of CIFAR-100, asked of "
-                        f"{title}: {item['claim']}"} for item in told]
+        told = [item | {"section": "ours", "claim": "what P1 says of CIFAR-100, "
+                        f"on {title}: {item['claim']}"} for item in told]
     return [*check_counts(record, title),
             *resting_on(told, trials_of(protocol["gate_biases"][0], best))]
 

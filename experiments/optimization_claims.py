@@ -206,9 +206,9 @@ def check_collapses(nets: list[dict]) -> dict:
     deep = [count for depth, count in counts["plain"].items()
             if int(depth.split()[0]) >= 50]
     return claim(
-        section="ours", text="deep plain nets collapse: some runs of both that of 50 "
-        f"and that of 100 layers end above a loss of {COLLAPSED:g}, or diverge, after "
-        "they were below it", paper=None, ours=counts, n=seeds(nets),
+        section="ours", text="deep plain nets collapse: at 50 and at 100 layers some "
+        f"runs end above a loss of {COLLAPSED:g}, or diverge, after having been below "
+        "it", paper=None, ours=counts, n=seeds(nets),
         younger=True, holds=all(count > 0 for count in deep) if deep else None)
 
 

@@ -215,8 +215,8 @@ def check_accuracy(net: dict, paper: dict) -> list[dict]:
 def check_wider(wide: dict, narrow: dict) -> dict:
     """Table 1's order. The other way round says nothing after so few epochs."""
     return claim(
-        section="P1 3.2", text="the wider net is the better one, every run of it than "
-        "every run of the other: test accuracy in %",
+        section="P1 3.2", text="the wider net is the better one: each run against "
+        "each, by test accuracy in %",
         paper={f"width {width}": paper["mean"] for width, paper in TABLE_1.items()},
         ours={f"width {net['width']}": net["final_test_percent"]
               for net in (narrow, wide)}, n=[narrow["n"], wide["n"]], why="epochs",
@@ -228,7 +228,7 @@ def check_ahead(text: str, **nets: dict) -> Claim:
     second."""
     runs = {name: net["final_test_percent"] for name, net in nets.items()}
     made, = resting_on([claim(
-        section="ours", text=text + ", every run than every run: test accuracy in %",
+        section="ours", text=text + ": each run against each, by test accuracy in %",
         paper=None, ours=runs, n=[net["n"] for net in nets.values()],
         holds=ahead(*runs.values()))], *trials_of(*nets.values()))
     return made

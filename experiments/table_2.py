@@ -132,7 +132,7 @@ def run(lab: Lab) -> dict:
 def check_claims(record: dict) -> list[dict]:
     """The paper's statements, asked of these data, with our numbers."""
     nets = {net["block"]: net for net in record["nets"]}
-    net, asked = nets["highway"], f"asked of {record['title']}"
+    net, data = nets["highway"], f"on {record['title']}"
     numbers = {name: net[name] for name in ("best", "mean", "std", "epochs")}
     runs = {block: each["final_test_percent"] for block, each in nets.items()}
     counts, bias = record["table_3"], net["settings"]["gate_bias"]
@@ -145,7 +145,7 @@ def check_claims(record: dict) -> list[dict]:
         return False if official and net["epochs"] >= TABLE_2_EPOCHS else None
     return [*resting_on([
         claim(section="P1 Table 2", text="11 layers, 236 K parameters, match Fitnet A "
-              f"without its hints, {asked}: the mean test accuracy in %",
+              f"without its hints, {data}: the mean test accuracy in %",
               ours=numbers | {"b_T": bias}, paper=TABLE_2 | {"epochs": TABLE_2_EPOCHS},
               holds=matches(0), n=net["n"], why="epochs" if official else "data",
               also={"half a point less": matches(0.5), "a point less": matches(1)}),
@@ -157,13 +157,13 @@ def check_claims(record: dict) -> list[dict]:
               paper=[2_256_838, 2_265_928], ours=[*counts.values()], n=None,
               holds=[*counts.values()] == [2_256_838, 2_265_928]),
         claim(section="ours", text=f"the 11 layers reach {LEAST} % in {net['epochs']} "
-              f"epochs, {asked}: the mean test accuracy", paper=None, ours=numbers,
+              f"epochs, {data}: the mean test accuracy", paper=None, ours=numbers,
               n=net["n"], holds=at_least(net, LEAST), also={
                   f"{percent} %": at_least(net, percent) for percent in (80, 84)})],
         {"block": "highway", "epochs": net["epochs"]}), *resting_on([
-        claim(section="ours", text="in equal epochs and after searches alike but for "
-              "b_T every highway net is better than every plain twin, of "
-              f"{share:.0%} of its parameters, {asked}: test accuracy in %", paper=None,
+        claim(section="ours", text="in equal epochs, and after the same search but for "
+              "b_T, every highway net is better than every plain twin, of "
+              f"{share:.0%} of its parameters, {data}: test accuracy in %", paper=None,
               n=[net["n"], nets["plain"]["n"]], ours=runs,
               holds=ahead(runs["highway"], runs["plain"]))],
         {"epochs": net["epochs"]})]

@@ -264,16 +264,16 @@ def check_ties(nets: dict) -> list[Claim]:
         *rows,
         *resting_on([claim(
             section="P2 4.3", text="highway nets whose layers share their gates are "
-            "ahead of plain and of residual nets (theirs: a net for speech): every "
-            "seed than every seed", paper="better than both", ours=relations | {
+            "ahead of plain and of residual nets (theirs: a net for speech): each "
+            "seed against each", paper="better than both", ours=relations | {
                 name: accuracy[name] for name in (
                     "highway, gates shared", "plain", "residual")},
             holds=every(ahead(gates, nets[other]["test_acc"]) for other in relations),
             n=n)], *trials_of("highway, gates shared", *relations)),
         *resting_on([claim(
             section="ours", text="gates should be as expressive as H (P2 5.1, of "
-            "convolutions): a gate for each unit is ahead of one for a whole layer, "
-            "every seed than every seed", paper=None, ours={"relation": [
+            "convolutions): a gate for each unit is ahead of one for a whole layer: "
+            "each seed against each", paper=None, ours={"relation": [
                 f"a gate for each unit {compare(*both)} one for a layer"]} | {
                 name: accuracy[name] for name in kinds},
             holds=ahead(*both), n=n)], *trials_of(*kinds))]

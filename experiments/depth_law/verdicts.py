@@ -237,8 +237,8 @@ def check_other_rules(record: dict, depths: list[int]) -> list[Claim]:
                 and chrono[depths[-1]] > widened(FAR, scale)) if done else None
     return [
         *resting_on([judged(
-            "a fixed b_T = -2 does not train from 300 blocks on (margin: the loss, "
-            "ln(10) / 2)", rounded(fixed),
+            "nets with a fixed b_T = -2 do not train from 300 blocks on (margin: the "
+            "loss, ln(10) / 2)", rounded(fixed),
             lambda scale: all(loss >= TRAINS * scale for loss in fixed.values())
             if done else None, seeds_behind(record, "b_T = -2", least=300))],
             trials_behind(record, list(fixed), "b_T = -2")),
@@ -291,8 +291,8 @@ def check_ten_thousand(record: dict) -> list[dict]:
     accuracies = [net["test_acc"] or 0 for net in nets]
     prefixes = [net["used"]["prefix"] if net.get("used") else 0 for net in nets]
     return [
-        judged("10,000 highway blocks train: with S = 1, all of MNIST and five epochs "
-               "of Adam 96 % of the test images", {"test accuracy": accuracies},
+        judged("10,000 highway blocks train: with S = 1, five epochs of Adam on all of "
+               "MNIST reach 96 % test accuracy", {"test accuracy": accuracies},
                lambda scale: min(accuracies) >= 1 - 0.04 * scale if nets else None,
                len(nets)),
         judged("10,000 highway blocks are used: to keep the loss within 10 % takes "

@@ -122,8 +122,8 @@ def check_advice(rows: list[dict]) -> dict:
     below = [row["all_below_train"] for found in borders.values() for row in found]
     return claim(
         section="tutorial", text="when in doubt, more negative: at each depth and with "
-        "each seed, all b_T below the largest that trains do too (beyond -20 nothing "
-        "was tried)", paper="start with more negative", ours={
+        "each seed, all b_T below the largest that trains train, too (beyond -20 "
+        "nothing was tried)", paper="start with more negative", ours={
             f"{depth} layers, the largest that trains": [
                 row["gate_bias"] for row in found] for depth, found in borders.items()},
         n=n, holds=None if None in below else all(below))
