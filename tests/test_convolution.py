@@ -173,9 +173,3 @@ def test_smoke(smoke):
                 net["final_train_loss"][0])
             chosen[key] = net["lr"]
         assert net["lr"] == chosen[key]
-
-
-def test_fewer_images_than_a_piece_takes_are_refused():
-    assert [*ct.pieces(5, 3)] == [(slice(0, 3), 0), (slice(2, 5), 1)]
-    with pytest.raises(ValueError, match="3 images, fewer than a piece of 5"):
-        next(ct.pieces(3, 5))

@@ -330,3 +330,9 @@ def test_a_record_is_the_same_whatever_the_jobs_and_the_process(tmp_path):
     assert len(set(records)) == 1
     runs = [(run["depth"], run["seed"]) for run in record["runs"]]
     assert runs == [(4, 3), (4, 1), (2, 3), (2, 1)]
+
+
+def test_fewer_images_than_a_piece_takes_are_refused():
+    assert [*hn.pieces(5, 3)] == [(slice(0, 3), 0), (slice(2, 5), 1)]
+    with pytest.raises(ValueError, match="3 images, fewer than a piece of 5"):
+        next(hn.pieces(3, 5))
