@@ -235,8 +235,8 @@ def draw_words(axes: Axes, net: dict) -> None:
     """Nearest words before and after the layers, and words at the ends of the gate."""
     axes.set_axis_off()
     before, after = net["neighbours"]["before"], net["neighbours"]["after"]
-    rows = [[readable(found[word][n]) for word in before] for found in (before, after)
-            for n in range(3)]
+    rows = [[readable(found[word][n]) if found[word] else "–" for word in before]
+            for found in (before, after) for n in range(3)]
     longest = max(len(word) for row in [*rows, list(before)] for word in row)
     table = axes.table(rows, colLabels=list(before), edges="horizontal", cellLoc="left",
                        rowLabels=["before", "", "", "after", "", ""], colLoc="left",

@@ -301,12 +301,14 @@ def describe_gate(gate: np.ndarray, text: Text) -> dict:
 def nearest(features: np.ndarray, asked: list[str], theirs: np.ndarray,
             words: list[str], count: int = 5) -> dict[str, list[str]]:
     """Features (F, V) of all words and (F, n) of those asked for -> for each of these
-    the others of the largest cosine."""
-    unit = features / np.linalg.norm(features, axis=0)
-    found = {}
+    the others of the largest cosine; none where relu left no feature but 0."""
+    norms = np.linalg.norm(features, axis=0)
+    unit = features / np.where(norms > 0, norms, 1)
+    found: dict[str, list[str]] = {word: [] for word in asked}
     for word, column in zip(asked, theirs.T, strict=True):
-        near = np.argsort(-(unit.T @ (column / np.linalg.norm(column))), kind="stable")
-        found[word] = [words[n] for n in near if words[n] != word][:count]
+        if norm := np.linalg.norm(column):
+            near = np.argsort(-(unit.T @ (column / norm)), kind="stable")
+            found[word] = [words[n] for n in near if words[n] != word][:count]
     return found
 
 

@@ -243,6 +243,14 @@ def test_gates_and_neighbours_by_hand(text, uninterrupted):
     assert "gatekeeper" in result["neighbours"]["before"], "a word not in the text"
 
 
+def test_a_word_without_features_is_near_to_none():
+    """relu may leave only 0."""
+    features = np.array([[1.0, 0, 1, 2], [1, 0, 0.9, -1]])
+    found = language_trials.nearest(features, ["a", "b"], features[:, :2],
+                                    ["a", "b", "c", "d"])
+    assert found == {"a": ["c", "d", "b"], "b": []}
+
+
 def test_gates_by_word_by_hand():
     """Of units, layers, lengths and ranks that differ; two layers of two units."""
     text = language_trials.make_text({
