@@ -348,6 +348,14 @@ def test_what_diverged_or_guesses_is_worse_than_any_other():
     assert language_claims.check_claims(record)[1]["holds"] is None
 
 
+def test_no_verdict_on_a_net_that_is_not_trained():
+    record = fake_record()
+    record["nets"] = [net for net in record["nets"] if net["block"] != "full"]
+    claims = language_claims.check_claims(record)
+    assert [item["holds"] for item in claims] == [True] * 5
+    assert all(item["n"] == 1 for item in claims)
+
+
 def test_the_ledger_has_a_place_for_every_claim():
     claims = language_claims.check_claims(fake_record())
     assert {item["section"].split()[0] for item in claims} <= set(PAPERS)
