@@ -13,7 +13,7 @@ are examples, so activations are (U, B); * is elementwise, ^T transposes. T is a
 the gate; d<name> is the derivative of the loss with respect to <name>; z_H and z_T are
 pre-activations. Here a block is a whole layer; the paper calls every unit of a layer a
 block. Depth counts the blocks after the input projection; the paper counts the
-projection too, so its "50 layers" are depth 49 here.
+projection too, so its 50 layers are depth 49 here.
 
 The trouble with depth. A plain net stacks L layers y = H = tanh(W_H x + b_H), and the
 chain rule takes the gradient through all of them, from the last to the first:

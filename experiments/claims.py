@@ -69,8 +69,8 @@ PAPERS = {      # whose claims: title, source
             "Jernite, D. Sontag, A. M. Rush: *Character-Aware Neural Language Models*, "
             "AAAI 2016, [arXiv:1508.06615](https://arxiv.org/abs/1508.06615)"),
     "reproduction": ("An earlier reproduction", "Of P1's contrast, in plain NumPy; "
-                     "this suite keeps its commands, settings and records. The claims "
-                     "are what its text says of its own figures"),
+                     "this suite keeps its commands, its settings and the names of its "
+                     "records. The claims are what its text says of its own figures"),
     "tutorial": ("A tutorial", "J. Fleming: [*Highway Networks with TensorFlow*]"
                  "(https://medium.com/jim-fleming/highway-networks-with-tensorflow-"
                  "1e6dfa667daa), 2015"),
@@ -100,9 +100,9 @@ OPEN = [Open(*about) for about in (
     ("P1 Table 2", "32 layers, 1.25 M parameters, exceed the fitnets' teacher of 9 M: "
      "accuracy on CIFAR-10", "91.20 %, teacher 90.18 %", "CIFAR-10; the layout is "
      "documented in part"),
-    ("P1 Table 3", "19 convolutional layers, by the authors' code: accuracy on "
+    ("P1 Table 3", "a convolutional net, 19 layers by the authors' code: accuracy on "
      "CIFAR-10", "92.40 % (92.31 ± 0.12)", "CIFAR-10, and about 100 TFLOP an epoch"),
-    ("P1 Table 3", "19 convolutional layers, by the authors' code: accuracy on "
+    ("P1 Table 3", "a convolutional net, 19 layers by the authors' code: accuracy on "
      "CIFAR-100", "67.76 % (67.61 ± 0.15)", "CIFAR-100, and about 100 TFLOP an epoch"),
     ("P1 4", "b_T rises with depth, and mean activity falls with b_T", "Figure 2",
      CIFAR_100),
@@ -115,11 +115,11 @@ OPEN = [Open(*about) for about in (
     ("P2 4.2", "the mean estimation error of a ResNet-50 is near zero in stages 1 to "
      "3, not in stage 4", "Figure 3", "ImageNet and a trained ResNet-50"),
     ("P2 5.1", "50 layers with batch normalization, highway beside residual: top-5 "
-     "error on ImageNet", "coupled 7.53 ± 0.05 %, full 7.29 ± 0.11 %, residual "
-     "7.17 ± 0.14 %", "ImageNet"),
+     "error on ImageNet", "coupled 7.53 ± 0.05 %, with a third relu in H 7.29 ± "
+     "0.11 %, residual 7.17 ± 0.14 %", "ImageNet"),
     ("P2 5.1", "50 layers without batch normalization, highway beside residual: top-5 "
-     "error on ImageNet", "coupled 10.03 ± 0.17 %, full "
-     "10.21 ± 0.03 %, residual 9.40 ± 0.18 %", "ImageNet"),
+     "error on ImageNet", "coupled 10.03 ± 0.17 %, with a third "
+     "relu in H 10.21 ± 0.03 %, residual 9.40 ± 0.18 %", "ImageNet"),
     ("P2 5.1", "without batch normalization highway and residual nets reach a lower "
      "training error and a higher validation error than with it", "Figure 5",
      "ImageNet"),

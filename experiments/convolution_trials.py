@@ -69,8 +69,9 @@ def stages(config: dict, widths: Sequence[int], counts: Sequence[int]) -> list[t
 
 
 def table_2(config: dict) -> list[tuple]:
-    """Our reading of the 11 layers with 236 K parameters: Fitnet A's three stages, each
-    of one width, whose first layer has no gates, and a hidden layer of 250 units."""
+    """Our reading of the 11 layers with 236 K parameters: Fitnet A's three stages, here
+    each of one width, whose first layer has no gates, and a hidden layer of 250 units.
+    """
     side = 8 if FACTS[config["dataset"]].channels == 3 else 2
     return [*stages(config, config.get("widths", (16, 32, 64)), (2, 2, 2)),
             ("pool", side, side),

@@ -2,9 +2,10 @@
 
 The claims (P1, section 4 and 4.1), for the net of experiments/inside.py. Most transform
 biases fall during training. For one example the gates are very sparse, although most
-are active on average. Biases and mean gate activity are inversely correlated. Most of
-the change in block outputs is in the early layers, about 15 on MNIST. The mean activity
-differs between classes, on MNIST within the first 15 layers.
+are active on average; biases and mean gate activity are inversely correlated (both said
+above all, or only, of CIFAR-100). Most of the change in block outputs is in the early
+layers, about 15 on MNIST. The mean activity differs between classes, on MNIST within
+the first 15 layers.
 
 The protocol. b_T of every unit; the mean T over all training images, in all and by
 class; T and block outputs of one training image, drawn at random. The paper shows

@@ -1,7 +1,7 @@
 """Which nets do Figures 2 to 4 look into? A highway, a residual and a plain one.
 
 Of equal width and depth: 784 pixels -> one plain layer of 50 -> 49 layers of 50, tanh
--> softmax of 10; the paper's "50 layers" (P1, section 4) and b_T = -2, as its net for
+-> softmax of 10; the paper's 50 layers (P1, section 4) and b_T = -2, as its net for
 MNIST had. The gates make it 289,660 parameters; the residual and the plain net have
 164,710. Glorot's initialisation, all 60,000 training images, momentum SGD. Each net
 trains at several learning rates for a few epochs, and anew at the best one to the end.

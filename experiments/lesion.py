@@ -4,9 +4,11 @@ The claims. P1, section 4.2: closing the gates of one early layer raises the tra
 loss significantly, layers 15 to 45 have close to no effect on MNIST, and about 60 % of
 the layers do not contribute. P2 (Greff et al., ICLR 2017), sections 2, 4.2 and 4.4: a
 plain net falls to chance where one layer is removed, highway and residual nets lose
-little, the more the earlier the layer; layers of these may be shuffled at a loss that
-grows smoothly with the amount; and their block outputs a_k are estimates of one value
-A, E[a_k - A] = 0 (its Eq. 1), whose spread falls from block to block (its Figure 3).
+little, the more the earlier the layer; a ResNet's layers may be shuffled at an error
+that grows smoothly with the amount, and those of a highway net should be
+interchangeable to a certain degree; and their block outputs a_k are estimates of one
+value A, E[a_k - A] = 0 (its Eq. 1), whose spread falls from block to block (its Figure
+3).
 
 The protocol, for the three nets of experiments/inside.py. Close one layer at a time and
 measure loss and error on all training images; a layer of the residual and the plain net

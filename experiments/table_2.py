@@ -2,9 +2,9 @@
 
 The claim (P1, section 3.3.1). A convolutional highway net of 11 layers and about 236 K
 parameters, trained at once, reaches 89.18 % on CIFAR-10, as Fitnet A (89.01 %) does
-with a teacher's hints. Its layout is not published. We read it as Fitnet A's three
-stages of 16, 32 and 64 filters, the first layer of each without gates, two highway
-layers after it, 2x2, 2x2 and 8x8 max pooling, and a hidden layer of 250 units: 236,328
+with a teacher's hints. Its layout is not published. We read it as three stages of three
+layers, as Fitnet A has them, of 16, 32 and 64 filters, the first layer of each without
+gates, 2x2, 2x2 and 8x8 max pooling after them, and a hidden layer of 250 units: 236,328
 parameters. Our plain twin has the same layers without gates. Table 3's net of 19 layers
 is built and counted here, too, and its step is timed by benchmarks/convolution.py; its
 400 epochs are beyond two cores.

@@ -2,10 +2,10 @@
 
 The claims. P1, section 2.2: a negative b_T suffices for very deep nets to train, with
 various zero-mean initial distributions of W_H and different activation functions. P2,
-section 4.3, of the work of others: sharing the weights of a stage's residual blocks
-hardly hurts, and a highway net whose layers share their gates stays ahead of plain and
-residual nets. P2, section 5.1: gates should be as expressive as H; 1x1 convolutions as
-gates seem to make learning unstable.
+section 4.3, of the work of others: sharing the weights of a stage's residual blocks in
+some cases hardly hurts, and a highway net whose layers share their gates stays ahead of
+plain and residual nets. P2, section 5.1: gates should be as expressive as H; 1x1
+convolutions as gates seem to make learning unstable.
 
 The protocol. 784 pixels -> projection -> 50 blocks of 50 units -> softmax of 10; 6000
 training images, 12 epochs of Adam, gradients clipped at norm 5, b_T = -4. Starts: W_H
@@ -16,8 +16,8 @@ only; or a layer has one gate for all its units, which is the nearest that a ful
 connected layer has to a coarser gate. Each net tries two learning rates; with each
 seed the one with the lower last training loss counts. Test images choose nothing.
 
-The papers are silent, we assume: all of the above. Deviations: P2's shared weights and
-1x1 gates are of convolutional nets.
+The papers are silent, we assume: all of the above. Deviations: the residual blocks and
+1x1 gates that P2 speaks of are convolutional, its net with shared gates is for speech.
 
 Cost: ten minutes on one core. Finished trials are kept.
 """
@@ -240,13 +240,15 @@ def trials_of(*names: str) -> list[dict]:
 
 
 def check_ties(nets: dict) -> list[Claim]:
-    """P2's statements about shared weights, and ours about coarser gates."""
+    """P2's statements about shared weights, and ours about coarser gates. "In some
+    cases", as P2 says of residual nets, is not refuted by one."""
     def hardly_hurts(block, limit):
-        return mean(nets[block]) - mean(nets[f"{block}, all shared"]) < limit
+        cost = mean(nets[block]) - mean(nets[f"{block}, all shared"])
+        return cost < limit or (None if block == "residual" else False)
     n = len(nets["highway"]["test_acc"])
     accuracy = {name: hn.significant(mean(net)) for name, net in nets.items()}
-    rows = [item for block, section, paper in (("residual", "P2 4.3", "not much"),
-                                               ("highway", "ours", None))
+    rows = [item for block, section, paper in (
+        ("residual", "P2 4.3", "in some cases not much"), ("highway", "ours", None))
             for item in resting_on([claim(
                 section=section, text=f"sharing the weights of all {block} layers "
                 "costs less than a point of mean test accuracy", paper=paper, ours={

@@ -4,7 +4,8 @@ The claims. P1, section 2.2: a negative initial b_T is enough to train very deep
 -1, -2, -3 are a guideline for about 10, 20, 30 layers (of convolutional nets), and SGD
 did not stall at more than 1000 layers. J. Fleming's "Highway Networks with TensorFlow"
 (2015; "the tutorial" here): 20 plain layers stay below 15 % on MNIST; 1000 highway
-layers reach about 95 % with b_T near -20, "just learning to carry the last 980".
+layers reach about 95 % with b_T near -20, "just learning to carry the last 980
+layers or so".
 
 Everywhere 784 pixels -> one plain layer -> depth - 1 blocks of 50 units -> softmax of
 10, so depth counts as P1 counts it. Highway nets: tanh, Glorot's weights, Adam,

@@ -1,7 +1,8 @@
 """With which initial b_T do highway nets of each depth train?
 
-P1's guideline and the tutorial's advice, "the more negative the safer", beside nets of
-10 to 1000 layers at b_T from +1 to -20, each with the better of two learning rates.
+P1's guideline, and the tutorial's advice to start more negative when in doubt, beside
+nets of 10 to 1000 layers at b_T from +1 to -20, each with the better of two learning
+rates.
 """
 
 from __future__ import annotations
