@@ -1162,9 +1162,8 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
         streams set to where it ends; save(arrays, streams, history), after each epoch.
 
     history has a row {"epoch": ..., ...} for each epoch; report(row) gets it too, but
-    for row 0. A run
-    that stops being finite ends there, with status "diverged", else "ok". Killed and
-    resumed it gives the same bits as in one piece.
+    for row 0. A run that stops being finite ends there, with status "diverged", else
+    "ok". Killed and resumed it gives the same bits as in one piece.
     """
     cache = net.cache(batches.size) if cache is None else cache
     arrays = {"params": net.params} | {

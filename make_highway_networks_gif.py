@@ -199,10 +199,10 @@ def encode_gif(frames: list, comment: str) -> bytes:
 
 def encode_mp4(frames: list) -> bytes:
     """Frames -> the bytes of an MP4, its last frame repeated to be held."""
-    each, hold = frame_durations(len(frames) + 1)[-1], HOLD
+    each = frame_durations(len(frames) + 1)[-1]
     # The usual pixel format halves the colour resolution: sizes must be even.
     height, width = (size // 2 * 2 for size in frames[0].shape[:2])
-    held = [frames[-1]] * (hold // each)
+    held = [frames[-1]] * (HOLD // each)
     return iio.imwrite("<bytes>", [frame[:height, :width] for frame in frames + held],
                        extension=".mp4", plugin="FFMPEG", fps=1000 / each,
                        macro_block_size=2)

@@ -57,7 +57,7 @@ from benchmarks.processes import (
 from highway_suite.figures import LIGHT, TITLE
 
 RECORD = Path(__file__).with_suffix(".json")
-SCHEMA, SCHEMA_VERSION = "highway-networks/cold_start", 1
+SCHEMA = "highway-networks/cold_start"
 PARTS = ("start", "first epoch", "other epochs")
 HIDDEN, BATCH = 50, 128
 
@@ -118,8 +118,7 @@ def run(args: argparse.Namespace) -> dict:
                 except Skipped as reason:
                     print(f"{name}: skipped, {reason}")
                     skipped[name] = str(reason)
-    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
-            "command": f"python3 -m benchmarks.cold_start --depth {args.depth} "
+    return {"command": f"python3 -m benchmarks.cold_start --depth {args.depth} "
                        f"--repeats {args.repeats}" + dataset_flag(args),
             "dataset": dataset, "depth": args.depth, "epochs": EPOCHS, "steps": STEPS,
             "repeats": args.repeats, "cores": len(cores), "env": machine(),

@@ -59,7 +59,7 @@ from experiments.convolution_layers import Dense, Plain
 from highway_suite.cli import in_range, several
 
 RECORD = Path(__file__).with_suffix(".json")
-SCHEMA, SCHEMA_VERSION = "highway-networks/convolution-step", 1
+SCHEMA = "highway-networks/convolution-step"
 LR = 0.001              # so small that no net diverges
 
 
@@ -261,8 +261,7 @@ def run(args: argparse.Namespace) -> dict:
                  *(in_colour(table, args) for table in args.tables)]
         nets = [measure(task, names, args.repeats) for task in tasks]
         env = machine_with(names)
-    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
-            "command": "python3 -m benchmarks.convolution --widths "
+    return {"command": "python3 -m benchmarks.convolution --widths "
                        f"{','.join(map(str, args.widths))} --tables "
                        f"{','.join(map(str, args.tables))} --batch {args.batch} "
                        f"--piece {args.piece} --repeats {args.repeats}"

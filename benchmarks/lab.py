@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from benchmarks.contestants import machine
 from benchmarks.processes import PINNED, Skipped
-from experiments.lab import load_checked, render, sound
+from experiments.lab import SCHEMA_VERSION, load_checked, render, sound
 from highway_suite.cli import in_range
 from highway_suite.datasets import obtain, obtain_auto
 from highway_suite.figures import LIGHT, TITLE
@@ -202,7 +202,7 @@ class Benchmark(NamedTuple):
     parser: Callable[[], argparse.ArgumentParser]
     committed: Path         # its record
     schema: str
-    measure: Callable[[argparse.Namespace], dict]       # -> the record
+    measure: Callable[[argparse.Namespace], dict]       # -> the record, but its schema
     tell: Callable[[dict], None]                        # prints it as a table
     draw: Callable[[dict], Figure]
 
@@ -220,7 +220,8 @@ def main(benchmark: Benchmark, argv: Sequence[str] | None = None) -> dict:
     try:
         if not args.plot:
             check_target(out)       # before minutes of measuring
-            record = measure(args)
+            record = {"schema": schema, "schema_version": SCHEMA_VERSION,
+                      **measure(args)}
             out = args.out or place_of(record, committed)
             out.parent.mkdir(parents=True, exist_ok=True)
             write_json(out, record)

@@ -59,7 +59,7 @@ from experiments.recurrent_layers import (
 )
 
 RECORD = Path(__file__).with_suffix(".json")
-SCHEMA, SCHEMA_VERSION = "highway-networks/language-model-step", 1
+SCHEMA = "highway-networks/language-model-step"
 STEPS = 3               # of a round
 LR, CLIP = 1.0, 5.0
 WORDS, CHARACTERS, PLACES = 10_000, 51, 21
@@ -108,9 +108,8 @@ class Ours:
         return self.net.views(self.net.backward(self.cache))
 
     def step(self, batch: Batch) -> None:
-        _, grad = self.net.gradient(batch._replace(rng=self.rng), self.cache)
-        hn.clip_norm(grad, CLIP)
-        self.optimizer.step(self.net.params, grad, LR)
+        hn.train_step(self.net, batch._replace(rng=self.rng), self.cache,
+                      self.optimizer, LR, CLIP)
 
 
 class Floor(Ours):
@@ -274,7 +273,6 @@ FORMS = {       # of PyTorch's layers; gate by its name
 CONTESTANTS = {"ours": Ours, "floor": Floor, "torch": Torch}
 
 
-
 def measure(task: Task, names: Sequence[str], repeats: int) -> dict:
     """The record's measurements."""
     def work(contestant):
@@ -297,8 +295,7 @@ def run(args: argparse.Namespace) -> dict:
                            args.repeats)
         env = machine_with(names)
     options = {name: getattr(args, name) for name in OPTIONS}
-    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
-            "command": " ".join(["python3 -m benchmarks.language_model", *(
+    return {"command": " ".join(["python3 -m benchmarks.language_model", *(
                 f"--{name} {value}" for name, value in options.items())]),
             "dataset": "words by Zipf's law", **options, "env": env, **measured}
 

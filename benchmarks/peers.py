@@ -64,7 +64,7 @@ from benchmarks.processes import (
 from highway_suite.figures import LIGHT
 
 RECORD = Path(__file__).with_suffix(".json")
-SCHEMA, SCHEMA_VERSION = "highway-networks/peers", 1
+SCHEMA = "highway-networks/peers"
 STEPS, EPOCHS = 46, 12                     # of the headline, in batches of 128
 NEEDS = {"torch": ("torch",), "torch.compile": ("torch",), "jax": ("jax", "optax"),
          "jax scan": ("jax", "optax")}
@@ -226,8 +226,7 @@ def run(args: argparse.Namespace) -> dict:
                  for block in ("highway", "plain")]
         single, parts, env, failed = one_core(names, tasks[0], args.repeats, cores)
         pair, failed_pair = all_cores(contenders(single), tasks, args.repeats, cores)
-    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
-            "command": f"python3 -m benchmarks.peers --depth {args.depth} --hidden "
+    return {"command": f"python3 -m benchmarks.peers --depth {args.depth} --hidden "
                        f"{args.hidden} --batch {args.batch} --repeats {args.repeats}"
                        + dataset_flag(args),
             "dataset": dataset, "images": shape[0], "depth": args.depth,

@@ -69,7 +69,7 @@ from highway_suite.figures import LIGHT
 from highway_suite.records import read_record, train_arm
 
 RECORD = Path(__file__).with_suffix(".json")
-SCHEMA, SCHEMA_VERSION = "highway-networks/scaling", 1
+SCHEMA = "highway-networks/scaling"
 CENTRE = {"depth": 30, "hidden": 50, "batch": 128}
 STEPS = 100                         # of a repeat at the centre
 LAW = (10, 1000)                    # depths that the law is about
@@ -268,8 +268,7 @@ def run(args: argparse.Namespace) -> dict:
             args.data_dir = None
         shape = write_images(folder, data)
         points, env = measure_points(points, folder, shape, args.repeats, cores[:1])
-    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION,
-            "command": "python3 -m benchmarks.scaling" + "".join(
+    return {"command": "python3 -m benchmarks.scaling" + "".join(
                 f" --{name} {','.join(map(str, getattr(args, name)))}"
                 for name in LISTS) + f" --repeats {args.repeats} --runs {args.runs}"
             + f" --deepest {args.deepest}" + dataset_flag(args),

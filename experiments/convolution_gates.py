@@ -46,6 +46,7 @@ from experiments.convolution_trials import fit_net
 from experiments.drawing import format_log, pale, title_of
 from experiments.judging import (
     agreed,
+    ahead,
     claim,
     every,
     listed,
@@ -156,9 +157,7 @@ def apart(net: dict) -> float:
 def below(one: dict, other: dict) -> bool | None:
     """Whether a net's loss is below another's, each seed's below each seed's; False if
     above; None where they mingle."""
-    mine, theirs = best_losses(one), best_losses(other)
-    return True if mine.max() < theirs.min() else (
-        False if mine.min() > theirs.max() else None)
+    return ahead(best_losses(other), best_losses(one))
 
 
 def ordered(one: float, other: float) -> bool | None:

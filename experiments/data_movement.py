@@ -46,7 +46,14 @@ from matplotlib.ticker import NullFormatter
 
 import highway_networks as hn
 from experiments import inside, pricing, skipping, skipping_seconds
-from experiments.judging import agreed, claim, or_infinite, over_nets, resting_on
+from experiments.judging import (
+    agreed,
+    at_each,
+    claim,
+    or_infinite,
+    over_nets,
+    resting_on,
+)
 from experiments.lab import Experiment, Lab, main
 from experiments.papers import spoken
 from experiments.pricing import FORMS, MODELS
@@ -99,9 +106,7 @@ def judged(text: str, ours: dict, threshold: float, holds: Callable, n: int | No
     """A claim of ours; holds(threshold) is its verdict, also told at half and twice.
     n: the seeds behind it, None where none plays a part."""
     return claim(section="ours", text=text, paper=None, ours=ours, n=n,
-                 holds=holds(threshold), also={
-                     f"{part:g}": holds(part) for part in (threshold / 2,
-                                                           2 * threshold)})
+                 **at_each(holds, (threshold / 2, threshold, 2 * threshold)))
 
 
 def check_passes(record: dict) -> list[dict]:

@@ -16,6 +16,7 @@ from matplotlib.ticker import (
 import highway_networks as hn
 from highway_suite.figures import COLOURS
 
+GREY = "#8C8C8C"
 DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
 
 
@@ -26,7 +27,7 @@ def title_of(record: dict) -> str:
 
 def colour_of(block: str) -> str:
     """The colour of a block on every figure; grey, if it was added to hn.BLOCKS."""
-    return COLOURS.get(block, "#8C8C8C")
+    return COLOURS.get(block, GREY)
 
 
 def pale(colour: str, strength: float) -> tuple:

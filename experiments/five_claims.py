@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
-from experiments.judging import Claim, agreed, claim, over_nets, resting_on, telling
+from experiments.judging import (
+    Claim,
+    agreed,
+    at_each,
+    claim,
+    over_nets,
+    resting_on,
+    telling,
+)
 from experiments.lesion import (
     largest_bias,
     largest_step,
@@ -35,14 +43,11 @@ def judged(values: list[dict], test: Callable[[float, float], bool],
         return agreed(telling(test(value["trained"], limit), any(
             test(other, limit) for state, other in value.items() if state != "trained"))
             for value in values)
-    half, given, twice = map(verdict, thresholds)
-    numbers = over_nets(values)
-    alone = given is None and all(test(value["trained"], thresholds[1])
-                                  for value in values)
+    found, numbers = at_each(verdict, thresholds), over_nets(values)
+    alone = found["holds"] is None and all(test(value["trained"], thresholds[1])
+                                           for value in values)
     return {"ours": numbers["trained"] if len(numbers) == 1 else numbers,
-            "n": len(values), "holds": given,
-            "why": "as true without" if alone else None,
-            "also": {f"{thresholds[0]:g}": half, f"{thresholds[2]:g}": twice}}
+            "n": len(values), "why": "as true without" if alone else None, **found}
 
 
 def above(value: float, limit: float) -> bool:

@@ -33,10 +33,10 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments import gates, inside, lesion
-from experiments.drawing import colour_of, title_of
+from experiments.drawing import GREY, colour_of, title_of
 from experiments.five_claims import check_claims
 from experiments.judging import listed, or_infinite
-from experiments.lab import Experiment, Lab, main
+from experiments.lab import Experiment, Lab, load_record, main
 from experiments.papers import spoken
 from experiments.probing import (
     bias_of_steps,
@@ -98,7 +98,7 @@ def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
 def train_best(protocol: dict, block: str, data: hn.Data) -> tuple[hn.DeepNet, dict]:
     """Search the learning rate, train to the end at the best -> the net, and how."""
     def train(lr, epochs):
-        config = hn.Config(**inside.make_settings(protocol, block, lr, epochs))
+        config = inside.make_config(protocol, block, lr, epochs)
         net = hn.make_net(config, data)
         history, _, status = hn.train(net, data, config)
         print(f"{block}, lr {lr:g}, {epochs} epochs: training loss "
@@ -125,7 +125,7 @@ def only(protocol: dict, block: str) -> dict:
 def committed_net(block: str) -> tuple[hn.DeepNet, dict]:
     """The net of seed 0, and how it was trained. Raises RecordError."""
     folder = hn.HERE / "results" / "inside"
-    record, _ = inside.load_record(folder / "record.json")
+    record, _ = load_record(folder / "record.json")
     (fields,) = (net for net in record["nets"] if net["block"] == block)
     net = hn.DeepNet.load(folder / fields["file"])
     if weights_hash(net) != fields["sha256"]:
@@ -281,7 +281,7 @@ def draw_rerouted(axes: Any, nets: dict, ranges: dict) -> None:
         axes.axhline(np.median(whole), color=colour_of(block), linewidth=1,
                      linestyle="--")
     for way, marker in markers.items():
-        axes.plot([], [], marker, color="#8C8C8C", markersize=4, label=f"T {way}")
+        axes.plot([], [], marker, color=GREY, markersize=4, label=f"T {way}")
     axes.set(yscale="log", xticks=range(len(ranges)),
              xticklabels=[f"layers {name}".replace("layers all", "all layers")
                           for name in ranges], ylabel="mean cross-entropy, nats",

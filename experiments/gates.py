@@ -290,11 +290,11 @@ def run(lab: Lab) -> dict:
 # The figure
 
 
-def heat(axes: Axes, matrix: list, first: int, **look: Any) -> AxesImage:
+def heat(axes: Axes, matrix: list, **look: Any) -> AxesImage:
     """Layers by units, the first layer on top."""
     rows, columns = np.shape(matrix)
     image = axes.imshow(matrix, aspect="auto", interpolation="nearest",
-                        extent=(0.5, columns + 0.5, first + rows - 0.5, first - 0.5),
+                        extent=(0.5, columns + 0.5, rows + 0.5, 0.5),
                         **look)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=2, labelsize=7.5)
@@ -306,10 +306,10 @@ def draw_figure_2(figure: SubFigure, record: dict) -> None:
     two, start = record["figure_2"], record["net"]["gate_bias"]
     panels = figure.subplots(1, 4, sharey=True)
     images = [
-        heat(panels[0], two["biases"], 1, cmap="RdBu_r", norm=CenteredNorm(start)),
-        heat(panels[1], two["T_mean"], 1, cmap="viridis", vmin=0),
-        heat(panels[2], two["T_one"], 1, cmap="viridis", vmin=0, vmax=1),
-        heat(panels[3], two["outputs_one"][1:], 1, cmap="RdBu_r", norm=CenteredNorm())]
+        heat(panels[0], two["biases"], cmap="RdBu_r", norm=CenteredNorm(start)),
+        heat(panels[1], two["T_mean"], cmap="viridis", vmin=0),
+        heat(panels[2], two["T_one"], cmap="viridis", vmin=0, vmax=1),
+        heat(panels[3], two["outputs_one"][1:], cmap="RdBu_r", norm=CenteredNorm())]
     titles = [f"$b_T$ after training\n(white: {start:g}, before it)",
               f"mean $T$ of {record['n_train']:,}\ntraining images",
               f"$T$ of one image\n(a {two['label']})",
@@ -329,7 +329,7 @@ def draw_figure_3(figure: SubFigure, record: dict) -> None:
     most = np.quantile(np.abs(list(apart.values())), 0.995)
     panels = figure.subplots(2, (len(apart) + 1) // 2, sharex=True, sharey=True)
     for axes, (digit, matrix) in zip(panels.flat, apart.items(), strict=False):
-        image = heat(axes, matrix, 1, cmap="RdBu_r", vmin=-most, vmax=most)
+        image = heat(axes, matrix, cmap="RdBu_r", vmin=-most, vmax=most)
         axes.set_title(digit, fontsize=9)
     for axes in panels[-1]:
         axes.set_xlabel("unit", fontsize=8.5)

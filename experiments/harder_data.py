@@ -49,7 +49,7 @@ from experiments import five_nets, inside
 from experiments.drawing import plain_numbers, title_of
 from experiments.five_claims import MORE, above, before_too, below, judged, trained
 from experiments.gates import correlation, per_example
-from experiments.judging import Claim, claim, listed, resting_on
+from experiments.judging import Claim, at_each, claim, listed, resting_on
 from experiments.lab import Experiment, Lab, main
 from experiments.lesion import columns, needed_layers
 from experiments.probing import loss_and_error, mean_gates, prefix
@@ -252,7 +252,7 @@ def more(record: dict, groups: dict[str, list], of: Callable, limits: tuple) -> 
     """Whether a number of every net, with every rate, is larger than that of every net
     of MNIST, with the middle one of three limits and the others: fields of a claim. It
     is not if none is; else it is open."""
-    half, given, twice = limits
+    _, given, _ = limits
     numbers = {limit: {f"rate {lr}": [of(net, limit) for net in nets]
                        for lr, nets in groups.items()} for limit in limits}
     mnist = {limit: [of(net, limit) for net in record["nets"]["mnist"]]
@@ -262,9 +262,8 @@ def more(record: dict, groups: dict[str, list], of: Callable, limits: tuple) -> 
         found = [value for values in numbers[limit].values() for value in values]
         return True if min(found) > max(mnist[limit]) else (
             False if max(found) <= min(mnist[limit]) else None)
-    return {"ours": numbers[given] | {"MNIST": mnist[given]}, "holds": holds(given),
-            "n": len(mnist[given]), "younger": True,
-            "also": {f"{limit:g}": holds(limit) for limit in (half, twice)}}
+    return {"ours": numbers[given] | {"MNIST": mnist[given]}, "n": len(mnist[given]),
+            "younger": True, **at_each(holds, limits)}
 
 
 def check_counts(record: dict, title: str) -> list[Claim]:

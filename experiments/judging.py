@@ -7,7 +7,7 @@ its trials decide them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,8 @@ def compare(one: Iterable[float | None], other: Iterable[float | None]) -> str:
 
 
 def ahead(one: Iterable[float | None], other: Iterable[float | None]) -> bool | None:
-    """Whether every seed's accuracy of one net is above every one's of another; None
-    where they mingle."""
+    """Whether every seed's number of one net, as its accuracy, is above every one's of
+    another; None where they mingle."""
     return {"ahead of": True, "behind": False}.get(compare(one, other))
 
 
@@ -69,6 +69,14 @@ def claim(*, section: str, text: str, paper: Any, ours: Any, holds: bool | None,
     if why and holds is None:
         found["why"] = why
     return found | ({"younger": True} if younger else {})
+
+
+def at_each(judge: Callable[[float], bool | None],
+            thresholds: tuple[float, float, float]) -> dict:
+    """Fields of a claim: the verdict, and those at half and at twice the threshold."""
+    half, given, twice = thresholds
+    return {"holds": judge(given), "also": {f"{half:g}": judge(half),
+                                            f"{twice:g}": judge(twice)}}
 
 
 def agreed(verdicts: Iterable[bool | None]) -> bool | None:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from experiments.judging import Claim, claim, listed, resting_on
+from experiments.judging import Claim, at_each, claim, listed, resting_on
 from experiments.papers import TABLE_1A
 
 KIM = {         # Kim et al.'s Table 7, small model: by block and number of layers
@@ -82,9 +82,9 @@ def verdict(section: str, text: str, paper: Any, values: BySeed,
     ours = {name: shown(values[key][seed] for seed in seeds)
             for name, key in nets.items()}
     made, = resting_on([claim(
-        section=section, text=text, paper=paper, n=len(seeds), holds=holds(limit),
+        section=section, text=text, paper=paper, n=len(seeds),
         ours=ours | {"apart" if within else "margin": shown(found.values())},
-        also={f"{other:g}": holds(other) for other in (limit / 2, 2 * limit)})],
+        **at_each(holds, (limit / 2, limit, 2 * limit)))],
         *({"block": block, "depth": depth, "seed": seeds}
           for block, depth in nets.values()))
     return made

@@ -256,7 +256,7 @@ def look_up(net: LanguageModel, config: dict, text: Text, words: list[str]) -> t
     own = net.views(net.params)
     for name, tensor in twin.views(twin.params).items():
         if name != "W_out":
-            tensor[...] = own[name]
+            tensor[...] = own[name][:len(tensor)]   # E: up to these words' last letter
     cache, F = twin.cache(1, len(words)), twin.features
     after = twin.read(np.arange(len(words)), cache)[:F]
     gates = {gate: np.array([z[k * F:(k + 1) * F] for z in cache.family.z])
@@ -284,14 +284,11 @@ def describe_gate(gate: np.ndarray, text: Text) -> dict:
     named = [[text.vocabulary[n], hn.significant(words[-1, n])] for n in frequent]
     lengths = np.array([len(word) for word in text.vocabulary])
     return {
-        "mean": [hn.significant(value) for value in words.mean(axis=1)],
-        "below_0.1": [hn.significant(value) for value in
-                      (gate < 0.1).mean(axis=(1, 2))],
-        "above_0.9": [hn.significant(value) for value in
-                      (gate > 0.9).mean(axis=(1, 2))],
+        "mean": listed(words.mean(axis=1)),
+        "below_0.1": listed((gate < 0.1).mean(axis=(1, 2))),
+        "above_0.9": listed((gate > 0.9).mean(axis=(1, 2))),
         # how far the units' gates depend on the word at all
-        "std_over_words": [hn.significant(value) for value in
-                           gate.std(axis=2, dtype=float).mean(axis=1)],
+        "std_over_words": listed(gate.std(axis=2, dtype=float).mean(axis=1)),
         "by_length": mean_by(words[-1], lengths, lengths.max() + 1),
         "by_rank": mean_by(words[-1], np.log2(1 + rank).astype(int),
                            1 + int(math.log2(len(rank)))),

@@ -193,7 +193,7 @@ def run(lab: Lab) -> dict:
     nets = Nets(trained, {name: untrained(made, name, data) for name in trained}, data)
     described = {fields["block"]: fields for fields in made["nets"]}
     protocol = {name: value for name, value in lab.protocol.items()
-                if name not in ("early", "idle")}       # which only verdicts go by
+                if name not in ("early", "idle")}       # for explorer and verdicts
     trials = lab.trials(measure, {
         (name, part): {"net": name, "measure": part,
                        "sha256": described[name]["sha256"], **protocol}

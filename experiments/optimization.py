@@ -231,7 +231,7 @@ def draw_curves(axes: Axes, nets: list[dict], lines: Callable) -> None:
             last = np.count_nonzero(np.isfinite(row))
             if len(rows) > 1:
                 axes.plot(epochs, row, color=colour, linewidth=0.6)
-            if last < len(row):
+            if 0 < last < len(row):
                 axes.plot(last, row[last - 1], "x", color=colour, markersize=8,
                           markeredgewidth=2, zorder=4)
     axes.set(yscale="log", xlabel="epoch")

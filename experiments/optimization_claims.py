@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from experiments import judging
-from experiments.judging import claim, listed, or_infinite
+from experiments.judging import at_each, claim, listed, or_infinite
 from experiments.papers import FIGURE_1_EPOCHS
 
 TARGET = 1e-4           # the loss that the paper's claim is about
@@ -82,22 +82,14 @@ def loss_claims(nets: list[dict], epochs: int) -> list[dict]:
                     lambda target: missed(deep, epochs, target)))
     return [claim(section=section, text=text, paper=None if section == "ours" else
                   "> 1e-4" if found is deep else "< 1e-4" if found is shallow else like,
-                  ours=least(found), n=seeds(nets), why="epochs", holds=judge(TARGET),
-                  also={"5e-05": judge(5e-5), "0.0002": judge(2e-4)})
+                  ours=least(found), n=seeds(nets), why="epochs",
+                  **at_each(judge, (TARGET / 2, TARGET, 2 * TARGET)))
             for section, text, found, judge in rows]
 
 
 def seeds(nets: list[dict]) -> int:
     """The seeds of the last rung."""
     return max(len(net["best"]["least"]) for net in nets)
-
-
-def at_each(judge: Callable[[float], bool | None],
-            thresholds: tuple[float, float, float]) -> dict:
-    """The verdict, and those at half and at twice the threshold."""
-    half, given, twice = thresholds
-    return {"holds": judge(given), "also": {f"{half:g}": judge(half),
-                                            f"{twice:g}": judge(twice)}}
 
 
 def check_degrading(nets: list[dict]) -> list[dict]:

@@ -60,7 +60,7 @@ def priced(block: str, depth: int, hidden: int, batch: int, ends: dict[str, Any]
     return rows
 
 
-def price_size(config: dict, _: Any = None) -> dict:
+def price_size(config: dict, _: Any) -> dict:
     """All forms of one size -> rows; `size` is the width of the highway net that a net
     is as wide as, or has as many parameters as."""
     depth, hidden, batch, ends = (config[name] for name in (
@@ -84,7 +84,7 @@ def price_passes(lab: Lab) -> list[dict]:
     return [row for trial in trials.values() for row in trial.result["rows"]]
 
 
-def price_second(config: dict, _: Any = None) -> dict:
+def price_second(config: dict, _: Any) -> dict:
     """The second of two steps in units of the first."""
     net = hn.DeepNet("highway", config["depth"], config["hidden"], **config["ends"])
     tape = tracing.trace_steps(net, 1, hn.Adam(net.params), steps=2)
@@ -103,7 +103,7 @@ def second_step(lab: Lab) -> float:
     return trial.result["ratio"]
 
 
-def price_rules(config: dict, _: Any = None) -> dict:
+def price_rules(config: dict, _: Any) -> dict:
     """Highway and residual nets in units of the plain net of the same width, where the
     rules of the trace differ; and the share of steps on elements in each one's cost."""
     rules = {"as everywhere": tracing.by_kind, "image by image": tracing.by_columns,
@@ -152,7 +152,7 @@ def fit_laws(rows: list[dict]) -> list[dict]:
     return laws
 
 
-def price_step(config: dict, _: Any = None) -> dict:
+def price_step(config: dict, _: Any) -> dict:
     """A training step of one of Figure 1's nets. Which momentum it has moves nothing.
     """
     net = hn.DeepNet(config["block"], config["layers"] - 1, config["hidden"],
@@ -194,6 +194,6 @@ def reference(lab: Lab) -> list[dict]:
     return trial.result["rows"]
 
 
-def price_reference(config: dict, _: Any = None) -> dict:
+def price_reference(config: dict, _: Any) -> dict:
     """The programs of the models' authors."""
     return {"rows": movement.published()}

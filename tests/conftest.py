@@ -97,9 +97,8 @@ def smoke(home, monkeypatch):
 @pytest.fixture
 def study(tmp_path):
     """A record -> its Study."""
-    from records_for_figures import save
-
     from highway_suite.studies import load
+    from tests.records_for_figures import save
     return lambda record: load(save(tmp_path / "r.json", record))
 
 

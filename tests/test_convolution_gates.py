@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from fake_lab import FakeLab, verdicts
 
 from experiments import convolution_gates as cg
 from experiments import convolution_trials as ct
 from experiments.convolution_gates import Net
+from tests.fake_lab import FakeLab, verdicts
 
 PROTOCOL = cg.PROTOCOL
 

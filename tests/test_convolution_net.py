@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from contracts import STEP, WrongGradient
 from test_gradients import gates_swapped, without_carry, without_gate_on_H
 
 import highway_networks as hn
@@ -13,6 +12,7 @@ from experiments import convolution_layers as cl
 from experiments import convolution_net
 from experiments import convolution_trials as ct
 from experiments.convolution_net import ConvNet, Nesterov
+from tests.contracts import STEP, WrongGradient, compare, of_largest
 
 SIDE = 7
 NETS = {        # every kind of layer above a convolution, so that its dx is checked too
@@ -64,20 +64,13 @@ def loss_of(net, seed=0):
 def check_gradient(net, entries=9, seed=0):
     """Hold random entries of every tensor to their complex-step derivatives, to 1e-11
     of the tensor's largest. Raises WrongGradient."""
-    found = gradient(net, seed)
     twin = ConvNet(net.layers, *net.shapes[0], dtype="complex128")
-    rng = np.random.default_rng([seed, 4])
-    for name, places in net.views(np.arange(found.size)).items():
-        places = places.ravel()
-        most = abs(found[places]).max()
-        assert most > 0
-        for entry in rng.choice(places, min(entries, len(places)), replace=False):
-            twin.params[...] = net.params
-            twin.params[entry] += 1j * STEP
-            expected = loss_of(twin, seed).imag / STEP
-            if not abs(found[entry] - expected) <= 1e-11 * most:
-                raise WrongGradient(f"{name}[{entry}]: backward {found[entry]}, "
-                                    f"complex step {expected}")
+
+    def derivative(entry):
+        twin.params[...] = net.params
+        twin.params[entry] += 1j * STEP
+        return loss_of(twin, seed).imag / STEP
+    compare(net, gradient(net, seed), derivative, entries, of_largest, seed)
 
 
 @pytest.mark.parametrize("layers", NETS.values(), ids=NETS)

@@ -10,8 +10,8 @@ from experiments.depth_law import nets, plan
 from experiments.depth_law.plan import PROTOCOL, Book, net_config
 from experiments.depth_law.record import describe
 from experiments.depth_law.verdicts import check_claims
-from experiments.store import hash_of, make_trial
-from highway_suite.datasets import obtain
+from experiments.store import hash_of
+from tests.fake_lab import trial_of
 
 CONFIG = net_config(PROTOCOL | {"dataset": "digits"}, 6, {"sum": 1.5}, "adam", 2e-3, 3,
                     epochs=2, batch=64, n_train=200, n_test=100)
@@ -19,11 +19,6 @@ CONFIG = net_config(PROTOCOL | {"dataset": "digits"}, 6, {"sum": 1.5}, "adam", 2
 
 def sigmoid(z):
     return 1 / (1 + np.exp(-z))
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return obtain("digits")
 
 
 @pytest.mark.parametrize("depth, S", [(10, 0.03), (30, 20.0), (10_000, 1.0)])
@@ -127,10 +122,6 @@ def world(loss):
     return give
 
 
-def trial_of(config, result):
-    return make_trial("", config, "ok", None, result, 0)
-
-
 def record_of(book):
     record = describe(book, PROTOCOL) | {"protocol": PROTOCOL}
     return record | {"claims": check_claims(record)}
@@ -140,7 +131,7 @@ def record_of(book):
 def worlds():
     """The plan's record in a lawful and in a lawless world."""
     def conducted(give):
-        book = Book(lambda configs: {name: trial_of(config, give(config))
+        book = Book(lambda configs: {name: trial_of(give(config), config)
                                      for name, config in configs.items()})
         plan.conduct(book, PROTOCOL)
         return record_of(book)
@@ -193,7 +184,7 @@ def test_no_verdict_before_its_trials_have_run():
     book = Book()
     give = world(lawful_loss)
     for config in plan.shallow_configs(PROTOCOL)[:400]:
-        book.add({hash_of(config): trial_of(config, give(config))})
+        book.add({hash_of(config): trial_of(give(config), config)})
     found = [item["holds"] for item in record_of(book)["claims"]
              if not item["claim"].startswith(("before training", "gates that start",
                                               "with S = 1 the same"))]
@@ -207,8 +198,8 @@ def test_rates_are_chosen_by_the_first_seed_and_only_where_it_trains():
     def put(gates, losses):
         for lr, loss in losses.items():
             config = net_config(PROTOCOL, 300, gates, "adam", lr, 0)
-            book.add({hash_of(config): trial_of(config, {
-                "status": "ok", "train_loss": [loss]})})
+            book.add({hash_of(config): trial_of({
+                "status": "ok", "train_loss": [loss]}, config)})
     put({"sum": 1.0}, losses)
     put({"sum": 20.0}, dict.fromkeys(losses, 2.3))
     starts = [({"sum": S}, "highway") for S in (1.0, 20.0)]

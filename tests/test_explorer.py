@@ -1,4 +1,3 @@
-
 """explorer.html: made from the committed files alone, equal to NumPy, safe to touch.
 
 Those marked `browser` open the page in a headless Chromium: $HIGHWAY_CHROMIUM, or the

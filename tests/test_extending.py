@@ -6,16 +6,16 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from contracts import (
+
+import highway_networks as hn
+from highway_suite.cli import main
+from highway_suite.records import read_record
+from tests.contracts import (
     check_block,
     check_gradient,
     small_batch,
     small_net,
 )
-
-import highway_networks as hn
-from highway_suite.cli import main
-from highway_suite.records import read_record
 
 
 def leaky_forward(x, rows, y, scratch):

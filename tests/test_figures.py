@@ -13,19 +13,19 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
-from committed import tree
-from contracts import contrast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
-from records_for_figures import diverge, make_record, sample_records, save
 
 import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from highway_suite import figures
 from highway_suite.figures import DARK, LIGHT
 from highway_suite.studies import RUN, SWEEP, load
+from tests.committed import tree
+from tests.contracts import contrast
+from tests.records_for_figures import diverge, make_record, sample_records, save
 
 ROOT = Path(viz.__file__).parent
 SCRIPTS = ("visualize_highway_networks.py", "make_highway_networks_gif.py")

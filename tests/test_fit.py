@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from contracts import Memory
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import highway_networks as hn
+from tests.contracts import Memory
 
 
 class Valley:
@@ -155,7 +155,7 @@ def test_training_takes_one_blas_thread_and_gives_them_back():
         hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant, epochs=1,
                measure=lambda *_: seen.update(threads()) or {})
         assert threads() == outside
-    assert seen <= {1}
+    assert seen == ({1} if outside else set())      # without a known BLAS none
 
 
 # Killed and resumed

@@ -16,11 +16,11 @@ import pytest
 from conftest import encode_idx
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from records_for_figures import make_record
 
 import highway_networks as hn
 from highway_suite.schema import RecordError
 from highway_suite.studies import load
+from tests.records_for_figures import make_record
 
 FILE = Path("fuzz.bin")
 

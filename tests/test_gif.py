@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from committed import tree
 from PIL import Image
-from records_for_figures import as_earlier, make_record, sample_records, save
 
 import make_highway_networks_gif as gif
 from highway_suite.figures import LIGHT, style
+from tests.committed import tree
+from tests.records_for_figures import as_earlier, make_record, sample_records, save
 
 ROOT = Path(gif.__file__).parent
 SAMPLES = sample_records()

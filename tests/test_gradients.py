@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from contracts import (
+
+import highway_networks as hn
+from tests.contracts import (
     FORMS,
     WrongGradient,
     check_block,
@@ -11,8 +13,6 @@ from contracts import (
     small_batch,
     small_net,
 )
-
-import highway_networks as hn
 
 KINDS = list(hn.BLOCKS)
 

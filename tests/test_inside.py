@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from contracts import probed_net as small_net
 
 import highway_networks as hn
 from experiments import gates, inside, lesion, readouts
@@ -15,6 +14,7 @@ from experiments.lab import Lab, build_parser, load_record
 from highway_suite.files import write_json
 from highway_suite.records import RecordError, weights_hash
 from tests import committed
+from tests.contracts import probed_net as small_net
 
 MODULES = (inside, gates, lesion)
 
@@ -29,8 +29,7 @@ def lab_of(module, *flags):
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_smoke(module, smoke):
-    record, _ = smoke(module.EXPERIMENT)
-    assert record["dataset"] == "digits"
+    smoke(module.EXPERIMENT)
 
 
 def test_the_analyses_load_the_nets_and_refuse_others(smoke, home, monkeypatch):

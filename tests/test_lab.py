@@ -510,8 +510,6 @@ def test_the_list_has_every_experiment_and_its_question(home, capsys):
         assert experiment.question.split()[0] in printed
 
 
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_committed_results_are_what_the_code_would_make(name):
     """Of the module's protocol, with its verdicts, drawn, from a clean checkout.

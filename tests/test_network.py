@@ -6,9 +6,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from contracts import FORMS, gradient, small_batch, small_net
 
 import highway_networks as hn
+from tests.contracts import FORMS, gradient, small_batch, small_net
 
 
 def test_layer_copies_its_input_bit_for_bit_where_T_is_0(rng):

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from contracts import probed_net as small_net
 
 import highway_networks as hn
 from experiments import probing
+from tests.contracts import probed_net as small_net
 
 BLOCKS = ("highway", "residual", "plain")
 

@@ -5,9 +5,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from contracts import WrongGradient, check_block, check_gradient, small_batch, small_net
 
 import highway_networks as hn
+from tests.contracts import (
+    WrongGradient,
+    check_block,
+    check_gradient,
+    small_batch,
+    small_net,
+)
 
 SNIPPETS = [snippet for name in ("README.md", "USAGE.md") for snippet in re.findall(
     r"```python\n(.*?)```", (Path(hn.__file__).parent / name).read_text("utf-8"), re.S)]

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from committed import tree
-from records_for_figures import make_arm, make_record
 from test_cli import settings_of
 
 import highway_networks as hn
@@ -20,6 +18,8 @@ from highway_suite import cli, files, records
 from highway_suite.files import to_json, write_file, write_json
 from highway_suite.records import environment, read_record, summarize
 from highway_suite.schema import SCHEMA, RecordError, check_record, nets_of
+from tests.committed import tree
+from tests.records_for_figures import make_arm, make_record
 
 ROOT = Path(hn.__file__).parent
 COMMITTED = sorted([*tree().glob("*.json"), *tree().glob("results/headline/*.json")])

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from contracts import check_resumes
-from fake_lab import FakeLab, verdicts
 
 import highway_networks as hn
 from experiments import convolution, table_1
 from experiments import convolution_trials as ct
 from experiments.convolution_search import search
+from tests.contracts import check_resumes
+from tests.fake_lab import FakeLab, verdicts
 
 CONFIG = table_1.base({"dataset": "digits", "batch": 200, "piece": 50, "momentum": 0.9},
                       "highway", 3, 0) | table_1.START | {"epochs": 3}

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from fake_lab import verdicts
 
 from experiments import convolution, table_2
 from experiments import convolution_trials as ct
+from tests.fake_lab import verdicts
 
 COLOUR = {"dataset": "cifar10", "block": "highway", "seed": 0, "gate_bias": -1.0,
           "centre": [100.0, 150.0, 50.0], "crop": 4}

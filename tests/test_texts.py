@@ -5,14 +5,14 @@ import shutil
 
 import numpy as np
 import pytest
-from committed import tree
-from records_for_figures import diverge, make_record, save
 
 from experiments import claims, texts, values
 from experiments.store import StoreError
 from experiments.texts import TextError, rewrite
 from experiments.values import common, headline
 from highway_suite.studies import load
+from tests.committed import tree
+from tests.records_for_figures import diverge, make_record, save
 
 FOUND = {"a": "| x |", "b.c": "0.5"}
 

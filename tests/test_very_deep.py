@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from contracts import small_batch, small_net
 
 import highway_networks as hn
 from experiments import very_deep
 from experiments.very_deep import gate_bias_map, more_seeds, nets, norms, tutorial, use
 from experiments.very_deep.gate_bias_map import Cell
+from tests.contracts import small_batch, small_net
 from tests.fake_lab import verdicts
 
 

@@ -108,7 +108,7 @@ def describe_variance(rows: list[dict]) -> dict:
         factors = {}
         for sum_ in sorted({row["S"] for row in own}):
             losses = [mean_loss(row) for row in own if row["S"] == sum_]
-            factors[f"{sum_:g}"] = listed([max(losses) / min(losses)])[0]
+            factors[f"{sum_:g}"] = listed(max(losses) / min(losses))
         record[optimizer] = {
             "nets": len(own), "S": explained(y, S), "b_T": explained(y, b_T),
             "L": explained(y, L), "S and L": explained(y, S, L),
@@ -260,7 +260,7 @@ def describe_rescue(book: Book, protocol: dict) -> list[dict]:
                 losses = [loss for loss in found if loss is not None]
                 if row:
                     rows.append({"start": start} | row | {
-                        "tried": len(losses), "lowest": listed([min(losses)])[0],
+                        "tried": len(losses), "lowest": listed(min(losses)),
                         "trained": sum(loss < TRAINS for loss in losses)})
     return rows
 
@@ -273,7 +273,7 @@ def describe_ten_thousand(book: Book, protocol: dict) -> dict:
     for S in sorted({1.0, *own["sums"]}):
         loss = book.loss(deepest_config(book, protocol, {"sum": S}, "highway"))
         if loss is not None:
-            sums[f"{S:g}"] = listed([loss])[0]
+            sums[f"{S:g}"] = listed(loss)
     return {"depth": own["depth"], "by_S": sums,
             "nets": [net for seed in protocol["seeds"]
                      if (net := book.get(record_config(protocol, seed)))]}

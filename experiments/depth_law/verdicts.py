@@ -165,13 +165,13 @@ def rule_losses(record: dict, block: str = "highway") -> dict[int, dict[str, flo
 
 def shown(losses: dict) -> dict:
     """Losses by depth and rule, as a claim keeps them: None where a net diverged."""
-    return {f"{depth} blocks": {rule: listed([value])[0] for rule, value in row.items()}
+    return {f"{depth} blocks": {rule: listed(value) for rule, value in row.items()}
             for depth, row in losses.items()}
 
 
 def rounded(table: dict[int, float]) -> dict:
     """Numbers by depth, as a claim keeps them."""
-    return {f"{depth} blocks": listed([value])[0] for depth, value in table.items()}
+    return {f"{depth} blocks": listed(value) for depth, value in table.items()}
 
 
 def seeds_behind(record: dict, *rules: str, least: int = 0,
@@ -312,7 +312,7 @@ def check_lower(record: dict) -> dict:
     for row in record["lower"]:
         ratios.append(mean_loss(row) / best[row["depth"], row["optimizer"]])
         ours.setdefault(OPTIMIZERS[row["optimizer"]], {}).setdefault(
-            f"{row['depth']} blocks", {})[f"S {row['S']:g}"] = listed(ratios[-1:])[0]
+            f"{row['depth']} blocks", {})[f"S {row['S']:g}"] = listed(ratios[-1])
     return judged(
         "below S = 0.03 nothing is gained: at no depth is the loss at S = 0.003 or "
         f"0.01 less than 1/{NEAR:g} of that at the best S from 0.03 on: ratio", ours,
