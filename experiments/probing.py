@@ -2,7 +2,7 @@
 
 Every probe takes images x (N, P), any number of them, and works in batches: sums over
 images, not means of batches, so that the last, smaller batch counts as it should. A net
-is never changed: `frozen` and `reordered` make twins, to be probed like any other net.
+is never changed: `reordered` makes a twin, to be probed like any other net.
 """
 
 from __future__ import annotations
@@ -211,22 +211,3 @@ def nearby_order(layers: int, distance: int, rng: np.random.Generator) -> np.nda
     """A random permutation that moves no layer by more than `distance`: an l can only
     be overtaken by those whose l + u is smaller, which are at most so far off."""
     return np.argsort(np.arange(layers) + rng.uniform(0, distance + 1, layers))
-
-
-def frozen(net: hn.DeepNet, values: Mapping[int, Any], gate: str = "T") -> hn.DeepNet:
-    """A net whose gates have fixed values, whatever the image: {layer: (U,) or a number
-    from 0 to 1}; other layers keep theirs. W = 0 and b = logit of the value do it, to
-    rounding; 0 and 1 are exact. Raises ValueError for what is no layer, gate or value.
-    """
-    if gate not in net.block.gates:
-        raise ValueError(f"{net.settings['block']} blocks have no gate {gate!r}")
-    twin = twin_of(net)
-    weights = twin.views(twin.params)
-    for layer, value in values.items():
-        value = np.asarray(value, float)
-        if layer not in range(net.depth) or not ((value >= 0) & (value <= 1)).all():
-            raise ValueError(f"layer {layer} of {net.depth} held at {value}")
-        weights["W_" + gate][layer] = 0
-        with np.errstate(divide="ignore"):          # logit(0) and logit(1) are infinite
-            weights["b_" + gate][layer] = np.log(value) - np.log1p(-value)
-    return twin

@@ -52,6 +52,21 @@ def probed_net(block="highway", depth=4, seed=0, dtype="float64"):
     return net
 
 
+def frozen(net, values):
+    """A net whose T has fixed values, whatever the image: {layer: (U,) or a number from
+    0 to 1}; other layers keep theirs. W = 0 and b = logit of the value do it, to
+    rounding; 0 and 1 are exact."""
+    twin = hn.DeepNet(**net.settings, dtype=net.dtype)
+    twin.params[...] = net.params
+    weights = twin.views(twin.params)
+    for layer, value in values.items():
+        value = np.asarray(value, float)
+        weights["W_T"][layer] = 0
+        with np.errstate(divide="ignore"):          # logit(0) and logit(1) are infinite
+            weights["b_T"][layer] = np.log(value) - np.log1p(-value)
+    return twin
+
+
 def small_batch(seed=0, size=6, dtype="float64"):
     """x (12, size) and labels (size,)."""
     rng = np.random.default_rng([seed, 2])

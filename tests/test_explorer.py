@@ -22,7 +22,7 @@ import make_explorer as maker
 from experiments import probing
 from highway_suite.schema import RecordError
 from tests import committed
-from tests.contracts import contrast
+from tests.contracts import contrast, frozen
 
 SIZE = 3_000_000        # bytes, at most
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -191,7 +191,7 @@ def readings(page):
             for kind in maker.BLOCKS}
 
 
-def touched(net, page, means, *, shuffle=(0, 1), frozen=False, shift=0, closed=()):
+def touched(net, page, means, *, shuffle=(0, 1), held=False, shift=0, closed=()):
     """A net in float64 as a treatment of the page leaves it, by the suite's own means:
     layers in the page's order, gates held at their means, b_T moved."""
     twin = hn.DeepNet(**net.settings, dtype="float64")
@@ -199,8 +199,8 @@ def touched(net, page, means, *, shuffle=(0, 1), frozen=False, shift=0, closed=(
     weights = twin.views(twin.params)
     if "b_T" in weights:
         weights["b_T"] += shift
-        if frozen:
-            twin = probing.frozen(twin, dict(enumerate(means)))
+        if held:
+            twin = frozen(twin, dict(enumerate(means)))
     order = page.evaluate("([distance, seed]) => orderOf({distance, seed}, DEPTH)",
                           list(shuffle))
     return probing.reordered(twin, order), closed
@@ -213,7 +213,7 @@ TREATMENTS = {
     "#k=12": {"closed": list(range(12, 49))},
     "#s=4.7": {"shuffle": (4, 7)},
     "#s=48.7&c=3": {"shuffle": (48, 7), "closed": [2]},
-    "#f=1&s=2.1": {"frozen": True, "shuffle": (2, 1)},
+    "#f=1&s=2.1": {"held": True, "shuffle": (2, 1)},
     "#b=-0.5": {"shift": -0.5},
 }
 
