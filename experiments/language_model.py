@@ -205,7 +205,7 @@ def draw_instead(axes: Axes, nets: list[dict]) -> None:
         *net["instead"][0]["without_layer"]) if value]
     axes.set_xticks(range(len(shown)), [label_of(net) for net in shown])
     axes.set(yscale="log", xlim=(-0.6, len(shown) - 0.4), ylabel="perplexity",
-             ylim=(0.93 * min(values, default=1), 1.07 * max(values, default=10)),
+             ylim=(0.9 * min(values, default=1), 1.3 * max(values, default=10)),
              title="Validation text as trained (line), with gates held at their mean "
                    "(square), without layer 1, 2, 3, 4")
     axes.title.set_fontsize(10)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.lab import sound
-from experiments.values import depth_law, headline, movement, nets, speed
+from experiments.values import depth_law, headline, language, movement, nets, speed
 from experiments.values.common import ABOUT, read
 
-__all__ = ["collect", "depth_law", "headline", "movement", "nets", "speed"]
+__all__ = ["collect", "depth_law", "headline", "language", "movement", "nets", "speed"]
 
 
 def collect(root: Path) -> dict[str, str]:

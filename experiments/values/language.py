@@ -1,0 +1,71 @@
+"""The language model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from experiments.judging import or_infinite
+from experiments.language_claims import KIM, costs_of_holding, test_perplexities
+from experiments.language_model import label_of
+from experiments.values.common import about, span, table
+
+
+def in_words(values: list) -> str:
+    """Perplexities of the seeds; None where a run diverged."""
+    return ", ".join("diverged" if value is None else f"{value:.1f}"
+                     for value in values)
+
+
+@about("results/language_model/record.json")
+def language_table(record: dict) -> str:
+    theirs = {(row["block"], row["depth"]): row for row in record["papers"]}
+
+    def cell(net, model):
+        value = theirs[net["block"], net["depth"]][model]
+        return f"{value:.1f}" if value else "–"
+    nets = sorted(record["nets"], key=lambda net: np.median(
+        or_infinite(net["test_perplexity"])))
+    return table("between characters and LSTM|parameters:|seeds:|training:|"
+                 "validation:|test:|Kim et al., small:|P2, large:", (
+        (label_of(net), f"{net['parameters']:,}", str(len(net["seeds"])),
+         in_words([losses[-1] and np.exp(losses[-1]) for losses in net["train_loss"]]),
+         in_words([values[-1] for values in net["valid_perplexity"]]),
+         in_words(net["test_perplexity"]), cell(net, "small"), cell(net, "large"))
+        for net in nets))
+
+
+@about("results/language_model/record.json")
+def language_held_table(record: dict) -> str:
+    """What the validation text says of the first seed's nets, changed."""
+    def cell(value):
+        return "–" if value is None else f"{value:,.0f}" if value >= 1000 else (
+            f"{value:.1f}")
+    return table("net|as trained:|gates held at their means:|without layer 1, 2, 3, 4",
+                 ((label_of(net), cell(net["valid_perplexity"][0][-1]),
+                   cell(net["instead"][0]["held_gates"]), ", ".join(
+                       "beyond numbers" if value is None else cell(value)
+                       for value in net["instead"][0]["without_layer"]))
+                  for net in record["nets"] if net["depth"] and net["instead"][0]))
+
+
+@about("results/language_model/record.json")
+def language(record: dict) -> dict[str, str]:
+    """Test perplexities, costs of held gates and differences, lowest to highest of the
+    seeds."""
+    test = test_perplexities(record["nets"])
+
+    def behind(worse, better):
+        return span((test[worse][seed] - test[better][seed]
+                     for seed in {*test[worse]} & {*test[better]}), ".1f")
+
+    def over(key):
+        return span((value - KIM[key] for value in test[key].values()), ".1f")
+    one, two, plain = ("highway", 1), ("highway", 2), ("plain", 1)
+    return {
+        **{f"{block}_{depth}": span(values.values(), ".1f")
+           for (block, depth), values in test.items()},
+        **{f"held_{block}": span(costs.values(), ",.0f")
+           for (block, _), costs in costs_of_holding(record["nets"]).items()},
+        "one_over": over(one), "two_over": over(two), "second": behind(one, two),
+        "plain_behind": behind(plain, one), "t_only_behind": behind(("t_only", 2), two),
+        "residual_behind": behind(("residual", 4), plain)}
