@@ -125,8 +125,8 @@ OPEN = [Open(*about) for about in (
      "ImageNet"),
     ("P2 Table 1a", "the full form in a character-aware language model, beside the "
      "five others: test perplexity", "full 79.09, coupled 79.13, C-only 79.15, T-only "
-     "82.94, residual 91.32, plain 92.60", "the trial of the full form, the next of "
-     "`python3 -m experiments.language_model`"),
+     "82.94, residual 91.32, plain 92.60", "its trial, the next of "
+     "`experiments.language_model`"),
 )]
 
 
