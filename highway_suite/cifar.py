@@ -111,7 +111,8 @@ class Official:
 
 @dataclass(frozen=True)
 class Jpegs:
-    """The reader of JPEGs in a zip, train/CLASS/NUMBER.jpg and test/CLASS/NUMBER.jpg.
+    """The reader of JPEGs in a zip, train/CLASS/NUMBER.jpg and test/CLASS/NUMBER.jpg,
+    or both in one folder.
 
     Decoded once, they lie beside it as train.bin and test.bin, in the layout of the
     binary version. Their hashes are checked whenever they are decoded or read, so the
@@ -157,7 +158,10 @@ class Jpegs:
         say(f"Decoding {len(names):,} JPEGs of {path}, once")
         try:
             with zipfile.ZipFile(io.BytesIO(packed)) as members:
-                content = b"".join(bytes([label]) + read_jpeg(members, name)
+                tops = {name.partition("/")[0] for name in members.namelist()}
+                # GitHub packs a repository in a folder of its own.
+                above = f"{min(tops)}/" if len(tops) == 1 else ""
+                content = b"".join(bytes([label]) + read_jpeg(members, above + name)
                                    for label, name in names)
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError,
                 RuntimeError, NotImplementedError) as error:

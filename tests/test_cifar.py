@@ -290,6 +290,12 @@ def test_jpegs_are_decoded_once(zipped, jpegs, monkeypatch):
         assert path.read_bytes() == content
 
 
+def test_a_zip_as_a_download_of_the_repository(zipped, jpegs):
+    folder = zipped({f"images-master/{name}": content
+                     for name, content in jpegs.items()})
+    assert len(load(folder).x_train) == 20
+
+
 def test_a_folder_that_is_only_read(zipped, jpegs, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "no")
