@@ -29,9 +29,14 @@ COMMAND = ("python3 highway_networks.py" if (hn.HERE / "pyproject.toml").exists(
            "highway-networks")
 
 
+PRODUCTS = ("run.json", "run_sweep.json", "viz", "highway_networks.gif",
+            "explorer.html")        # which no run reads
+
+
 @lru_cache(maxsize=1)
 def git_state() -> tuple[str | None, bool | None]:
-    """(revision, dirty) of the checkout this file lies in; None where there is none."""
+    """(revision, dirty) of the checkout this file lies in; None where there is none.
+    To make PRODUCTS anew changes no other result."""
     def git(*words):
         return os.fsdecode(subprocess.run(      # without locks: it may be killed midway
             ("git", "--no-optional-locks", *words), cwd=hn.HERE, capture_output=True,
@@ -40,7 +45,8 @@ def git_state() -> tuple[str | None, bool | None]:
         if not os.path.samefile(git("rev-parse", "--show-toplevel"), hn.HERE):
             return None, None
         return (git("rev-parse", "HEAD"),
-                bool(git("status", "--porcelain", "--untracked-files=no")
+                bool(git("status", "--porcelain", "--untracked-files=no", "--", ".",
+                         *(f":(exclude){name}" for name in PRODUCTS))
                      or git("ls-files", "--others", "--exclude-standard", "--",
                             "experiments/*.py", "highway_suite/*.py",
                             "benchmarks/*.py")))        # code that no commit has

@@ -70,14 +70,17 @@ def test_a_record_says_whether_the_checkout_was_changed(tmp_path, monkeypatch):
     git_state = records.git_state.__wrapped__       # not what it found before
     assert git_state() == (None, None)
     (tmp_path / "code.py").write_text("one")
+    (tmp_path / "run.json").write_text("{}")
     git("init")
-    git("add", "code.py")
+    git("add", "code.py", "run.json")
     git("commit", "-m", "One")
     revision, dirty = git_state()
     assert len(revision) == 40 and dirty is False
     (tmp_path / "code.py").write_text("two")
     assert git_state() == (revision, True)
     git("checkout", "code.py")
+    (tmp_path / "run.json").write_text("[]")
+    assert git_state() == (revision, False), "no run reads what the headline writes"
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments" / "record.json").write_text("{}")
     assert git_state() == (revision, False)
