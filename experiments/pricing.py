@@ -166,7 +166,7 @@ def until_loss(lab: Lab) -> dict:
     """Figure 1's nets -> the price of a step and of all steps to the loss, by seed,
     None where it is not reached."""
     protocol, found = lab.protocol, []
-    record, sha256 = load_record(COMMITTED / "optimization" / "record.json")
+    record, _ = load_record(COMMITTED / "optimization" / "record.json")
     steps = hn.DATASETS[record["dataset"]].images[0] // protocol["loss_batch"]
     nets = {(fields["block"], fields["depth"]): fields for fields in record["nets"]
             if fields["depth"] in protocol["layers"]}
@@ -185,7 +185,7 @@ def until_loss(lab: Lab) -> dict:
             "hidden": fields["hidden"], **priced.result, "epochs": epochs,
             "total": {model: [epoch and epoch * steps * costs[model]
                               for epoch in epochs] for model in MODELS}})
-    return {"optimization_sha256": sha256, "steps_per_epoch": steps, "nets": found}
+    return {"steps_per_epoch": steps, "nets": found}
 
 
 def reference(lab: Lab) -> list[dict]:
