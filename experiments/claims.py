@@ -356,7 +356,7 @@ def recheck_claim(name: str, options: argparse.Namespace, working: Path) -> bool
     differs. Raises RecordError, StoreError, hn.DataError."""
     source, item = find(name)
     print(f"{item['section']}: {item['claim']}\ntheirs: {words(item['paper'])}\nours: "
-          f"{words(item['ours'])}\nverdict: {VERDICTS[item['holds']]}\n"
+          f"{words(item['ours'])}\nverdict, as committed: {VERDICTS[item['holds']]}\n"
           f"about {': '.join(cost_of(source, item))}", flush=True)
 
     def choose(planned):

@@ -186,9 +186,10 @@ def tell(there: Trial, again: Trial, epochs: int | None, settings: str) -> bool:
         one, other = ([pair[side] for pair in pairs] for side in (0, 1))
         same, how = (judge(one, other, there.env) if pairs else
                      (False, "NOTHING to compare"))
+        how = f"epoch {epochs} of {there.config['epochs']}: {how}"
     else:
         same, how = judge(there.result, again.result, there.env)
-    before = "" if epochs else f", then {there.seconds:.1f} s"
+    before = "" if epochs else f" (committed: {there.seconds:.1f} s)"
     print(f"{settings or 'the trial'}: {how}; {again.seconds:.1f} s{before}",
           flush=True)
     return same
@@ -212,6 +213,7 @@ def train_again(choice: Choice, working: Path, protocol: dict, jobs: int | None
         run_trials(first.train, [asked(each, choice.epochs) for each in group.values()],
                    working / f"again{number}", protocol=protocol, data=first.data,
                    jobs=jobs, report=report)
+    print(f"{sum(good)} of {len(good)} came out as committed")
     return all(good)
 
 
@@ -228,7 +230,8 @@ def recheck(lab: Lab, record: dict, choose: Callable[[list[Planned]], Choice]) -
     if not lab.planned:
         return good
     choice = choose(lab.planned)
-    print(f"training {choice.words or f'{len(choice.planned)} trials'} again",
+    count = len(choice.planned)
+    print(f"training {choice.words or f'{count} trial' + 's' * (count > 1)} again",
           flush=True)
     return train_again(choice, lab.working, lab.trials_protocol, lab.options.jobs
                        ) and good
