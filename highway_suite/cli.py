@@ -244,7 +244,7 @@ def make_configs(settings: dict) -> list[hn.Config]:
 
 def table_of(arms: list[dict]) -> str:
     """The small table at the end."""
-    lines = ["         net   seed  parameters  test acc  train loss  seconds"]
+    lines = [" net, blocks   seed  parameters  test acc  train loss  seconds"]
     for arm in arms:
         shown = "diverged           -"
         if arm["status"] == "ok":
