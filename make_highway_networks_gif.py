@@ -55,6 +55,7 @@ try:
         Arm,
         Study,
         load,
+        picture_home,
         record_home,
         write_pictures,
     )
@@ -139,26 +140,25 @@ def draw_frame(study: Study, theme: Theme, stage: Stage, epoch: int) -> list[Art
     return artists
 
 
-def draw_frames(study: Study, theme: Theme = LIGHT) -> tuple[list, np.ndarray]:
-    """A Study -> its frames, (height, width, 3) uint8 each, and their epochs."""
-    epochs = frame_epochs(study.deepest)
+def draw_frames(study: Study) -> list[np.ndarray]:
+    """A Study -> its frames, (height, width, 3) uint8 each."""
     frames = []
-    with style(theme):
-        stage = set_stage(study, theme)
+    with style(LIGHT):
+        stage = set_stage(study, LIGHT)
         figure = stage.figure
         figure.set_dpi(DPI)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         empty = canvas.copy_from_bbox(figure.bbox)  # drawn once: axes take most time
-        for epoch in epochs:
+        for epoch in frame_epochs(study.deepest):
             canvas.restore_region(empty)
-            artists = draw_frame(study, theme, stage, epoch)
+            artists = draw_frame(study, LIGHT, stage, epoch)
             for artist in sorted(artists, key=lambda artist: artist.zorder):
                 figure.draw_artist(artist)
             frames.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
             for artist in artists:
                 artist.remove()
-    return frames, epochs
+    return frames
 
 
 def share_palette(frames: list) -> tuple[np.ndarray, np.ndarray]:
@@ -212,7 +212,7 @@ def animate(options: argparse.Namespace, out: Path) -> dict[Path, bytes]:
     """The parsed command line and the GIF's place -> {path: bytes}. Raises RecordError.
     """
     study = load(options.run or record_home() / RUN[0])
-    frames, _ = draw_frames(study)
+    frames = draw_frames(study)
     contents = {out: encode_gif(frames, f"record SHA-256 {study.sha256}")}
     if options.mp4:
         contents[out.with_suffix(".mp4")] = encode_mp4(frames)
@@ -232,7 +232,7 @@ def build_parser() -> argparse.ArgumentParser:
                         "drawn")
     parser.add_argument("--out", metavar="FILE", type=path_of,
                         help="the animation (default: highway_networks.gif, with --run "
-                        "in the current folder)")
+                        "in the current folder, or in runs/ of the checkout)")
     parser.add_argument("--mp4", action="store_true",
                         help="also write an MP4 beside it; needs imageio-ffmpeg")
     return parser
@@ -243,11 +243,11 @@ def main(argv: list[str] | None = None) -> list[Path]:
     where a record, a file or a library is missing or wrong."""
     parser = build_parser()
     options = parser.parse_args(argv)
-    home = Path() if options.run else record_home()
-    out = options.out or home / "highway_networks.gif"
-    if out.suffix.lower() != ".gif" or not os.path.isdir(out.parent):
+    out = options.out or picture_home(bool(options.run)) / "highway_networks.gif"
+    if out.suffix.lower() != ".gif" or options.out and not os.path.isdir(out.parent):
         parser.error(f"argument --out: {out} is not a .gif file in an existing folder")
     try:
+        out.parent.mkdir(exist_ok=True)
         check_target(out)
     except OSError as error:
         parser.error(f"argument --out: {out}: {error.strerror}")

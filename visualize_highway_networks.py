@@ -76,6 +76,7 @@ try:
         Arm,
         Study,
         load,
+        picture_home,
         record_home,
         write_pictures,
     )
@@ -318,12 +319,13 @@ def render(name: str, study: Study, theme: Theme = LIGHT, kind: str = "png") -> 
 
 def redraw(options: argparse.Namespace) -> dict[Path, bytes]:
     """The parsed command line -> {path: bytes}. Raises RecordError and OSError."""
-    home = Path() if options.run else record_home()
+    home = record_home()
     run = load(options.run or home / RUN[0])
     sweep = run
     if options.sweep or (not options.run and os.path.exists(home / SWEEP[0])):
         sweep = load(options.sweep or home / SWEEP[0], SWEEP[1])
-    folder = Path(options.out_dir or home / "viz")
+    own = bool(options.run or options.sweep)
+    folder = Path(options.out_dir or picture_home(own) / "viz")
     folder.mkdir(parents=True, exist_ok=True)
     theme, suffix = (DARK, "_dark") if options.dark else (LIGHT, "")
     return {folder / f"{name}{suffix}.{options.format}": render(
@@ -341,7 +343,8 @@ def build_parser() -> argparse.ArgumentParser:
                "script.")
     parser.add_argument("--run", metavar="FILE", type=path_of,
                         help="a record of your own, drawn into viz/ in the current "
-                        "folder; of several depths, the deepest is drawn")
+                        "folder, or in runs/ of the checkout; of several "
+                        "depths, the deepest is drawn")
     parser.add_argument("--sweep", metavar="FILE", type=path_of,
                         help="the record of depth_sweep (default: that of --run)")
     parser.add_argument("--out-dir", metavar="FOLDER", type=path_of,

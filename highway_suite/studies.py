@@ -135,6 +135,14 @@ def record_home() -> Path:
     return next((folder for folder in here if os.path.exists(folder / RUN[0])), Path())
 
 
+def picture_home(own: bool) -> Path:
+    """The folder for pictures: of records that a user named (own) the current one, but
+    in the checkout runs/, for the pictures there are those of its own records."""
+    if not own:
+        return record_home()
+    return Path("runs") if os.path.samefile(os.curdir, hn.HERE) else Path()
+
+
 def load(path: str | Path, flags: str = RUN[1]) -> Study:
     """A record's file -> Study; flags: of the command that makes it. Raises
     RecordError, one line that names file, field and command."""

@@ -382,6 +382,10 @@ def test_the_records_of_the_folder_come_before_those_of_the_scripts(tmp_path,
         assert image.text["Record-SHA-256"] == load(mine).sha256
     save(here / "run.json", make_record())
     assert {path.parent for path in viz.main(["--dark"])} == {Path("viz")}
+    monkeypatch.setattr("highway_networks.HERE", here)      # a checkout's are its own
+    for flag in ("--run", "--sweep"):
+        assert {path.parent for path in viz.main([flag, mine])} == {Path("runs/viz")}
+    assert gif.main(["--run", mine]) == [Path("runs/highway_networks.gif")]
 
 
 @pytest.mark.parametrize("script, library", [

@@ -66,10 +66,10 @@ def test_frames_that_differ_in_nothing_but_the_epoch_are_not_merged(small, study
     for block in ("highway", "plain"):
         record["runs"][0][block]["history"]["test_acc"] = [0.5] * 5
     record["runs"][0]["highway"]["layer_T_history"] = [[0, [0.1] * 6]]
-    frames, _ = gif.draw_frames(study(record))
+    frames = gif.draw_frames(study(record))
     decoded, times, _ = decode(gif.encode_gif(frames, ""))
     assert len(decoded) == 6 and times[0] == 3000
-    one, _ = gif.draw_frames(study(as_earlier(make_record(epochs=1))))
+    one = gif.draw_frames(study(as_earlier(make_record(epochs=1))))
     assert decode(gif.encode_gif(one, ""))[1] == [3000]
 
 
@@ -92,7 +92,7 @@ def test_a_frame_draws_the_record_up_to_its_epoch(study):
 
 
 def test_the_file_shows_what_was_drawn_in_the_very_colours(study):
-    frames, _ = gif.draw_frames(study(make_record(epochs=3)))
+    frames = gif.draw_frames(study(make_record(epochs=3)))
     decoded, _, _ = decode(gif.encode_gif(frames, ""))
     for drawn, shown in zip(frames, np.roll(decoded, -1, axis=0), strict=True):
         away = np.abs(drawn.astype(int) - shown).max(axis=2)
@@ -106,7 +106,7 @@ def test_the_file_shows_what_was_drawn_in_the_very_colours(study):
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_every_kind_of_record_makes_an_animation(study, small, kind):
     loaded = study(SAMPLES[kind])
-    frames, epochs = gif.draw_frames(loaded)
+    frames, epochs = gif.draw_frames(loaded), gif.frame_epochs(loaded.deepest)
     decoded, times, _ = decode(gif.encode_gif(frames, ""))
     assert len(decoded) == len(times) == len(epochs)
     assert epochs[-1] == loaded.deepest[-1].epoch[-1] and len(epochs) <= 14
