@@ -160,14 +160,17 @@ def load(dataset: str, data_dir: str | None) -> tuple[str, hn.Data]:
     return dataset, obtain(dataset, data_dir)
 
 
-def build_parser(doc: str, prog: str, **numbers: int) -> argparse.ArgumentParser:
-    """The flags of all benchmarks, and one for each of these whole numbers."""
+def build_parser(doc: str, prog: str, *, data: bool = True, **numbers: int
+                 ) -> argparse.ArgumentParser:
+    """The flags of all benchmarks, those of a data set where it needs one, and one for
+    each of these whole numbers."""
     parser = argparse.ArgumentParser(prog=f"python3 -m {prog}", allow_abbrev=False,
                                      description=doc.partition("\n")[0])
-    parser.add_argument("--dataset", choices=("auto", *hn.DATASETS), default="auto",
-                        help="auto: MNIST, or the shipped digits where it is not")
-    parser.add_argument("--data-dir", metavar="FOLDER", type=os.path.abspath,
-                        help="of the data set's files")
+    if data:
+        parser.add_argument("--dataset", choices=("auto", *hn.DATASETS), default="auto",
+                            help="auto: MNIST, or the shipped digits where it is not")
+        parser.add_argument("--data-dir", metavar="FOLDER", type=os.path.abspath,
+                            help="of the data set's files")
     parser.add_argument("--out", type=Path, metavar="FILE",
                         help="the record (default: beside this program, or in runs/ "
                              "for other settings than the committed)")

@@ -307,7 +307,7 @@ def report(record: dict) -> None:
         times = part["times_ours"]
         print(f"{name:>6} {1e3 * part['median']:>9.1f}   {times['median']:.2f} "
               f"({times['least']:.2f} - {times['largest']:.2f})")
-    print(f"{record['memory_mb']} MB")
+    print(f"{record['memory_mb']} MiB")
 
 
 def draw(record: dict) -> Figure:
@@ -330,7 +330,8 @@ OPTIONS = {"batch": 20, "steps": 35, "words": 10_000, "repeats": 15}
 
 def make_parser() -> argparse.ArgumentParser:
     """The command line."""
-    return build_parser(__doc__ or "", "benchmarks.language_model", **OPTIONS)
+    return build_parser(__doc__ or "", "benchmarks.language_model", data=False,
+                        **OPTIONS)
 
 
 BENCHMARK = Benchmark(make_parser, RECORD, SCHEMA, run, report, draw)

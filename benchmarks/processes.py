@@ -125,18 +125,22 @@ class Process:
         self.folder.cleanup()
 
 
-def write_images(folder: str | Path, data: hn.Data) -> tuple[int, int]:
-    """Write images.npz, see `contestants.Task`, of uint8 Data -> its (N, P)."""
+def write_images(folder: str | Path, data: hn.Data) -> tuple[int, int, int]:
+    """Write images.npz, see `contestants.Task`, of uint8 Data -> its N and P, and how
+    many classes."""
     data = hn.scale_pixels(hn.take_subset(data, hn.Config(n_train=IMAGES)))
     np.savez(Path(folder) / "images.npz", x=data.x_train, labels=data.y_train)
-    return data.x_train.shape
+    return *data.x_train.shape, data.classes
 
 
 def write_task(path: Path, shape: tuple, block: str, depth: int, hidden: int,
                batch: int, steps: int) -> Path:
-    """Write one TASK.npz for images of this shape (N, P); return its path."""
-    settings = {"block": block, "depth": depth, "hidden": hidden, "inputs": shape[1]}
-    order = np.random.default_rng(0).integers(shape[0], size=(steps, batch))
+    """Write one TASK.npz for images of this shape, as `write_images` gives it; return
+    its path."""
+    images, inputs, classes = shape
+    settings = {"block": block, "depth": depth, "hidden": hidden, "inputs": inputs,
+                "classes": classes}
+    order = np.random.default_rng(0).integers(images, size=(steps, batch))
     np.savez(path, settings=json.dumps(settings), order=order)
     return path
 

@@ -53,8 +53,9 @@ class ConvNet:
 
     layers: a list of (kind, *numbers), kind of LAYERS; the last leaves one pixel.
     params is one flat vector; views(flat) names the parts of it by layer, counted from
-    0, and W or b. Nets of one seed whose lists differ only in "plain" for "highway"
-    share all weights but W_T. Raises ValueError for a list that does not fit together.
+    0, and W or b, or W_T of narrow gates. Nets of one seed whose lists differ only in
+    "plain" for "highway" share all weights but W_T. Raises ValueError for a list that
+    does not fit together.
     """
 
     def __init__(self, layers: Sequence[tuple], side: int, channels: int = 1, *,

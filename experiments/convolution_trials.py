@@ -11,7 +11,7 @@ A trial's settings:
     order       of the images in an epoch: "files", the authors', or "shuffled" anew
     widths      of the stages of Tables 2 and 3; theirs unless given
     dropout     all of the authors' rates are multiplied by it
-    gate        side of the gates' kernels, 0 to 3; as H's, 3, unless given
+    gate        side of the gates' kernels, 0, 1 or 3; as H's, 3, unless given
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Facts(NamedTuple):
 
 
 FACTS = {"mnist": Facts(256, first=(5, 0), last=(("pool", 2, 2),)),     # Caffe's 1/256
+         "fashion": Facts(256, first=(5, 0), last=(("pool", 2, 2),)),
          "digits": Facts(16), "cifar10": Facts(64, 3), "cifar10-jpeg75": Facts(64, 3),
          "cifar100": Facts(64, 3, 100)}
 
@@ -55,7 +56,8 @@ def table_1(config: dict) -> list[tuple]:
     return [("dropout", 0.2), ("plain", width, *facts.first),
             *first, ("pool", 3, 2), ("dropout", 0.3),
             *second, ("pool", 3, 2), ("dropout", 0.4),
-            *third, *facts.last, ("dropout", 0.5), ("dense", 10)]
+            *third, *facts.last, ("dropout", 0.5),
+            ("dense", facts.classes)]
 
 
 def stages(config: dict, widths: Sequence[int], counts: Sequence[int]) -> list[tuple]:

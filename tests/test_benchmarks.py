@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import highway_networks as hn
 from benchmarks import (
     cold_start,
     convolution,
@@ -40,6 +41,14 @@ def folder(tmp_path_factory, digits):
 @pytest.fixture
 def task(folder):
     return Task(folder / "highway.npz")
+
+
+def test_a_task_has_the_classes_of_its_data(tmp_path, rng):
+    x = np.zeros((6, 4), np.uint8)
+    labels = np.arange(6) * 2
+    shape = processes.write_images(tmp_path, hn.Data(x, labels, x, labels, classes=12))
+    task = Task(processes.write_task(tmp_path / "a.npz", shape, "highway", 2, 3, 5, 2))
+    assert task.settings["classes"] == 12
 
 
 class InThisProcess:

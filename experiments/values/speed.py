@@ -89,4 +89,4 @@ def language_model_speed(record: dict) -> dict[str, str]:
     return {"ms": f"{1e3 * found['ours']['median']:.0f}",
             "torch": f"{found['torch']['times_ours']['median']:.2f}",
             "floor": f"{found['floor']['times_ours']['median']:.2f}",
-            "mb": str(record["memory_mb"])}
+            "mb": f"{record['memory_mb'] * 2**20 / 1e6:.0f}"}
