@@ -127,8 +127,11 @@ def keep_weights(lab: Lab, block: str, digest: str) -> str:
                 if not path.exists() or read_file(path) != content:
                     write_file(path, content)
                 return path.name
+    which = (f"--dataset {lab.options.dataset}" if lab.options.dataset else
+             f"--only {block}")
     raise RecordError(f"{path}: not the weights of its finished trial. Restore it, or "
-                      f"train it anew: {lab.command} --fresh --only {block}")
+                      f"train it anew: python3 -m {lab.experiment.name} --fresh "
+                      f"{which}")
 
 
 def run(lab: Lab) -> dict:

@@ -457,8 +457,10 @@ def parse_options(experiment: Experiment, argv: Sequence[str] | None
     """The options, those refused that mean nothing together."""
     parser = build_parser(experiment)
     options = parser.parse_args(argv)
-    if options.only and not options.fresh:
-        parser.error("--only is for --fresh")
+    if options.only and (options.dataset or not options.fresh):
+        parser.error("--only is for --fresh, without --dataset")
+    if options.recheck and (options.cluster or options.retry_failed):
+        parser.error("--cluster and --retry-failed are not for --recheck")
     if options.format != "png" and not options.plot:
         parser.error("--format is for --plot")
     if options.seed is not None and not options.recheck:

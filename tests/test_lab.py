@@ -396,7 +396,8 @@ def test_pack_keeps_what_was_packed_before(committed_run, capsys):
 
 @pytest.mark.parametrize("flags", [
     "--pack --fresh", "--pack --smoke", "--plot --pack", "--plot --recheck 3",
-    "--pack --recheck 3", "--format svg", "--seed 1", "--only digit_0"])
+    "--pack --recheck 3", "--format svg", "--seed 1", "--only digit_0",
+    "--recheck 1 --retry-failed", "--recheck 1 --cluster tcp://localhost:1"])
 def test_flags_that_mean_nothing_together_are_refused(committed_run, flags, capsys):
     """`--fresh --pack`, after a finished `--fresh`, would drop what that made."""
     with pytest.raises(SystemExit) as stop:
