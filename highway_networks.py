@@ -706,9 +706,12 @@ def initial_weights(rng: np.random.Generator, init: str, shape: tuple,
 def initial_bias(gate_bias: float | str, depth: int) -> float:
     """b_T as a number: "auto" is logit(1/L) = -log(L - 1), with which the T of L layers
     start with a sum of 1; a single layer has no such b_T and starts half open. Raises
-    ValueError for another word."""
+    ValueError for another word, and for what is not finite."""
     if gate_bias == "auto":
         return 0.0 - math.log(max(depth - 1, 1))        # -log(1) would be -0.0
+    if isinstance(gate_bias, str) or not math.isfinite(gate_bias):
+        raise ValueError(f"gate_bias {gate_bias!r:.40} is no finite number and not "
+                         "'auto'")
     return float(gate_bias)
 
 

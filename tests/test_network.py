@@ -80,8 +80,9 @@ def test_auto_gate_bias_at_the_edges():
     for depth in (1, 2):
         assert math.copysign(1, hn.initial_bias("auto", depth)) == 1, "not -0.0"
         assert hn.initial_bias("auto", depth) == 0
-    with pytest.raises(ValueError):
-        hn.DeepNet(gate_bias="automatic")
+    for wrong in ("automatic", "-2", float("nan"), -float("inf")):
+        with pytest.raises(ValueError, match="gate_bias"):
+            hn.DeepNet(gate_bias=wrong)
     with pytest.raises(ValueError, match="-100 to 100, auto"):
         hn.Config(gate_bias="automatic")
 
