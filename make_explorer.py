@@ -339,7 +339,8 @@ def main(argv: list | None = None) -> None:
                         default=hn.HERE / "explorer.html", help="the page to write")
     parser.add_argument("--images", action="store_true",
                         help="choose the forty images first, from MNIST")
-    parser.add_argument("--data-dir", metavar="FOLDER", help="of the MNIST files")
+    parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
+                        help="of the MNIST files")
     options = parser.parse_args(argv)
     if not os.path.isdir(options.out.parent):
         parser.error(f"argument --out: {options.out.parent} is not a folder")

@@ -90,6 +90,7 @@ function layersIn(text) {
 }
 
 const READERS = {
+  __proto__: null,      // or "constructor" were one
   i: text => ({image: imageIn(text)}),
   c: text => ({closed: layersIn(text)}),
   k: text => ({keep: numberIn(text, 0, DEPTH)}),

@@ -534,7 +534,8 @@ def test_nonsense_in_the_address_gets_one_line(open_page):
     cases = {"#i=99&c=3": "#i=28&c=3", "#c=3,77": "#i=28", "#c=9-2&k=5": "#i=28&k=5",
              "#i=drawn.AAAA&b=1": "#i=28&b=1", "#i=drawn.%%%": "#i=28",
              "#nonsense": "#i=28", "#s=3.1e9": "#i=28", "#b=0.1": "#i=28",
-             "#k=NaN": "#i=28", "#__proto__=1": "#i=28", "#i=noise.5.5": "#i=28",
+             "#k=NaN": "#i=28", "#__proto__=1": "#i=28",
+             "#constructor=1": "#i=28", "#i=noise.5.5": "#i=28",
              "#i=" + "A" * 100_000: "#i=28"}
     page = open_page("#f=7&i=3")
     assert address_of(page) == "#i=3"
