@@ -426,7 +426,7 @@ class Cache:
     once. The LSTMs' state stays in it from batch to batch."""
 
     def __init__(self, net: LanguageModel, streams: int, steps: int):
-        self.net, self.B, self.S, self.N = net, streams, steps, streams * steps
+        self.net, self.B, self.N = net, streams, streams * steps
         self.grad = np.zeros_like(net.params)
         self.tensors, self.grads = net.views(net.params), net.views(self.grad)
         self.characters, self.family = Characters(self, net), Family(self, net)

@@ -18,7 +18,7 @@ from experiments import inside, movement, tracing
 from experiments.five_nets import committed_net
 from experiments.judging import listed
 from experiments.lab import Lab
-from experiments.probing import loss_and_error
+from experiments.probing import BATCH, loss_and_error
 from highway_suite.records import RecordError, weights_hash
 
 COSTS = ("bytedmd", "address", "bytes")
@@ -40,17 +40,16 @@ def skip(net: hn.DeepNet, x: np.ndarray, threshold: float,
 
 
 def skip_accuracy(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, threshold: float,
-                  rng: np.random.Generator | None = None, size: int = 500
-                  ) -> tuple[float, float]:
+                  rng: np.random.Generator | None = None) -> tuple[float, float]:
     """Images x (N, P) -> accuracy and the share of units used. rng: for the control, of
     each layer and image as many units, but drawn at random."""
     right = used = 0.0
-    for start in range(0, len(x), size):
-        batch = x[start:start + size].T
+    for start in range(0, len(x), BATCH):
+        batch = x[start:start + BATCH].T
         logits, opened = skip(net, batch, threshold)
         if rng is not None:
             logits, opened = skip(net, batch, threshold, rng.permuted(opened, axis=1))
-        right += np.count_nonzero(logits.argmax(axis=0) == labels[start:start + size])
+        right += np.count_nonzero(logits.argmax(axis=0) == labels[start:start + BATCH])
         used += opened.mean() * batch.shape[1]
     return hn.significant(right / len(x)), hn.significant(used / len(x))
 
