@@ -367,7 +367,7 @@ def variants(record: dict) -> dict[str, str]:
             value or 0 for values in own for value in values), 1)
     means = {name: 100 * mean(net) for name, net in record["ties"].items()}
     return found | {"starts": str(len(record["starts"]) // 2)} | {
-        f"{block}_shared": f"{means[block] - means[f'{block}, all shared']:.1f}"
+        f"{block}_shared": f"{means[block] - means[f'{block}, all shared']:.2f}"
         for block in ("highway", "residual")}
 
 
