@@ -142,6 +142,7 @@ def draw(figure: SubFigure, record: dict) -> None:
                f"({title_of(record)}, highway nets)",
                lambda value: f"{value:.2g}")
     draw_cells(accuracy, better["test_acc"], own, Normalize(0.1, 1),
-               "Test accuracy, %, of the same nets (n = 1)\n(framed: guideline of P1, "
-               "for convolutional nets)", lambda value: f"{100 * value:.0f}")
+               f"Test accuracy, % (n = 1; from {100 * TRAINS:g} on it trains)\n"
+               "(framed: guideline of P1, for convolutional nets)",
+               lambda value: f"{100 * value:.0f}")
     accuracy.set_ylabel("")
