@@ -40,7 +40,6 @@ from benchmarks.lab import (
     bar_colour,
     build_parser,
     dataset_flag,
-    load,
     main,
     range_of,
     times_ours,
@@ -54,6 +53,7 @@ from benchmarks.processes import (
     write_images,
     write_task,
 )
+from highway_suite.datasets import obtain_as_asked
 from highway_suite.figures import LIGHT, TITLE
 
 RECORD = Path(__file__).with_suffix(".json")
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> dict:
     names = [name for name in names if name not in ("ours", "floor")]
     seconds: dict[str, list] = {"ours": [], **{name: [] for name in names}}
     with tempfile.TemporaryDirectory() as folder:
-        dataset, data = load(args.dataset, args.data_dir)
+        dataset, data = obtain_as_asked(args.dataset, args.data_dir)
         if hn.DATASETS[dataset].folder:     # --dataset auto found no MNIST there
             args.data_dir = None
         shape = write_images(folder, data)

@@ -45,7 +45,6 @@ from benchmarks.lab import (
     dataset_flag,
     draw_bars,
     entitle,
-    load,
     machine_with,
     main,
     same_gradient,
@@ -57,6 +56,7 @@ from benchmarks.processes import available_cores, bound_to
 from experiments import convolution, convolution_trials
 from experiments.convolution_layers import Dense, Plain
 from highway_suite.cli import in_range, several
+from highway_suite.datasets import obtain_as_asked
 
 RECORD = Path(__file__).with_suffix(".json")
 SCHEMA = "highway-networks/convolution-step"
@@ -255,7 +255,7 @@ def measure(task: Task, names: Sequence[str], repeats: int) -> dict:
 def run(args: argparse.Namespace) -> dict:
     """Measure every width -> the record. Raises hn.DataError."""
     names = without_absent(CONTESTANTS)
-    dataset, data = load(args.dataset, args.data_dir)
+    dataset, data = obtain_as_asked(args.dataset, args.data_dir)
     with bound_to(available_cores()[:1]), threadpool_limits(1, "blas"):
         tasks = [*(table_1(dataset, data, width, args) for width in args.widths),
                  *(in_colour(table, args) for table in args.tables)]

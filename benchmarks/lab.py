@@ -20,7 +20,6 @@ from benchmarks.contestants import machine
 from benchmarks.processes import PINNED, Skipped
 from experiments.lab import SCHEMA_VERSION, load_checked, render, sound
 from highway_suite.cli import in_range
-from highway_suite.datasets import obtain, obtain_auto
 from highway_suite.figures import LIGHT, TITLE
 from highway_suite.files import check_target, write_file, write_json
 from highway_suite.records import RecordError
@@ -150,14 +149,6 @@ def entitle(figure: Figure, contestants: Sequence[dict], what: str, rounds: int
 
 # --------------------------------------------------------------------------------------
 # The command line
-
-
-def load(dataset: str, data_dir: str | None) -> tuple[str, hn.Data]:
-    """What --dataset names -> the data set's name, uint8 hn.Data. Raises hn.DataError.
-    """
-    if dataset == "auto":
-        return obtain_auto(data_dir)
-    return dataset, obtain(dataset, data_dir)
 
 
 def build_parser(doc: str, prog: str, *, data: bool = True, **numbers: int

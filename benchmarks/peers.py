@@ -49,7 +49,6 @@ from benchmarks.lab import (
     build_parser,
     dataset_flag,
     draw_bars,
-    load,
     main,
     same_gradient,
     times_ours,
@@ -61,6 +60,7 @@ from benchmarks.processes import (
     write_images,
     write_task,
 )
+from highway_suite.datasets import obtain_as_asked
 from highway_suite.figures import LIGHT
 
 RECORD = Path(__file__).with_suffix(".json")
@@ -219,7 +219,7 @@ def run(args: argparse.Namespace) -> dict:
     """Measure everything -> the record. Raises hn.DataError, Skipped for ours."""
     (names, skipped), cores = installed(), available_cores()
     with tempfile.TemporaryDirectory() as folder:
-        dataset, data = load(args.dataset, args.data_dir)
+        dataset, data = obtain_as_asked(args.dataset, args.data_dir)
         shape = write_images(folder, data)
         tasks = [write_task(Path(folder) / f"{block}.npz", shape, block, args.depth,
                             args.hidden, args.batch, STEPS)

@@ -54,7 +54,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
 import highway_networks as hn
-from benchmarks.lab import Benchmark, build_parser, dataset_flag, load, main
+from benchmarks.lab import Benchmark, build_parser, dataset_flag, main
 from benchmarks.processes import (
     Process,
     available_cores,
@@ -65,6 +65,7 @@ from benchmarks.processes import (
 )
 from experiments.trials import run_trials
 from highway_suite.cli import in_range, several
+from highway_suite.datasets import obtain_as_asked
 from highway_suite.figures import LIGHT
 from highway_suite.records import read_record, train_arm
 
@@ -263,7 +264,7 @@ def run(args: argparse.Namespace) -> dict:
     """Measure everything -> the record. Raises hn.DataError, Skipped, ValueError."""
     cores, points = available_cores(), points_of(args)
     with tempfile.TemporaryDirectory() as folder:
-        dataset, data = load(args.dataset, args.data_dir)
+        dataset, data = obtain_as_asked(args.dataset, args.data_dir)
         if hn.DATASETS[dataset].folder:     # --dataset auto found no MNIST there
             args.data_dir = None
         shape = write_images(folder, data)

@@ -22,7 +22,7 @@ import numpy as np
 import psutil
 
 import highway_networks as hn
-from highway_suite.datasets import obtain, obtain_auto
+from highway_suite.datasets import obtain_as_asked
 from highway_suite.files import check_target, path_of, write_json
 from highway_suite.records import COMMAND, make_record, summarize
 from highway_suite.schema import JUST_GUESSING, NAME
@@ -300,10 +300,8 @@ def run(settings: dict, given: dict, own: dict, fail: Callable) -> tuple[dict, l
     jobs = min(jobs, math.prod(len(settings[name])
                                for name in ("depths", "seeds", "blocks")))
     with starting_workers(jobs):
-        if settings["dataset"] == "auto":
-            settings["dataset"], data = obtain_auto(own["data_dir"])
-        else:
-            data = obtain(settings["dataset"], own["data_dir"])
+        settings["dataset"], data = obtain_as_asked(settings["dataset"],
+                                                    own["data_dir"])
         settings = fit_to_data(settings, given, fail)
         check_memory(settings, jobs, fail)
         check_out(None if own["no_save"] else

@@ -114,3 +114,11 @@ def obtain_auto(data_dir: str | Path | None = None) -> tuple[str, hn.Data]:
         say(f"{rule}\nNO MNIST: {error}\nUSING THE SHIPPED 8x8 DIGITS INSTEAD. These "
             f"are not MNIST results.\n{rule}")
         return "digits", obtain("digits")
+
+
+def obtain_as_asked(dataset: str, data_dir: str | Path | None = None
+                    ) -> tuple[str, hn.Data]:
+    """What a flag --dataset names, or "auto" -> (name, Data). Raises hn.DataError."""
+    if dataset == "auto":
+        return obtain_auto(data_dir)
+    return dataset, obtain(dataset, data_dir)
