@@ -37,6 +37,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -121,10 +122,18 @@ def timing(seconds: Sequence[float], first: float) -> dict:
             "preparation": hn.significant(max(first - median, 0.0))}
 
 
+class OneCore(NamedTuple):
+    """What came of the highway net on one core."""
+
+    times: dict             # the record's part
+    parts: list             # seconds of the parts of a step, repeat by repeat
+    env: dict
+    skipped: dict           # who, and why
+
+
 def one_core(names: Iterable[str], task: Path, repeats: int, cores: Sequence[int]
-             ) -> tuple[dict, list, dict, dict]:
-    """The highway net on one core: the record's part, the seconds of the parts of a
-    step, the environment, who was skipped."""
+             ) -> OneCore:
+    """Time the highway net on one core."""
     part, start = {}, Task(task).initial
     with ExitStack() as stack:
         groups, skipped = start_all(stack, names, [task], [cores[:1]])
@@ -139,7 +148,7 @@ def one_core(names: Iterable[str], task: Path, repeats: int, cores: Sequence[int
                           "times_ours": times_ours(rows, seconds["ours", "in turn"]),
                           **checks.get(name, {}), "versions": process.versions}
         parts = [groups["floor"][0].ask("parts") for _ in range(repeats)]
-        return part, parts, ours.ask("environment"), skipped
+        return OneCore(part, parts, ours.ask("environment"), skipped)
 
 
 def profile(repeats: Sequence[Mapping]) -> dict:
@@ -224,16 +233,18 @@ def run(args: argparse.Namespace) -> dict:
         tasks = [write_task(Path(folder) / f"{block}.npz", shape, block, args.depth,
                             args.hidden, args.batch, STEPS)
                  for block in ("highway", "plain")]
-        single, parts, env, failed = one_core(names, tasks[0], args.repeats, cores)
-        pair, failed_pair = all_cores(contenders(single), tasks, args.repeats, cores)
+        single = one_core(names, tasks[0], args.repeats, cores)
+        pair, failed_pair = all_cores(contenders(single.times), tasks, args.repeats,
+                                      cores)
     return {"command": f"python3 -m benchmarks.peers --depth {args.depth} --hidden "
                        f"{args.hidden} --batch {args.batch} --repeats {args.repeats}"
                        + dataset_flag(args),
             "dataset": dataset, "images": shape[0], "depth": args.depth,
             "hidden": args.hidden, "batch": args.batch, "repeats": args.repeats,
-            "steps": STEPS, "epochs": EPOCHS, "cores": len(cores), "env": env,
-            "skipped": skipped | failed | failed_pair,
-            "one_core": single, "all_cores": pair, "profile": profile(parts)}
+            "steps": STEPS, "epochs": EPOCHS, "cores": len(cores), "env": single.env,
+            "skipped": skipped | single.skipped | failed_pair,
+            "one_core": single.times, "all_cores": pair,
+            "profile": profile(single.parts)}
 
 
 # --------------------------------------------------------------------------------------

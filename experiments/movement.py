@@ -171,10 +171,19 @@ def product_trace(step: Product) -> Trace:
     return edges._replace(cell=cells[edges.cell])
 
 
-def sizes(step: Product) -> tuple[int, int, int, bool]:
-    """I, J, K, and whether the product is that of a vector by itself."""
+class Sizes(NamedTuple):
+    """Those of a product (I, K) @ (K, J)."""
+
+    I: int
+    J: int
+    K: int
+    square: bool            # of a vector by itself
+
+
+def sizes(step: Product) -> Sizes:
+    """What the cost of a product hangs on."""
     (I, K), J = step.a.shape, step.b.shape[1]
-    return I, J, K, I == J == 1 and bool(np.array_equal(step.a[0], step.b[:, 0]))
+    return Sizes(I, J, K, I == J == 1 and bool(np.array_equal(step.a[0], step.b[:, 0])))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -261,10 +270,10 @@ def read_counts(tape: Tape) -> np.ndarray:
             for cells in step.operands:
                 np.add.at(counts, cells, 1)
         else:
-            I, J, K, _ = sizes(step)
-            counts[step.a.ravel()] += J
-            counts[step.b.ravel()] += I
-            counts[-2:] += I * J * (K - 1)
+            size = sizes(step)
+            counts[step.a.ravel()] += size.J
+            counts[step.b.ravel()] += size.I
+            counts[-2:] += size.I * size.J * (size.K - 1)
     return counts
 
 
