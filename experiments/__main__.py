@@ -18,9 +18,13 @@ from experiments.lab import state_of
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the list, in one write: whoever reads it may stop after a line."""
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="python3 -m experiments", allow_abbrev=False, description=
-        __doc__.split("\n")[0] if __doc__ else None).parse_args(argv)
+        __doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("name", nargs="?", help=argparse.SUPPRESS)
+    if name := parser.parse_args(argv).name:
+        parser.error(f"this only lists them. Run one with: python3 -m "
+                     f"experiments.{name if name in NAMES else 'NAME'}")
     lines = []
     for name in NAMES:
         experiment = importlib.import_module(f"experiments.{name}").EXPERIMENT
