@@ -123,10 +123,6 @@ OPEN = [Open(*about) for about in (
     ("P2 5.1", "without batch normalization highway and residual nets reach a lower "
      "training error and a higher validation error than with it", "Figure 5",
      "ImageNet"),
-    ("P2 Table 1a", "the full form in a character-aware language model, beside the "
-     "five others: test perplexity", "full 79.09, coupled 79.13, C-only 79.15, T-only "
-     "82.94, residual 91.32, plain 92.60", "its trial, the next of "
-     "`experiments.language_model`"),
 )]
 
 

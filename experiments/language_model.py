@@ -29,7 +29,7 @@ trained nets at their means, leave out layers, and look at which words open them
 The text is the LDC's and not ours to give: FOLDER, or $HIGHWAY_PTB_DIR, has to hold
 ptb.train.txt, ptb.valid.txt and ptb.test.txt. More: results/language_model/README.md.
 
-Cost: four to twelve hours on two cores, 2.5 to 7 minutes an epoch on one. A trial saves
+Cost: five to ten hours on two cores, 3.5 to 7.5 minutes an epoch on one. A trial saves
 itself after each epoch: what is stopped goes on from there and ends with the same bits.
 """
 

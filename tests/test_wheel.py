@@ -19,7 +19,7 @@ SCRIPTS = {f"{name}.py" for name in re.findall(
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The wheel of this checkout, and the folder it is unpacked in."""
-    pytest.importorskip("setuptools", minversion="70.1")
+    pytest.importorskip("setuptools", minversion="77.0.3")
     work = tmp_path_factory.mktemp("wheel")
     for name in ("README.md", "LICENSE", "pyproject.toml", "highway_suite", *SCRIPTS):
         copy = shutil.copytree if (hn.HERE / name).is_dir() else shutil.copy
@@ -31,6 +31,12 @@ def wheel(tmp_path_factory):
     with zipfile.ZipFile(path) as archive:
         archive.extractall(work / "site")
         return archive.namelist(), work / "site"
+
+
+def test_the_citation_names_the_version():
+    version = re.search('^version = "(.+)"$', PROJECT, re.MULTILINE)[1]
+    citation = (hn.HERE / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {version}\n" in citation
 
 
 def test_a_wheel_has_the_suite_and_nothing_of_a_general_name(wheel):

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.judging import or_infinite
-from experiments.language_claims import KIM, costs_of_holding, test_perplexities
+from experiments.language_claims import (
+    GATED_INPUT,
+    KIM,
+    costs_of_holding,
+    test_perplexities,
+)
 from experiments.language_model import label_of
 from experiments.values.common import about, span, table
 
@@ -60,12 +65,25 @@ def language(record: dict) -> dict[str, str]:
 
     def over(key):
         return span((value - KIM[key] for value in test[key].values()), ".1f")
-    one, two, plain = ("highway", 1), ("highway", 2), ("plain", 1)
+
+    def apart(measure, *keys):
+        """Of each seed that all these nets have."""
+        return span((measure([test[key][seed] for key in keys]) for seed in
+                     set.intersection(*(set(test[key]) for key in keys))), ".1f")
+    nothing, one, two, plain = (
+        ("plain", 0), ("highway", 1), ("highway", 2), ("plain", 1))
+    three, others = list(GATED_INPUT.values()), [
+        key for key in test if key[0] in ("plain", "t_only", "residual")]
     return {
         **{f"{block}_{depth}": span(values.values(), ".1f")
            for (block, depth), values in test.items()},
         **{f"held_{block}": span(costs.values(), ",.0f")
            for (block, _), costs in costs_of_holding(record["nets"]).items()},
-        "one_over": over(one), "two_over": over(two), "second": behind(one, two),
-        "plain_behind": behind(plain, one), "t_only_behind": behind(("t_only", 2), two),
-        "residual_behind": behind(("residual", 4), plain)}
+        "one_over": over(one), "two_over": over(two), "none_over": over(nothing),
+        "second": behind(one, two), "plain_ahead": behind(nothing, plain),
+        "t_only_behind": behind(("t_only", 2), two),
+        "residual_behind": behind(("residual", 4), plain),
+        "three": span((value for key in three for value in test[key].values()), ".1f"),
+        "three_apart": apart(lambda found: max(found) - min(found), *three),
+        "gated_ahead": apart(lambda found: min(found[3:]) - max(found[:3]), *three,
+                             *others)}
