@@ -72,6 +72,7 @@ def language(record: dict) -> dict[str, str]:
                      set.intersection(*(set(test[key]) for key in keys))), ".1f")
     nothing, one, two, plain = (
         ("plain", 0), ("highway", 1), ("highway", 2), ("plain", 1))
+    full, = (net["gates"] for net in record["nets"] if net["block"] == "full")
     three, others = list(GATED_INPUT.values()), [
         key for key in test if key[0] in ("plain", "t_only", "residual")]
     return {
@@ -79,6 +80,8 @@ def language(record: dict) -> dict[str, str]:
            for (block, depth), values in test.items()},
         **{f"held_{block}": span(costs.values(), ",.0f")
            for (block, _), costs in costs_of_holding(record["nets"]).items()},
+        **{f"full_{name}": " and ".join(f"{mean:.2f}" for mean in full[name]["mean"])
+           for name in full},
         "one_over": over(one), "two_over": over(two), "none_over": over(nothing),
         "second": behind(one, two), "plain_ahead": behind(nothing, plain),
         "t_only_behind": behind(("t_only", 2), two),
