@@ -213,7 +213,7 @@ def train_again(choice: Choice, working: Path, protocol: dict, jobs: int | None
         run_trials(first.train, [asked(each, choice.epochs) for each in group.values()],
                    working / f"again{number}", protocol=protocol, data=first.data,
                    jobs=jobs, report=report)
-    print(f"{sum(good)} of {len(good)} came out as committed")
+    print(f"{sum(good)} of {len(good)} without a difference that counts")
     return all(good)
 
 

@@ -274,6 +274,7 @@ def test_a_recheck_says_what_differs(another_number, capsys, by, env, says, good
             lab.main(experiment, flags)
     said = capsys.readouterr().out
     assert f"digit 3: {says}" in said and "digit 4: equal to the bit" in said
+    assert f"{1 + good} of 2 " in said
 
 
 def test_a_record_that_its_trials_do_not_give_is_found(committed_run, capsys):
