@@ -283,8 +283,9 @@ def draw(record: dict) -> Figure:
     figure.suptitle(message(nets, record["protocol"]["epochs"]), **TITLE)
     text = "Penn Treebank" if record["dataset"] == "ptb" else "The suite's lecture"
     seeds = sorted({len(net["seeds"]) for net in nets})
-    figure.supxlabel(f"{text}; seeds of each net: {' or '.join(map(str, seeds))}",
-                     fontsize=9)
+    of_which = " (curves: their median; below: the first)" if seeds[-1] > 1 else ""
+    figure.supxlabel(f"{text}; seeds of each net: {' or '.join(map(str, seeds))}"
+                     f"{of_which}", fontsize=9)
     top, middle, gates, words = figure.subfigures(
         4, 1, height_ratios=(4, 3.3, 3.2, 2.4), squeeze=False)[:, 0]
     curves, table = top.subplots(1, 2)
