@@ -8,7 +8,7 @@ record holds are drawn.
     plain_loss_collapse    training loss of each epoch, with ln C, the loss of a guess
     depth_sweep            test accuracy after the last epoch, by depth
     T_gate_evolution       mean transform gate T of each layer, epoch by epoch
-    T_gate_final           the same after the last epoch, from where it started
+    T_gate_final           the same after the last epoch, as bars from sigma(b_T)
 
     python3 visualize_highway_networks.py                      five PNGs, in seconds
     python3 visualize_highway_networks.py --dark               beside them, *_dark.png
@@ -240,7 +240,8 @@ def gate_figure(study: Study, title: str, theme: Theme, *notes: str, **more: str
     title = f"{title}, {study.deepest[0].layers} layers"
     if len(arms) == 1:
         last = next(mean_and_range(chosen_gates(arms[0])[1][:, -1]))
-        title += f": it fell in {(last < study.T_start).sum()} of {len(last)}"
+        below = (last < study.T_start).sum()
+        title += f": it ends below σ(b_T) in {below} of {len(last)}"
     figure, *panels = new_figure(
         title,
         caption(study, arms or study.deepest, *notes, **more), theme,
@@ -288,8 +289,8 @@ def T_gate_evolution(study: Study, theme: Theme) -> Figure:
 
 
 def T_gate_final(study: Study, theme: Theme) -> Figure:
-    """Mean T of each layer after the last epoch recorded, as bars from sigma(b_T): up
-    where it rose during training, down where it fell."""
+    """Mean T of each layer after the last epoch recorded, as bars from sigma(b_T), up
+    or down."""
     ends = sorted({int(chosen_gates(arm)[0][-1]) for arm in gated_arms(study)})
     after = f"after epoch {' or '.join(map(str, ends))}" if ends else "after training"
     figure, panels = gate_figure(

@@ -431,7 +431,7 @@ def fit_gates(axes: Axes, T: np.ndarray, study: Study, theme: Theme) -> None:
     label_y(axes, "mean T")
     axes.grid(axis="y")
     reference(axes, study.T_start, theme)
-    label_right(axes, [(study.T_start, "↑ rose\n{} = {}\n↓ fell".format(
+    label_right(axes, [(study.T_start, "↑ above\n{} = {}\n↓ below".format(
         *start_label(study)), theme.soft)])
 
 
