@@ -22,7 +22,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from highway_suite.files import LIMIT, parse_json, read_file, write_file
+from highway_suite.files import (
+    LIMIT,
+    check_regular,
+    parse_json,
+    read_file,
+    write_file,
+)
 from highway_suite.records import environment
 from highway_suite.terminal import say
 
@@ -124,12 +130,18 @@ class Checkpoint:
     def load(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator]) -> list[dict]:
         """Set arrays and streams to where the file's training was -> its history; []
-        where there is no file, or none that can be used: then nothing is changed."""
+        where there is no file, or none that can be used: then nothing is changed.
+        Raises OSError where it cannot be read: it may be good all the same."""
         if not self.path.exists():
             return []
+        check_regular(self.path)
         try:
             found = self.read(arrays, streams)
+        except (OSError, MemoryError):
+            raise
         except Exception as error:      # zipfile, zlib, numpy: each its own kind
+            if isinstance(error.__cause__, OSError):
+                raise error.__cause__ from None
             why = error if isinstance(error, ValueError) else repr(error)
             aside = self.path.with_name(f"{self.path.name}.bad")
             with suppress(OSError):

@@ -177,9 +177,13 @@ def test_a_broken_or_foreign_file_is_named_and_changes_nothing(
     before = {name: array.copy() for name, array in arrays.items()}
     state = rng.bit_generator.state
     checkpoint = Checkpoint(path, asdict(CONFIGS["adam"]))
-    assert checkpoint.load(arrays, {"batches": rng}) == []
-    error = capsys.readouterr().err
-    assert error.startswith(f"{path}: ") and error.count("\n") == 1
+    if kind == "a FIFO":        # not ours to set aside
+        with pytest.raises(OSError, match="not a regular file"):
+            checkpoint.load(arrays, {"batches": rng})
+    else:
+        assert checkpoint.load(arrays, {"batches": rng}) == []
+        error = capsys.readouterr().err
+        assert error.startswith(f"{path}: ") and error.count("\n") == 1
     assert all(np.array_equal(before[name], arrays[name]) for name in arrays)
     assert rng.bit_generator.state == state
 
