@@ -54,7 +54,7 @@ from experiments.store import Trial, hash_of, load_trials, make_trial, scratch_i
 from highway_suite.cli import in_range
 from highway_suite.datasets import obtain
 from highway_suite.files import path_of, write_file
-from highway_suite.records import RecordError, read_record, train_arm
+from highway_suite.records import COMMAND, RecordError, read_record, train_arm
 from highway_suite.schema import VERDICTS, nets_of
 
 LEDGER = "CLAIMS.md"
@@ -75,8 +75,13 @@ PAPERS = {      # whose claims: title, source
                  "(https://medium.com/jim-fleming/highway-networks-with-tensorflow-"
                  "1e6dfa667daa), 2015"),
     "ours": ("Our own questions", "Those that no paper answers; counted apart")}
-SWEEPS = ("sweep_five_seeds", "sweep_glorot_five_seeds", "depth_45_seeds",
-          "headline_five_seeds")
+SWEEPS = {      # and what makes them
+    "sweep_five_seeds": "--seeds 0,1,2,3,4 --depths 5,10,20,30,50",
+    "sweep_glorot_five_seeds":
+        "--seeds 0,1,2,3,4 --depths 5,10,20,30,50 --init glorot",
+    "depth_45_seeds": f"--seeds {','.join(map(str, range(45)))} --depths 5,50 "
+                      "--blocks highway",
+    "headline_five_seeds": "--seeds 0,1,2,3,4"}
 STARTS = 5      # seconds that a recheck takes to start and to read
 RECORDS = (*(f"results/headline/{name}.json" for name in SWEEPS),
            *(f"results/{name}/record.json" for name in NAMES))
@@ -170,9 +175,14 @@ def train_net(config: dict, data: hn.Data) -> dict:
 
 
 def identified(name: str, claims: Iterable[dict]) -> dict[str, dict]:
-    """Claims of a record by their IDs."""
-    return {f"{name}-{hash_of([item['section'], item['claim']])[:4]}": item
-            for item in claims}
+    """Claims of a record by their IDs. Raises RecordError where two have the same."""
+    found: dict[str, dict] = {}
+    for item in claims:
+        identity = f"{name}-{hash_of([item['section'], item['claim']])[:4]}"
+        if identity in found:
+            raise RecordError(f"two claims have the ID {identity}: reword one")
+        found[identity] = item
+    return found
 
 
 def with_trials(item: dict, made: dict | None) -> dict:
@@ -187,7 +197,8 @@ def load(path: Path) -> Source:
     trials: list[Trial] = []
     name = name_of(path)
     if name in SWEEPS:
-        record = read_record(path)
+        record = read_record(
+            path, f"{COMMAND} {SWEEPS[name]} --out results/headline/{name}.json")
         with sound(path, record["command"]):
             claims = identified(name, headline_claims.check(record))
             trials = arms_of(record)

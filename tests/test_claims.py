@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments import NAMES, claims, headline_claims, judging, lab, ledger, recheck
+from highway_suite.records import RecordError
 from tests import committed
 
 
@@ -78,6 +79,21 @@ def test_a_record_that_is_missing_or_of_a_changed_checkout_is_refused(home, name
     with pytest.raises(SystemExit, match=f"^experiments.claims: .*{name}: .*Make it "
                                          "with: python3 .*$"):
         claims.main([])
+
+
+def test_a_missing_sweep_is_made_by_its_own_command(home):
+    for name in claims.SWEEPS:
+        path = home / "results" / "headline" / f"{name}.json"
+        command = json.loads(path.read_text())["command"]
+        path.unlink()
+        with pytest.raises(RecordError, match=f"Make it with: {re.escape(command)}$"):
+            claims.load(path)
+
+
+def test_two_claims_with_one_id_are_refused():
+    item = {"section": "ours", "claim": "all is well"}
+    with pytest.raises(RecordError, match="two claims have the ID means-"):
+        claims.identified("means", [item, item | {"holds": True}])
 
 
 # --------------------------------------------------------------------------------------
