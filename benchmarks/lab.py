@@ -21,8 +21,9 @@ from benchmarks.processes import PINNED, Skipped
 from experiments.lab import SCHEMA_VERSION, load_checked, render, sound
 from highway_suite.cli import in_range
 from highway_suite.figures import LIGHT, TITLE
-from highway_suite.files import check_target, write_file, write_json
+from highway_suite.files import check_target, path_of, write_file, write_json
 from highway_suite.records import RecordError
+from highway_suite.terminal import prepare_streams
 
 TOLERANCE = 1e-4                            # of a tensor's largest gradient
 
@@ -151,6 +152,11 @@ def entitle(figure: Figure, contestants: Sequence[dict], what: str, rounds: int
 # The command line
 
 
+def folder_of(text: str) -> str:
+    """An argparse type: a folder, as another process in another folder finds it."""
+    return os.path.abspath(path_of(text).expanduser())
+
+
 def build_parser(doc: str, prog: str, *, data: bool = True, **numbers: int
                  ) -> argparse.ArgumentParser:
     """The flags of all benchmarks, those of a data set where it needs one, and one for
@@ -160,9 +166,9 @@ def build_parser(doc: str, prog: str, *, data: bool = True, **numbers: int
     if data:
         parser.add_argument("--dataset", choices=("auto", *hn.DATASETS), default="auto",
                             help="auto: MNIST, or the shipped digits where it is not")
-        parser.add_argument("--data-dir", metavar="FOLDER", type=os.path.abspath,
+        parser.add_argument("--data-dir", metavar="FOLDER", type=folder_of,
                             help="of the data set's files")
-    parser.add_argument("--out", type=Path, metavar="FILE",
+    parser.add_argument("--out", type=path_of, metavar="FILE",
                         help="the record (default: beside this program, or in runs/ "
                              "for other settings than the committed)")
     parser.add_argument("--plot", action="store_true",
@@ -204,6 +210,7 @@ class Benchmark(NamedTuple):
 def main(benchmark: Benchmark, argv: Sequence[str] | None = None) -> dict:
     """Measure unless --plot, write the record, tell and draw it. Exits with 1 and a
     line where data, record or files are wrong or ours does not run."""
+    prepare_streams()
     make_parser, committed, schema, measure, tell, draw = benchmark
     parser = make_parser()
     args = parser.parse_args(argv)

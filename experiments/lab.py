@@ -70,7 +70,7 @@ from highway_suite.schema import (
     field,
     whole,
 )
-from highway_suite.terminal import say
+from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1
@@ -88,9 +88,8 @@ class Experiment:
     smoke: dict         # what changes in it for --smoke
     run: Callable       # run(lab) -> the record's fields after `header`
     draw: Callable      # draw(record) -> Figure, in `style`
+    pack_by: Callable   # config -> the name of the packed file of its trial
     check: Callable | None = None       # check(record) -> its claims, by `claim`
-    pack_by: Callable | None = None     # config -> the name of the packed file of its
-                                        # trial; None: nothing is made of trials
     besides: float = 0  # seconds that its long trials take after their epochs
     others: Mapping[str, bool] | None = None    # what --dataset may name, and whether
                                                 # `check` speaks of that too
@@ -155,12 +154,9 @@ class Lab:
 
         A config says all that its result depends on, but for the data set: so a plan
         that is extended keeps the trials that are finished. A recheck trains nothing
-        here, where trials are committed: they must be all there. TypeError where the
-        experiment has no pack_by, by which alone trials are committed.
+        here, where trials are committed: they must be all there.
         """
         options = self.options
-        if self.experiment.pack_by is None:
-            raise TypeError(f"{self.name}: lab.trials needs Experiment(pack_by=...)")
         if options.recheck and (files := self.packed_files()):
             there = read_packed(files, self.trials_protocol)
             missing = [config for config in configs.values()
@@ -190,13 +186,13 @@ class Lab:
         pack_by gives -> their number, and whether a file was written. Raises
         StoreError."""
         pack_by = self.experiment.pack_by
-        if pack_by is None:
-            return 0, False
         packed = read_packed(self.packed_files(), self.trials_protocol)
         trials, groups = packed, {}
         if self.store.exists():
             with open_store(self.store, self.trials_protocol) as (_, there):
                 trials = merged(packed, there)
+        trials = {name: trial for name, trial in trials.items()
+                  if trial.status != "failed"}      # on this machine, perhaps
         for name in sorted(trials):
             groups.setdefault(pack_by(trials[name].config), []).append(trials[name])
         changed = [name for name, group in groups.items()
@@ -317,9 +313,8 @@ def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
                         help="draw the record again, run nothing")
     parser.add_argument("--format", choices=FORMATS, default="png", help="with --plot: "
                         "of the picture; svg and pdf go to runs")
-    if experiment.pack_by:
-        parser.add_argument("--pack", action="store_true",
-                            help="pack the finished trials, run nothing")
+    parser.add_argument("--pack", action="store_true",
+                        help="pack the finished trials, run nothing")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--smoke", action="store_true", help="the whole path in "
                        "seconds, on the shipped digits; its files go to runs/smoke")
@@ -332,15 +327,13 @@ def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
                         help="with --recheck: draw the N trials by it")
     parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
                         help="of the data set's files")
-    parser.set_defaults(pack=False, only=None, jobs=None, cluster=None, dataset=None,
-                        retry_failed=False)
+    parser.set_defaults(dataset=None)
     if experiment.others:
         parser.add_argument("--dataset", choices=experiment.others, help="ask it of "
                             "another data set; its files go to runs/DATASET")
-    if experiment.pack_by:
-        parser.add_argument("--only", nargs="+", metavar="KEY", help="with --fresh: "
-                            "only the trials of these files of results/NAME/trials")
-        add_flags(parser)
+    parser.add_argument("--only", nargs="+", metavar="KEY", help="with --fresh: "
+                        "only the trials of these files of results/NAME/trials")
+    add_flags(parser)
     return parser
 
 
@@ -403,10 +396,6 @@ def state_of(experiment: Experiment, folder: Path) -> str:
 def run_and_write(lab: Lab) -> None:
     """Run the experiment; write and name what changed: record, picture, trials."""
     anew = lab.options.smoke or lab.options.fresh
-    if not (anew or lab.experiment.pack_by) and state_of(
-            lab.experiment, lab.folder) == "complete":
-        print("nothing left to compute; no file was changed. Anew: --fresh")
-        return
     lab.folder.mkdir(parents=True, exist_ok=True)
     try:
         record, changed = lab.answer(), []
@@ -428,7 +417,7 @@ def run_and_write(lab: Lab) -> None:
     if lab.options.dataset:         # whose claims no ledger collects
         for item in record.get("claims", []):
             print(f"{VERDICTS[item['holds']]}: {item['section']}, {item['claim']}")
-    if not lab.trained and not anew and lab.experiment.pack_by:
+    if not lab.trained and not anew:
         print("nothing left to train" + "; no file was changed" * (not changed))
     if changed:
         print(", ".join(str(path.relative_to(hn.HERE)) for path in changed))
@@ -480,6 +469,7 @@ def failing_in_a_line(name: str, kept: str = "") -> Iterator[None]:
     """What is wrong with data, records, trials and files ends the process with 1 and
     one line on stderr; Ctrl-C, and a signal that ends it, with their number, and the
     words on what is kept."""
+    prepare_streams()
     try:
         with ended_by_signals():
             yield
@@ -494,7 +484,7 @@ def main(experiment: Experiment, argv: Sequence[str] | None = None) -> dict | No
     """Run the command line; return the record, if there is one."""
     options = parse_options(experiment, argv)
     alone = options.recheck or options.smoke and not options.plot
-    kept = "" if alone or not experiment.pack_by else "; finished trials are kept"
+    kept = "" if alone else "; finished trials are kept"
     with failing_in_a_line(experiment.name, kept), ExitStack() as stack:
         lab = Lab(experiment, options, stack.enter_context(
             scratch_in(hn.HERE / "runs" / "smoke")) if alone else None)

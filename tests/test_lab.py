@@ -137,9 +137,6 @@ def test_where_nothing_is_left_to_train_no_file_changes(
     assert "nothing left to train; no file was changed" in capsys.readouterr().out
     assert calls == [] and files_in(home) == before
     assert again == lab.load_record(folder / "record.json")[0]
-    alone = replace(experiment, pack_by=None, run=lambda lab: pytest.fail("run again"))
-    lab.main(alone, [])
-    assert files_in(home) == before
     (folder / "figure.png").unlink()        # what is missing is made
     lab.main(experiment, ["--jobs", "1"])
     assert calls == [] and (folder / "figure.png").exists()
@@ -295,12 +292,6 @@ def test_without_trials_all_is_computed_again(committed_run, calls, capsys):
     assert capsys.readouterr().out == "record.json: equal to the bit\n"
 
 
-def test_trials_need_files_to_be_packed_in(committed_run):
-    experiment, _ = committed_run
-    with pytest.raises(TypeError, match="pack_by"):
-        lab.main(replace(experiment, pack_by=None), ["--smoke"])
-
-
 def test_missing_trials_are_named_with_their_remedy(committed_run):
     experiment, folder = committed_run
     (folder / "trials" / "digit_0.jsonl").unlink()
@@ -421,6 +412,16 @@ def test_a_failed_trial_ends_the_run_with_what_to_do(home):
     with pytest.raises(SystemExit, match="failed: .*run again with --retry-failed"):
         lab.main(experiment, ["--smoke", "--jobs", "1"])
     assert not (home / "runs" / "smoke" / "means" / "record.json").exists()
+
+
+def test_a_failed_trial_is_not_packed(home, capsys):
+    """Or it would have failed in every clone."""
+    experiment = replace(EXPERIMENT, protocol=EXPERIMENT.protocol | EXPERIMENT.smoke
+                         | {"times": "x"})
+    with pytest.raises(SystemExit, match="failed: "):
+        lab.main(experiment, ["--jobs", "1"])
+    lab.main(experiment, ["--pack"])
+    assert "packed 0 trials" in capsys.readouterr().out
 
 
 MEANS = ('{"schema": "highway-networks/experiment", "schema_version": 1, '
