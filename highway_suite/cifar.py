@@ -158,9 +158,10 @@ class Jpegs:
         say(f"Decoding {len(names):,} JPEGs of {path}, once")
         try:
             with zipfile.ZipFile(io.BytesIO(packed)) as members:
-                tops = {name.partition("/")[0] for name in members.namelist()}
                 # GitHub packs a repository in a folder of its own.
-                above = f"{min(tops)}/" if len(tops) == 1 else ""
+                above = next((name.removesuffix(names[0][1])
+                              for name in members.namelist()
+                              if f"/{name}".endswith(f"/{names[0][1]}")), "")
                 content = b"".join(bytes([label]) + read_jpeg(members, above + name)
                                    for label, name in names)
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError,

@@ -291,8 +291,10 @@ def test_jpegs_are_decoded_once(zipped, jpegs, monkeypatch):
 
 
 def test_a_zip_as_a_download_of_the_repository(zipped, jpegs):
-    folder = zipped({f"images-master/{name}": content
-                     for name, content in jpegs.items()})
+    """In a folder of its own; and as a Mac packs it, with another beside it."""
+    folder = zipped({"__MACOSX/images-master/train/airplane/._0000.jpg": b"",
+                     **{f"images-master/{name}": content
+                        for name, content in jpegs.items()}})
     assert len(load(folder).x_train) == 20
 
 
