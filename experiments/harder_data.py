@@ -170,7 +170,8 @@ def about_bias(net: hn.DeepNet, x: np.ndarray, start: float) -> dict:
 
 
 def as_ours(found: dict) -> dict:
-    """A net of five_nets.py, by the names that ours have."""
+    """A net of five_nets.py, by the names that ours have; its two classes are 0 and 7,
+    as in Figure 3."""
     gates, lesions = found["gates"], found["lesion"]
     shares = gates["difference_shares"]
     return {

@@ -89,6 +89,20 @@ def test_class_differences_are_measured_where_they_are():
         assert shares == pytest.approx([0, 0, 1, 0], abs=1e-9)
 
 
+def test_two_of_the_class_differences_are_those_of_the_first_two_classes(seed):
+    rng = np.random.default_rng(seed)
+    net = hn.DeepNet("highway", 4, 3, inputs=2, classes=3, init="glorot", seed=seed)
+    x = rng.standard_normal((60, 2)).astype("float32")
+    labels = rng.permutation(60) % 3            # as many of each
+
+    def shares(*names):
+        return harder_data.differences(net, x, np.array(names)[labels])
+    as_is, swapped, turned = shares(0, 1, 2), shares(1, 0, 2), shares(1, 2, 0)
+    for name, equal in (("two", False), ("all", True)):
+        assert swapped[name] == pytest.approx(as_is[name])
+        assert (turned[name] == pytest.approx(as_is[name])) == equal
+
+
 # --------------------------------------------------------------------------------------
 # Verdicts
 
