@@ -360,7 +360,7 @@ def naming(path: Path, remedy: str) -> Iterator[None]:
 def read_idx(path: Path, expected: DataFile, classes: int) -> np.ndarray:
     """One checked file of a data set -> uint8 array. DataError: path and remedy."""
     size = 4 + 4 * len(expected.shape) + math.prod(expected.shape)
-    shipped = HERE / "highway_suite" in path.resolve().parents
+    shipped = HERE / "highway_suite" in Path(os.path.realpath(path)).parents
     with naming(path, FETCH_AGAIN if expected.gz_sha256 else
                 "Restore it from the repository" if shipped else
                 "Put there what its row of DATASETS describes, or name another folder "

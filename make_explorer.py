@@ -27,7 +27,6 @@ import os
 import re
 import sys
 from pathlib import Path
-from zipfile import BadZipFile
 
 from highway_suite.terminal import end_without
 
@@ -130,9 +129,16 @@ def colour_scale(name: str) -> list:
 
 
 def load_images() -> tuple:
-    """The forty images, uint8 (40, 784), and their labels."""
-    with np.load(source_path("images.npz")) as archive:
-        return archive["images"], archive["labels"]
+    """The forty images, uint8 (40, 784), and their labels. Raises RecordError,
+    OSError."""
+    path = source_path("images.npz")
+    try:
+        with np.load(path) as archive:
+            return archive["images"], archive["labels"]
+    except OSError:
+        raise
+    except Exception as error:      # zipfile, zlib, numpy: each its own kind
+        raise RecordError(f"{path}: {error}") from error
 
 
 def choose_images(data: hn.Data) -> bytes:
@@ -352,7 +358,7 @@ def main(argv: list | None = None) -> None:
         write_file(options.out, page)
     except (hn.DataError, RecordError) as error:
         sys.exit(f"make_explorer.py: {error}")
-    except (LookupError, TypeError, AttributeError, ValueError, BadZipFile) as error:
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         sys.exit("make_explorer.py: a record or images.npz lacks what the page shows "
                  f"({error!r:.80})")
     except OSError as error:

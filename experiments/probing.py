@@ -105,7 +105,7 @@ def estimation_error(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> Estim
         A_squares += (a[-1] ** 2).sum(axis=1)
     mean = total / len(x)                                           # (L + 1, U)
     variance = np.maximum(squares / len(x) - mean ** 2, 0)
-    A_std = np.sqrt(A_squares / len(x) - (A_total / len(x)) ** 2).mean()
+    A_std = np.sqrt(np.maximum(A_squares / len(x) - (A_total / len(x)) ** 2, 0)).mean()
     bias = (mean ** 2).sum(axis=1)[:-1]
     return Estimation(A_std, mean.mean(axis=1) / A_std,
                       np.sqrt(variance).mean(axis=1) / A_std,

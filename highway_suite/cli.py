@@ -226,7 +226,7 @@ def command_of(flags: list[tuple[str, str]], out: Path | None) -> str:
     """The command that makes this record again, without paths of this machine."""
     if out is not None and out != default_out(flags):
         flags = [*flags, ("out", out.name if out.is_absolute() else out.as_posix())]
-    words = (f"--{k}={v}" if v.startswith("-") else f"--{k} {shlex.quote(v)}"
+    words = (f"--{k}{'=' if v.startswith('-') else ' '}{shlex.quote(v)}"
              for k, v in flags)
     return " ".join([COMMAND, *words])
 

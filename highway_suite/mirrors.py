@@ -134,7 +134,8 @@ def read(url: str, expected: hn.DataFile) -> bytes:
 
 def reason_of(error: Exception) -> str:
     """The line of an exception that a user can act on, fit for a terminal."""
-    text = " ".join(str(getattr(error, "reason", None) or error or repr(error)).split())
+    text = str(getattr(error, "reason", None) or error) or repr(error)
+    text = " ".join(text.split())
     if isinstance(error, urllib.error.HTTPError):
         text = f"{error.code} {text}"
     if "CERTIFICATE_VERIFY_FAILED" in text:
