@@ -4,7 +4,7 @@ The claims. P1, section 2.2, suggests b_T of -1, -2 and -3 for convolutional net
 about 10, 20 and 30 layers. Section 3.2, Table 1: two nets of nine convolutional layers
 and a softmax have 39 K parameters with 16 filters in each layer, and 151 K with 32.
 What accuracies they reach, `table_1` asks, with settings made for its epochs; here they
-keep the authors'.
+keep the authors' decay and dropout.
 
 The protocol is that of the authors' Caffe fork (`convolution_trials`): a plain 5x5
 convolution, eight highway layers of 3x3 on 24x24, 12x12 and 6x6 pixels, ten outputs;

@@ -1,10 +1,10 @@
 """Figure 1: do plain nets stop training as they get deeper, and highway nets not?
 
 The claim (P1, section 3.1). On MNIST, with the best of 100 random settings for each
-net, plain nets of 10 and 20 layers reach a mean training loss below 1e-4 and deeper
-ones do not, while highway nets of 50 and 100 layers perform like those of 10 and 20; at
-100 layers the highway net is more than two orders of magnitude better; and highway nets
-need fewer epochs.
+kind of net, plain nets of 10 and 20 layers reach a mean training loss below 1e-4, and
+deeper ones do not, while highway nets of 50 and 100 layers perform like those of 10 and
+20; at 100 layers the highway net is more than two orders of magnitude better; and
+highway nets need fewer epochs.
 
 The protocol. 784 pixels -> one plain layer -> 9, 19, 49 or 99 layers -> softmax of 10;
 "depth" counts the plain layer, as the paper does. Highway layers have 50 units and
