@@ -54,12 +54,12 @@ def overtakers(order: np.ndarray) -> np.ndarray:
         low = np.flatnonzero(values & half == 0)
         high = np.flatnonzero(values & half)
         passed = counts[low] + (low & 2 * half - 1) - (ranks[:len(low)] & half - 1)
-        counts = merged(passed, counts[high], half)
-        values = merged(values[low], values[high], half)
+        counts = interleaved(passed, counts[high], half)
+        values = interleaved(values[low], values[high], half)
     return counts
 
 
-def merged(low: np.ndarray, high: np.ndarray, half: int) -> np.ndarray:
+def interleaved(low: np.ndarray, high: np.ndarray, half: int) -> np.ndarray:
     """By turns so many of each, and what is left in the end."""
     full = len(high) // half * half
     out = np.empty(len(low) + len(high), np.int32)

@@ -176,7 +176,7 @@ def exceeds(net: dict, threshold: float) -> bool:
     return None not in net["final_test_percent"] and net["mean"] > threshold
 
 
-def judged(nets: list[dict]) -> dict[tuple, dict]:
+def chosen_nets(nets: list[dict]) -> dict[tuple, dict]:
     """The net that claims speak of, by block and width: with settings of its own, and
     only where there is none with those of width 16."""
     return {(net["block"], net["width"]): net for schedule in ("narrow", "chosen")
@@ -237,7 +237,7 @@ def check_ahead(text: str, **nets: dict) -> Claim:
 def check_claims(record: dict) -> list[dict]:
     """The paper's statements with our numbers and whether they hold. One run alone
     judges nothing."""
-    chosen = judged(record["nets"])
+    chosen = chosen_nets(record["nets"])
     authors = [net for net in record["nets"]
                if net["schedule"] == "authors" and len(net["seeds"]) > 1]
     narrow, wide = (chosen["highway", width] for width in TABLE_1)
@@ -417,7 +417,7 @@ def message(nets: list[dict], paper: dict) -> str:
         ours = "diverged" if net["mean"] is None else f"{net['mean']:.2f} %"
         return (f"width {net['width']} {ours}, the paper's "
                 f"{paper[str(net['width'])]['mean']:.2f}")
-    highway = [judged(nets)["highway", width] for width in TABLE_1]
+    highway = [chosen_nets(nets)["highway", width] for width in TABLE_1]
     return (f"{highway[0]['epochs']} epochs, the paper's {TABLE_1_EPOCHS}: "
             + "; ".join(map(words, highway)))
 

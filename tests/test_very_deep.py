@@ -65,7 +65,7 @@ def test_a_net_that_uses_its_first_three_layers():
     assert [use.uses_more(used, m) for m in (2, 3, 4)] == [True, False, None]
 
 
-def test_movement_counts_weights_and_no_biases():
+def test_the_change_of_weights_leaves_biases_out():
     net, start = (hn.DeepNet("highway", 4, 6, inputs=12, seed=2) for _ in range(2))
     weights = net.views(net.params)
     for name in ("W_H", "W_T"):
@@ -75,7 +75,8 @@ def test_movement_counts_weights_and_no_biases():
     weights["W_in"][...] = 0
     norm = math.sqrt(sum((start.views(start.params)[name][2] ** 2).sum()
                          for name in ("W_H", "W_T")))
-    assert use.movement(net, start) == pytest.approx([0, 0.5, 1 / norm, 0], rel=1e-5)
+    assert use.weight_change(net, start) == pytest.approx([0, 0.5, 1 / norm, 0],
+                                                          rel=1e-5)
 
 
 def test_gates_that_start_at_minus_20_carry_to_rounding(digits):

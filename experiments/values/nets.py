@@ -20,7 +20,7 @@ from experiments.harder_data import (
 from experiments.judging import or_infinite
 from experiments.lesion import needed_layers
 from experiments.papers import TABLE_1, TABLE_1A
-from experiments.table_1 import judged
+from experiments.table_1 import chosen_nets
 from experiments.values.common import about, look_up, mean_and_std, percent, span, table
 from experiments.variants import TRAINS as TRAINS_HERE
 from experiments.variants import all_train, mean
@@ -320,7 +320,7 @@ def table_1_search(record: dict) -> str:
 @about("results/table_1/record.json")
 def table_1(record: dict) -> dict[str, str]:
     found = {}
-    for (block, width), net in judged(record["nets"]).items():
+    for (block, width), net in chosen_nets(record["nets"]).items():
         found |= least_mean_best("plain" if block == "plain" else str(width), net)
     for net in record["nets"]:
         if net["schedule"] == "narrow":

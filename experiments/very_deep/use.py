@@ -35,7 +35,7 @@ from highway_suite.figures import LIGHT
 
 KEEPS = 1.1             # a net keeps its loss up to this factor
 USED = 50               # the layers of which the verdict asks whether there are more
-OPEN = MOVED = 0.01     # mean T and relative movement of weights that count
+OPEN = MOVED = 0.01     # mean T and relative change of weights that count
 
 
 class Net(NamedTuple):
@@ -80,7 +80,7 @@ def thin(curve: np.ndarray, points: int = 100) -> list[float]:
     return brief([part.mean() for part in parts])
 
 
-def movement(net: hn.DeepNet, start: hn.DeepNet) -> np.ndarray:
+def weight_change(net: hn.DeepNet, start: hn.DeepNet) -> np.ndarray:
     """By how much the weights W_H, W_T of each layer differ from the untrained net's,
     as a part of their initial norm (L,)."""
     now, before = (np.concatenate([views["W_H"], views["W_T"]], axis=1)
@@ -96,7 +96,7 @@ def measure_use(net: hn.DeepNet, start: hn.DeepNet, x: np.ndarray, labels: np.nd
     size, L = measure["batch"], net.depth
     cut, _ = prefix(net, x, labels, size)
     T_before, T = (mean_gates(each, x, size).mean(axis=1) for each in (start, net))
-    change, moved = mean_change(net, x, size), movement(net, start)
+    change, moved = mean_change(net, x, size), weight_change(net, start)
     order = np.argsort(-change, kind="stable")
     kept = [m for m in measure["kept"] if m < L]
     places = range(0, L, measure["lesioned"])
