@@ -138,7 +138,8 @@ def load_images() -> tuple:
     except OSError:
         raise
     except Exception as error:      # zipfile, zlib, numpy: each its own kind
-        raise RecordError(f"{path}: {error}") from error
+        raise RecordError(f"{path} lacks what the page shows ({error!r:.80})"
+                          ) from error
 
 
 def choose_images(data: hn.Data) -> bytes:

@@ -153,8 +153,10 @@ def entitle(figure: Figure, contestants: Sequence[dict], what: str, rounds: int
 
 
 def folder_of(text: str) -> str:
-    """An argparse type: a folder, as another process in another folder finds it."""
-    return os.path.abspath(path_of(text).expanduser())
+    """An argparse type: a folder, as another process in another folder finds it; one
+    of an unknown user as it is, for `hn.data_folder` to refuse."""
+    folder = os.path.expanduser(path_of(text))
+    return folder if folder.startswith("~") else os.path.abspath(folder)
 
 
 def build_parser(doc: str, prog: str, *, data: bool = True, **numbers: int

@@ -12,7 +12,7 @@ An experiment is a module NAME.py that makes an `Experiment` and hands it to `ma
         --plot [--format svg]       only draws, from the record; svg, pdf into runs/NAME
         --pack                      only packs the trials that are finished
         --dataset NAME              asks it of other data, where it can: into runs/NAME
-        --smoke                     all of it in seconds, on the shipped digits, into
+        --smoke                     all of it in seconds, on what is shipped, into
                                     runs/smoke/NAME
 
 Trials lie in runs/NAME/store as they finish, and packed in results/NAME/trials. What is
@@ -182,9 +182,9 @@ class Lab:
         return dict(zip(configs, trials, strict=True))
 
     def pack(self) -> tuple[int, bool]:
-        """Pack the finished trials and those packed before, one file for each name that
-        pack_by gives -> their number, and whether a file was written. Raises
-        StoreError."""
+        """Pack the trials that are finished, or were packed before, and did not fail,
+        one file for each name that pack_by gives -> their number, and whether a file
+        was written. Raises StoreError."""
         pack_by = self.experiment.pack_by
         packed = read_packed(self.packed_files(), self.trials_protocol)
         trials, groups = packed, {}
@@ -317,7 +317,7 @@ def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
                         help="pack the finished trials, run nothing")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--smoke", action="store_true", help="the whole path in "
-                       "seconds, on the shipped digits; its files go to runs/smoke")
+                       "seconds, on what is shipped; its files go to runs/smoke")
     which.add_argument("--fresh", action="store_true", help="train anew, beside the "
                        "committed results: into runs; what is interrupted goes on")
     which.add_argument("--recheck", type=in_range(int, 1, 10**6), metavar="N",

@@ -91,7 +91,7 @@ def load_text(folder: str | Path | None = None) -> Text:
         raise hn.DataError(f"no folder of the Penn Treebank is named. {WHERE}")
     parts = {}
     for name, expected in FILES.items():
-        path = Path(folder).expanduser() / f"ptb.{name}.txt"
+        path = Path(os.path.expanduser(folder)) / f"ptb.{name}.txt"
         try:
             content = hn.read_content(path, 6 * 10**6)
             found = hashlib.sha256(content).hexdigest()

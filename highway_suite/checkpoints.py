@@ -1,8 +1,9 @@
 """Checkpoints: what `highway_networks.fit` goes on from where it was stopped.
 
 One .npz, written whole after each epoch: the arrays that training changes, the state of
-its random streams, the history, and what all of it holds for. A file that cannot be
-used, whatever the reason, is set aside, and the training begins anew.
+its random streams, the history, and what all of it holds for. A file that holds
+anything else is set aside, and the training begins anew; one that cannot be read, or is
+no regular file, is left alone and ends the training.
 """
 
 from __future__ import annotations
@@ -131,13 +132,14 @@ class Checkpoint:
              streams: Mapping[str, np.random.Generator]) -> list[dict]:
         """Set arrays and streams to where the file's training was -> its history; []
         where there is no file, or none that can be used: then nothing is changed.
-        Raises OSError where it cannot be read: it may be good all the same."""
+        Raises OSError where it cannot be read, for it may be good all the same, or is
+        no regular file."""
         if not self.path.exists():
             return []
         check_regular(self.path)
         try:
             found = self.read(arrays, streams)
-        except (OSError, MemoryError):
+        except MemoryError:
             raise
         except Exception as error:      # zipfile, zlib, numpy: each its own kind
             if isinstance(error.__cause__, OSError):

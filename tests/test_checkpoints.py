@@ -1,11 +1,13 @@
 """A training that was killed goes on and ends with the same bits, or begins anew."""
 
+import errno
 import io
 import itertools
 import json
 import os
 import zipfile
 from dataclasses import asdict, replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -186,6 +188,19 @@ def test_a_broken_or_foreign_file_is_named_and_changes_nothing(
         assert error.startswith(f"{path}: ") and error.count("\n") == 1
     assert all(np.array_equal(before[name], arrays[name]) for name in arrays)
     assert rng.bit_generator.state == state
+
+
+def test_a_checkpoint_that_cannot_be_read_is_left_alone(data, halfway, tmp_path,
+                                                        monkeypatch):
+    path = tmp_path / "run.npz"
+    path.write_bytes(halfway)
+
+    def fail(_):
+        raise OSError(errno.EIO, "Input/output error")
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="output error"):
+        patched.setattr(Path, "read_bytes", fail)
+        train(CONFIGS["adam"], data, path)
+    assert path.read_bytes() == halfway and os.listdir(tmp_path) == ["run.npz"]
 
 
 def test_a_training_of_other_settings_begins_anew_and_keeps_the_file(
