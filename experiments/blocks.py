@@ -122,7 +122,7 @@ def tried_values(settings: Iterable[Setting]) -> dict[str, list]:
     return {name: sorted({row[name] for row in rows}) for name in rows[0]}
 
 
-def widened(accuracies: dict[Setting, float | None], protocol: dict) -> list[Setting]:
+def untried(accuracies: dict[Setting, float | None], protocol: dict) -> list[Setting]:
     """Settings not tried yet: the next value beyond each edge of the grid that the best
     one lies at, with all the values there are of the other."""
     chosen, values = best(accuracies).fields(), tried_values(accuracies)
@@ -183,7 +183,7 @@ def search(lab: Lab, data: hn.Data, nets: list[Net]) -> dict[Net, dict]:
             found[net][setting] = last(trial, "acc")
         found = {net: dict(sorted(tried.items(), key=lambda item: (
             item[0].lr, -(item[0].gate_bias or 0)))) for net, tried in found.items()}
-        settings = {net: widened(found[net], protocol) for net in nets}
+        settings = {net: untried(found[net], protocol) for net in nets}
     return found
 
 

@@ -308,7 +308,7 @@ def link(path: Path) -> str:
     return f"[{name_of(path)}]({path.relative_to(hn.HERE).as_posix()})"
 
 
-def pieces(root: Path) -> dict[str, str]:
+def from_claims(root: Path) -> dict[str, str]:
     """What texts say of the claims of a checkout's records: {name: text}. A claim's ID
     stands for its n and its check, with ".ours" for our numbers, "claims.NAME" for the
     table of a page, "ledger.…" for counts. Raises RecordError."""

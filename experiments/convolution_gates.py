@@ -154,7 +154,7 @@ def apart(net: dict) -> float:
     return float(chosen.max() / chosen.min()) if np.isfinite(chosen).all() else np.inf
 
 
-def below(one: dict, other: dict) -> bool | None:
+def loses_less(one: dict, other: dict) -> bool | None:
     """Whether a net's loss is below another's, each seed's below each seed's; False if
     above; None where they mingle."""
     return ahead(best_losses(other), best_losses(one))
@@ -186,7 +186,7 @@ def check_guideline(nets: dict[Net, dict], depths: list[int]) -> list[dict]:
     def near(times):
         return all(ratio <= times for ratio in over.values())
     ends = min(depths), max(depths)
-    swap = [below(*(wide[Net(depth, 3, GUIDELINE[of])] for of in (depth, other)))
+    swap = [loses_less(*(wide[Net(depth, 3, GUIDELINE[of])] for of in (depth, other)))
             for depth, other in (ends, ends[::-1])]
     zero, ours = (wide[Net(ends[1], 3, bias)] for bias in (0.0, GUIDELINE[ends[1]]))
 
@@ -278,7 +278,7 @@ def check_gates(nets: dict[Net, dict], depths: list[int]) -> list[dict]:
                 "end with a lower training loss, each seed against each, at its best "
                 "rate, at 10 and at 30 layers, with the guideline's b_T", paper=None,
                 ours=numbers(best_losses, (more, less)), holds=agreed(
-                    below(by_gate[depth, more], by_gate[depth, less])
+                    loses_less(by_gate[depth, more], by_gate[depth, less])
                     for depth in depths), n=n)
           for more, less, words in ((3, 1, GATES[1]),
                                     (1, 0, f"gates that are {GATES[0]}")))]

@@ -197,8 +197,8 @@ class Shuffled(InOrder):
 ORDERS = {"files": InOrder, "shuffled": Shuffled}
 
 
-def judge(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,
-          cache: Cache) -> tuple[float, float]:
+def right_and_loss(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,
+                   cache: Cache) -> tuple[float, float]:
     """The part of the images (N, P) that are classified rightly, and the mean loss.
     Raises hn.Diverged."""
     right, loss = 0, 0.0
@@ -250,7 +250,7 @@ def train_net(config: dict, data: hn.Data, folder: str) -> dict:
 
     def test(net, cache):
         return {"test_acc": hn.significant(
-            judge(net, data.x_test, y_test, config, cache)[0])}
+            right_and_loss(net, data.x_test, y_test, config, cache)[0])}
     found, gates = fit_net(config, data.x_train, y_train, folder, test), {}
     if config["block"] == "highway" and found.status == "ok":
         gates = look_at_gates(found.net, data.x_test, config, found.cache)
@@ -268,7 +268,7 @@ def train_held_out(config: dict, data: hn.Data, folder: str) -> dict:
     held_images, held_labels = data.x_train[held], labels[held]
 
     def evaluate(net, cache):
-        right, loss = judge(net, held_images, held_labels, config, cache)
+        right, loss = right_and_loss(net, held_images, held_labels, config, cache)
         return {"held_out_acc": hn.significant(right),
                 "held_out_loss": hn.significant(loss)}
     found = fit_net(config, data.x_train[rest], labels[rest], folder, evaluate)
@@ -283,7 +283,7 @@ def train_and_test(config: dict, data: hn.Data, folder: str) -> dict:
     status, measured = found.status, (None, None)
     if status == "ok":
         try:
-            measured = tuple(map(hn.significant, judge(
+            measured = tuple(map(hn.significant, right_and_loss(
                 found.net, data.x_test, data.y_test.astype(np.intp), config,
                 found.cache)))
         except hn.Diverged:

@@ -249,7 +249,7 @@ def train_model(config: dict, shared: Shared) -> dict:
 # Words
 
 
-def look_up(net: LanguageModel, config: dict, text: Text, words: list[str]) -> tuple:
+def read_words(net: LanguageModel, config: dict, text: Text, words: list[str]) -> tuple:
     """Words, the longest first -> their features before and after the layers, each
     (F, n), and the gates of each layer by name, {"T": (L, F, n)}."""
     twin = make_net(config, text.spell(words))
@@ -334,9 +334,9 @@ def look_at_words(training: Training, config: dict, text: Text) -> dict:
     net, vocabulary = training.net, text.vocabulary
     known = [word for word in config["look_up"] if set(word) <= set(text.alphabet)
              and len(word) <= len(vocabulary[0])]
-    before, after, gates = look_up(net, config, text, vocabulary)
+    before, after, gates = read_words(net, config, text, vocabulary)
     asked = longest_first(known)
-    asked_before, asked_after, _ = look_up(net, config, text, asked)
+    asked_before, asked_after, _ = read_words(net, config, text, asked)
     return {
         "instead": without(training, gates),
         "gates": {name: describe_gate(gate, text) for name, gate in gates.items()},

@@ -71,7 +71,7 @@ def brief_number(value: float) -> str:
     return words(value) if abs(value) >= 0.1 else f"{value:.2g}"
 
 
-def span(values: list) -> str:
+def from_to(values: list) -> str:
     """What several seeds gave: from the least to the largest, and what is no number."""
     numbers = sorted(value for value in values if type(value) in (int, float))
     others = Counter("without a number" if value is None else words(value)
@@ -87,7 +87,7 @@ def brief(value: Any, cut: bool = False) -> str:
     of B", needs no numbers. cut: of more than two entries the first and the last."""
     if isinstance(value, list):
         return "; ".join(brief(item, cut) for item in value) if value and isinstance(
-            value[0], list) else span(value)
+            value[0], list) else from_to(value)
     if not isinstance(value, Mapping):
         return brief_number(value) if type(value) in (int, float) else words(value)
     said = [item for item in value.values() if isinstance(item, list) and item

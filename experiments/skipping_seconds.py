@@ -70,7 +70,7 @@ def calls_of(function: Callable) -> int:
     return calls
 
 
-def in_turn(whole: Callable, other: Callable, repeats: int) -> dict:
+def by_turns(whole: Callable, other: Callable, repeats: int) -> dict:
     """Two functions, so often in turn -> the least seconds of each, and the median and
     the quartiles of the ratios of neighbours, other / whole."""
     calls = calls_of(whole), calls_of(other)
@@ -94,9 +94,9 @@ def time_trained(config: dict, data: hn.Data) -> dict:
     whole = partial(net.forward, x, cache)
     with threadpool_limits(1, "blas"):
         return {"seconds": {
-            "gates": in_turn(whole, partial(skipping, x, config["threshold"]),
+            "gates": by_turns(whole, partial(skipping, x, config["threshold"]),
                              config["repeats"]),
-            "left_out": in_turn(whole, partial(small.forward, x, small_cache),
+            "left_out": by_turns(whole, partial(small.forward, x, small_cache),
                                 config["repeats"])}}
 
 
@@ -116,7 +116,7 @@ def time_width(hidden: int, seed: int, config: dict) -> list[dict]:
             "hidden": hidden, "seed": seed, "used": share,
             "whole_bytes": net.params.nbytes,
             "gates_bytes": round(float(weights)) * net.dtype.itemsize,
-            "seconds": in_turn(whole, partial(one, x, threshold), config["repeats"])})
+            "seconds": by_turns(whole, partial(one, x, threshold), config["repeats"])})
     return rows
 
 

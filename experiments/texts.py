@@ -5,7 +5,7 @@
 
 In a text, `<!--value:lesion.worst-->15.9<!--end-->` is a number in a sentence, and
 `<!--table:headline-->` ... `<!--end-->` is a table, or whatever else has lines of its
-own; `experiments.values` says what belongs there, and of claims `claims.pieces`. It
+own; `experiments.values` says what belongs there, and of claims `from_claims`. It
 measures nothing. Exits with 1 if a text was stale, a record is missing or a marker is
 wrong.
 """
@@ -23,7 +23,7 @@ from textwrap import dedent
 
 import highway_networks as hn
 from experiments import NAMES
-from experiments.claims import pieces
+from experiments.claims import from_claims
 from experiments.store import StoreError
 from experiments.values import collect
 from experiments.values.common import table
@@ -65,7 +65,7 @@ def rewrite(text: str, found: Mapping[str, str]) -> str:
     return "".join(pieces) + text[done:]
 
 
-def lecture() -> dict[str, str]:
+def from_lecture() -> dict[str, str]:
     """The docstring of highway_networks in Markdown, by its headings, which are the
     first words of a paragraph up to a full stop or a colon; what stands before the
     first is left out. And the code of the highway block."""
@@ -102,7 +102,8 @@ def pages(root: Path) -> list[Path]:
 
 def stale_pages(root: Path) -> dict[Path, bytes]:
     """{text that is not up to date: what it should be}. RecordError, TextError."""
-    found = collect(root) | pieces(root) | lecture() | {"experiments": contents()}
+    found = (collect(root) | from_claims(root) | from_lecture()
+             | {"experiments": contents()})
     stale = {}
     for path in pages(root):
         content = path.read_bytes()

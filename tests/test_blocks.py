@@ -110,9 +110,9 @@ def test_trials_of_the_six_forms(digits, monkeypatch):
 def test_a_grid_grows_where_its_best_lies_at_an_edge(best, expected):
     found = dict.fromkeys(blocks.settings_of("highway", blocks.PROTOCOL), 0.5)
     found[Setting(*best)] = 0.6
-    assert blocks.widened(found, blocks.PROTOCOL) == [Setting(*new) for new in expected]
+    assert blocks.untried(found, blocks.PROTOCOL) == [Setting(*new) for new in expected]
     found |= dict.fromkeys([Setting(*new) for new in expected], 0.4)
-    assert blocks.widened(found, blocks.PROTOCOL) == []
+    assert blocks.untried(found, blocks.PROTOCOL) == []
 
 
 def test_best_is_the_first_of_the_highest():

@@ -137,7 +137,7 @@ def test_each_claim_has_an_id_and_a_recheck(sums, capsys):
         claims.main([])
     ids = re.findall(r"\[`(sums-.{4})`\]\(results/sums/README.md#claims\) \d+ s \|",
                      (sums / claims.LEDGER).read_text())
-    page = claims.pieces(sums)["claims.sums"]
+    page = claims.from_claims(sums)["claims.sums"]
     assert all(re.search(rf"`{name}` \d+ s: {part} \|", page) for name, part in zip(
         ids, ("its trial", "all trials"), strict=True))
     capsys.readouterr()
@@ -290,5 +290,5 @@ def test_claims_of_papers_and_of_ours_are_counted_apart():
 
 
 def test_what_several_seeds_gave_is_told_with_what_is_no_number():
-    assert ledger.span([2, 0.5, True, None, 1.0, False]) == (
+    assert ledger.from_to([2, 0.5, True, None, 1.0, False]) == (
         "0.5 to 2, 1 yes, 1 without a number, 1 no")

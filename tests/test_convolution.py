@@ -88,7 +88,7 @@ def test_divergence_is_recorded(digits, tmp_path):
     net = ct.make_net(SMALL, 64)
     net.views(net.params)[max(net.layout.shapes)][0] = np.inf       # the outputs' b
     with pytest.raises(hn.Diverged):
-        ct.judge(net, digits.x_test, digits.y_test, SMALL, net.cache(50))
+        ct.right_and_loss(net, digits.x_test, digits.y_test, SMALL, net.cache(50))
 
 
 def test_gates_and_accuracy_by_hand(digits):

@@ -337,7 +337,7 @@ def test_another_program_takes_from_both_ways_alike(monkeypatch):
             now[0] += seconds * (10 if next(clock) > 30 else 1)
         return way
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    found = skipping_seconds.in_turn(taking(1.0), taking(3.0), 31)
+    found = skipping_seconds.by_turns(taking(1.0), taking(3.0), 31)
     assert found["ratio"] == found["upper_quartile"] == pytest.approx(3)
     assert found["whole"] == 1
 

@@ -280,7 +280,7 @@ def test_held_gates_and_layers_left_out(text):
     net, cache, batches, valid = training
     F, layer = net.features, net.views(net.params)["layers"][0]
     losses = [language_trials.mean_loss(net, valid, cache)]
-    gates = language_trials.look_up(net, config, text, text.vocabulary)[2]
+    gates = language_trials.read_words(net, config, text, text.vocabulary)[2]
     found = language_trials.without(training, gates)
     assert not cache.family.held and not cache.family.skipped, "as it was before"
     counts = np.bincount(batches.words.ravel(), minlength=len(text.vocabulary))

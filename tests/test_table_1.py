@@ -73,7 +73,7 @@ def test_images_are_trained_on_or_held_out(digits, monkeypatch):
         seen["judged"] = images
         return 0.5, 1.0
     monkeypatch.setattr(ct, "fit_net", fit)
-    monkeypatch.setattr(ct, "judge", judge)
+    monkeypatch.setattr(ct, "right_and_loss", judge)
     ct.train_held_out(HELD_OUT, digits, "")
     seen["evaluate"](None, None)
     both = np.concatenate([seen["images"], seen["judged"]])
@@ -89,7 +89,8 @@ def test_judged_in_pieces_as_at_once(digits):
     net, labels = ct.make_net(CONFIG, 64), digits.y_test.astype(np.intp)
     logits, _ = net.forward(ct.pixels(digits.x_test, CONFIG))
     for size in (50, 360):
-        right, loss = ct.judge(net, digits.x_test, labels, CONFIG, net.cache(size))
+        right, loss = ct.right_and_loss(net, digits.x_test, labels, CONFIG,
+                                        net.cache(size))
         assert right == np.mean(logits.argmax(axis=0) == labels)
         assert loss == pytest.approx(hn.cross_entropy(logits, labels)[0], rel=1e-5)
 

@@ -21,7 +21,7 @@ def test_no_text_of_the_repository_is_stale():
     assert not texts.stale_pages(tree()), "run: python3 -m experiments.texts"
     assert tree() / "README.md" in texts.pages(tree())
     lecture = (tree() / "LECTURE.md").read_text()
-    assert all(f"<!--table:{name}-->" in lecture for name in texts.lecture())
+    assert all(f"<!--table:{name}-->" in lecture for name in texts.from_lecture())
 
 
 def test_a_record_of_other_data_is_not_told(tmp_path):
