@@ -192,7 +192,7 @@ class Lab:
             with open_store(self.store, self.trials_protocol) as (_, there):
                 trials = merged(packed, there)
         trials = {name: trial for name, trial in trials.items()
-                  if trial.status != "failed"}      # on this machine, perhaps
+                  if trial.status != "failed"}      # which another machine may not
         for name in sorted(trials):
             groups.setdefault(pack_by(trials[name].config), []).append(trials[name])
         changed = [name for name, group in groups.items()
