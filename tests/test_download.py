@@ -285,7 +285,8 @@ def test_many_processes_with_an_empty_cache_all_succeed(serve, cache, table,
     address, _ = serve()
     words = ("--dataset", "mnist", "--data-dir", str(cache), "--depth", "1", "--epochs",
              "1", "--batch", "10", "--jobs", "1", "--no-save")
-    running = [start(table(f"{address}/good/"), *words) for _ in range(3)]
+    path = table(f"{address}/good/")        # written once: they read it side by side
+    running = [start(path, *words) for _ in range(3)]
     for process in running:
         _, error = process.communicate(timeout=60)
         assert process.returncode == 0, error
