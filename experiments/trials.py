@@ -85,12 +85,10 @@ def compute(protocol: str, train: Callable, config: dict, data: Any) -> Trial:
                       time.perf_counter() - start + spent_before.get())
 
 
-def compute_and_save(store: Store, again: bool, caller: int, train: Callable,
-                     config: dict, data: Any) -> Trial:
+def compute_and_save(store: Store, again: bool, train: Callable, config: dict,
+                     data: Any) -> Trial:
     """The work of a local process. It writes the trial itself, so that nothing finished
-    is lost, whatever becomes of the process that asked for it, the caller."""
-    if os.getpid() != caller:
-        end_with(caller)
+    is lost, whatever becomes of the process that asked for it."""
     there = store.find(hash_of(config))
     if there and not (again and there.status == "failed"):
         return there        # by another process, or just before its worker was killed
@@ -119,7 +117,8 @@ def parallel(tasks: Iterable, jobs: int) -> Generator[Any, None, None]:
     with sparing_children_ctrl_c():
         outputs = Parallel(jobs, backend="loky", pre_dispatch=jobs, batch_size=1,
                            return_as="generator_unordered",
-                           temp_folder=folder_for_arrays())(tasks)
+                           temp_folder=folder_for_arrays(), initializer=end_with,
+                           initargs=(os.getpid(),))(tasks)
     try:
         for output in outputs:      # noqa: UP028 ("yield from" would close them itself)
             yield output
@@ -138,8 +137,8 @@ def on_this_machine(store: Store, configs: dict, again: bool, jobs: int,
         def tasks():
             for name in names:
                 out.append(name)
-                yield delayed(compute_and_save)(store, again, os.getpid(), train,
-                                                configs[name], data)
+                yield delayed(compute_and_save)(store, again, train, configs[name],
+                                                data)
         try:
             with closing(parallel(tasks(), jobs)) as trials:
                 for trial in trials:

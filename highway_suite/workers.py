@@ -20,9 +20,6 @@ from highway_suite.records import train_arm
 from highway_suite.terminal import say
 
 START_SECONDS = 0.6     # that starting processes takes
-# Of joblib's Parallel, always the same, or it starts anew: without max_nbytes images
-# would lie in shared memory, which a SIGKILL leaves.
-OPTIONS: dict[str, Any] = {"max_nbytes": None}
 
 
 class Bar(tqdm):
@@ -75,12 +72,17 @@ def end_with(caller: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def options() -> dict[str, Any]:
+    """Of joblib's Parallel, always the same, or it starts anew. Without max_nbytes
+    images would lie in shared memory, which a SIGKILL leaves; a process watches this
+    one from its start, before it has anything to do."""
+    return {"max_nbytes": None, "initializer": end_with, "initargs": (os.getpid(),)}
+
+
 def train_in_worker(config: hn.Config, data: hn.Data, row: int | None,
-                    block: hn.Block, caller: int) -> dict:
-    """The same in another process: its table may lack a block that the caller, of this
-    id, added, or hold what the caller, since changed, gave it for an earlier training.
-    """
-    end_with(caller)
+                    block: hn.Block) -> dict:
+    """The same in another process: its table may lack a block that the caller added, or
+    hold what the caller, since changed, gave it for an earlier training."""
     hn.BLOCKS[config.block] = block
     return train_reported(config, data, row)
 
@@ -136,7 +138,7 @@ def starting_workers(jobs: int) -> Iterator[None]:
         return
     from joblib import Parallel, delayed
     with sparing_children_ctrl_c():
-        started = Parallel(n_jobs=jobs, return_as="generator", **OPTIONS)(
+        started = Parallel(n_jobs=jobs, return_as="generator", **options())(
             delayed(start_up)() for _ in range(jobs))
     try:
         yield
@@ -174,9 +176,8 @@ def train_all(configs: list[hn.Config], data: hn.Data, jobs: int) -> list[dict]:
         done = [train_reported(*task) for task in tasks]
     else:
         from joblib import Parallel, delayed
-        done = Parallel(n_jobs=jobs, **OPTIONS)(
-            delayed(train_in_worker)(*task, hn.BLOCKS[task[0].block], os.getpid())
-            for task in tasks)
+        done = Parallel(n_jobs=jobs, **options())(
+            delayed(train_in_worker)(*task, hn.BLOCKS[task[0].block]) for task in tasks)
     if bars:
         say("\n" * len(configs), end="")
     arms = dict(zip(order, done, strict=True))
