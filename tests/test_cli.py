@@ -349,6 +349,29 @@ def test_an_interrupt_leaves_no_process(training, sent, code):
     assert not alive(training.pid), "a process is left over"
 
 
+def test_workers_without_work_end_with_their_parent(tmp_path):
+    (tmp_path / "waits.py").write_text(
+        "import time\nfrom highway_suite.workers import starting_workers\n"
+        "with starting_workers(2):\n    time.sleep(60)\n")
+    with subprocess.Popen([sys.executable, tmp_path / "waits.py"],
+                          env=os.environ | {"PYTHONPATH": str(hn.HERE)},
+                          start_new_session=True) as process:
+        deadline = time.monotonic() + 30
+        while sum("popen_loky" in " ".join(child.cmdline()) for child in
+                  psutil.Process(process.pid).children()) < 2:
+            assert time.monotonic() < deadline, "no worker"
+            time.sleep(0.05)
+        time.sleep(1)       # they have started, and have nothing to do
+        process.kill()
+    deadline = time.monotonic() + 20
+    while alive(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = alive(process.pid)
+    if left:
+        os.killpg(process.pid, signal.SIGKILL)
+    assert not left, "a process is left over"
+
+
 def test_a_killed_worker_is_one_line(training):
     worker = next(child for child in psutil.Process(training.pid).children()
                   if "popen_loky" in " ".join(child.cmdline()))
