@@ -47,7 +47,7 @@ from experiments.probing import (
 )
 from experiments.readouts import readouts
 from highway_suite.figures import TITLE
-from highway_suite.records import RecordError, weights_hash
+from highway_suite.records import RecordError, load_net, weights_hash
 
 MEASURES = {"closed": 0.1, "ridge": 1e-4, "apart": 10, "within": [0.05, 0.1, 0.2],
             "ranges": {"all": [1, 49], "1 to 5": [1, 5], "1 to 15": [1, 15],
@@ -101,8 +101,6 @@ def train_best(protocol: dict, block: str, data: hn.Data) -> tuple[hn.DeepNet, d
         config = inside.make_config(protocol, block, lr, epochs)
         net = hn.make_net(config, data)
         history, _, status = hn.train(net, data, config)
-        print(f"{block}, lr {lr:g}, {epochs} epochs: training loss "
-              f"{history['train_loss'][-1]}", flush=True)
         return net, history, status
     lrs = protocol["lrs"][block]
     losses = [train(lr, protocol["search_epochs"])[1]["train_loss"][-1] for lr in lrs]
@@ -127,9 +125,7 @@ def committed_net(block: str) -> tuple[hn.DeepNet, dict]:
     folder = hn.HERE / "results" / "inside"
     record, _ = load_record(folder / "record.json")
     (fields,) = (net for net in record["nets"] if net["block"] == block)
-    net = hn.DeepNet.load(folder / fields["file"])
-    if weights_hash(net) != fields["sha256"]:
-        raise RecordError(f"{fields['file']}: not the weights of the record")
+    net = load_net(folder / fields["file"], fields["sha256"])
     return net, {name: value for name, value in fields.items() if name != "file"}
 
 

@@ -34,7 +34,7 @@ from experiments.judging import or_infinite
 from experiments.lab import Experiment, Lab, load_record, main, sound
 from highway_suite.figures import COLOURS, TITLE
 from highway_suite.files import read_file, write_file, write_json
-from highway_suite.records import RecordError, weights_hash
+from highway_suite.records import RecordError, load_net, weights_hash
 
 PROTOCOL: dict[str, Any] = {
     "dataset": "mnist", "depth": 49, "hidden": 50, "activation": "tanh",
@@ -213,14 +213,10 @@ def load_nets(lab: Lab) -> tuple[dict[str, hn.DeepNet], dict]:
         for block, digest in [(net["block"], net["sha256"]) for net in record["nets"]]:
             if block not in nets_lab.protocol["lrs"]:       # it names a file
                 raise RecordError(f"{nets_lab.record}: a net {block!r:.40}. {again}")
-            path = nets_lab.folder / f"{block}.npz"
             try:
-                nets[block] = hn.DeepNet.load(path)
-            except (ValueError, OSError) as error:
+                nets[block] = load_net(nets_lab.folder / f"{block}.npz", digest)
+            except RecordError as error:
                 raise RecordError(f"{error}. {again}") from error
-            if weights_hash(nets[block]) != digest:
-                raise RecordError(f"{path}: not the weights of {nets_lab.record}. "
-                                  f"{again}")
     return nets, record
 
 

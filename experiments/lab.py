@@ -29,6 +29,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,11 @@ class Lab:
                              f"{', '.join(path.stem for path in files) or 'ours'}")
         return [path for path in files if only and path.stem not in only]
 
+    @cached_property
+    def finished(self) -> dict[str, Trial]:
+        """The packed trials that count as finished. Raises StoreError."""
+        return read_packed(self.packed_files(), self.trials_protocol)
+
     def load_data(self) -> hn.Data:
         """The protocol's data set, as read. Raises hn.DataError."""
         return obtain(self.protocol["dataset"],
@@ -156,9 +162,8 @@ class Lab:
         that is extended keeps the trials that are finished. A recheck trains nothing
         here, where trials are committed: they must be all there.
         """
-        options = self.options
-        if options.recheck and (files := self.packed_files()):
-            there = read_packed(files, self.trials_protocol)
+        options, there = self.options, self.finished
+        if options.recheck and there:
             missing = [config for config in configs.values()
                        if hash_of(config) not in there]
             if missing:
@@ -172,7 +177,7 @@ class Lab:
         else:
             trials = run_trials(train, configs.values(), self.store,
                                 protocol=self.trials_protocol, data=data,
-                                packed=self.packed_files(), jobs=options.jobs,
+                                packed=there.values(), jobs=options.jobs,
                                 cluster=options.cluster, report=self.trained.append,
                                 retry_failed=options.retry_failed)
         for trial in trials:
@@ -186,8 +191,8 @@ class Lab:
         one file for each name that pack_by gives -> their number, and whether a file
         was written. Raises StoreError."""
         pack_by = self.experiment.pack_by
-        packed = read_packed(self.packed_files(), self.trials_protocol)
-        trials, groups = packed, {}
+        packed = trials = self.finished
+        groups: dict[str, list[Trial]] = {}
         if self.store.exists():
             with open_store(self.store, self.trials_protocol) as (_, there):
                 trials = merged(packed, there)
@@ -412,8 +417,9 @@ def run_and_write(lab: Lab) -> None:
         changed.append(lab.figure)
     if lab.pack()[1]:
         changed.append(lab.packed)
-    if lab.options.fresh:       # or the next one would have nothing to train
-        shutil.rmtree(lab.store, ignore_errors=True)
+    # Of --fresh all goes, or the next one would have nothing to train.
+    shutil.rmtree(lab.store if lab.options.fresh else lab.store / "checkpoints",
+                  ignore_errors=True)
     if lab.options.dataset:         # whose claims no ledger collects
         for item in record.get("claims", []):
             print(f"{VERDICTS[item['holds']]}: {item['section']}, {item['claim']}")

@@ -40,6 +40,7 @@ from highway_suite.terminal import say
 
 SCHEMA_VERSION = 1
 DAY = 86400             # seconds
+UNFINISHED = ".unfinished"
 MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
@@ -243,11 +244,11 @@ def is_alive(process: int) -> bool:
         return False
 
 
-def remove_leftovers(folder: Path) -> None:
+def remove_leftovers(folder: Path, prefix: str = UNFINISHED) -> None:
     """Remove what killed processes were writing: those of this machine at once, those
     of another, which share its disk, after a day."""
-    for old in folder.glob(".unfinished-*"):
-        process, _, rest = old.name.removeprefix(".unfinished-").partition("-")
+    for old in folder.glob(f"{prefix}-*"):
+        process, _, rest = old.name.removeprefix(f"{prefix}-").partition("-")
         here = rest.startswith(f"{MACHINE}-") and process.isdecimal()
         with suppress(OSError):
             if (not is_alive(int(process)) if here else
@@ -256,12 +257,12 @@ def remove_leftovers(folder: Path) -> None:
 
 
 @contextmanager
-def scratch_in(folder: Path) -> Iterator[Path]:
+def scratch_in(folder: Path, prefix: str = UNFINISHED) -> Iterator[Path]:
     """A folder in this one for the body alone, removed with it. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(folder)
+    remove_leftovers(folder, prefix)
     with tempfile.TemporaryDirectory(
-            prefix=f".unfinished-{os.getpid()}-{MACHINE}-", dir=folder,
+            prefix=f"{prefix}-{os.getpid()}-{MACHINE}-", dir=folder,
             ignore_cleanup_errors=True) as scratch:
         yield Path(scratch)
 

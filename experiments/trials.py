@@ -17,7 +17,6 @@ import atexit
 import copy
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -27,6 +26,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import (
     AbstractContextManager,
+    ExitStack,
     closing,
     contextmanager,
     nullcontext,
@@ -41,17 +41,15 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from experiments.store import (
-    MACHINE,
     Store,
     StoreError,
     Trial,
     as_json,
     hash_of,
-    is_alive,
     make_trial,
     merged,
     open_store,
-    read_packed,
+    scratch_in,
 )
 from highway_suite.checkpoints import numerics, spent_before
 from highway_suite.cli import in_range
@@ -100,15 +98,10 @@ def folder_for_arrays() -> str:
     """Where joblib may keep the arrays that processes share, for as long as this one
     lives. Not in shared memory, which a kill would leave full until the next start of
     the machine; what killed processes left here goes now."""
-    place = Path(tempfile.gettempdir())
-    for old in place.glob(f"highway-networks-{MACHINE}-*"):
-        process = old.name.rpartition("-")[2]
-        if process.isdecimal() and not is_alive(int(process)):
-            shutil.rmtree(old, ignore_errors=True)
-    folder = place / f"highway-networks-{MACHINE}-{os.getpid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return str(folder)
+    stack = ExitStack()
+    atexit.register(stack.close)
+    return str(stack.enter_context(scratch_in(Path(tempfile.gettempdir()),
+                                              ".highway-networks")))
 
 
 def parallel(tasks: Iterable, jobs: int) -> Generator[Any, None, None]:
@@ -248,7 +241,7 @@ def missing(wanted: dict[str, dict], finished: dict[str, Trial], retry_failed: b
 
 
 def run_trials(train: Callable, configs: Iterable[dict], folder: str | Path, *,
-               protocol: dict, data: Any = None, packed: Iterable[Path] = (),
+               protocol: dict, data: Any = None, packed: Iterable[Trial] = (),
                jobs: int | None = None, cluster: str | None = None,
                retry_failed: bool = False, report: Callable | None = None
                ) -> list[Trial]:
@@ -260,8 +253,8 @@ def run_trials(train: Callable, configs: Iterable[dict], folder: str | Path, *,
     configs, protocol: dicts of JSON. The protocol is what all trials have in common.
     data: what all trials work on, hn.Data for one, which train may not change. Local
         processes share its arrays.
-    packed: packed files; their trials count as finished. Where they have all, nothing
-        is written.
+    packed: trials of packed files, which count as finished. Where all are among them,
+        nothing is written.
     jobs: processes, one per core unless given. 1 runs the trials in this process, which
         then is not there to go on after a trial that gets it killed.
     cluster: the address of a Dask scheduler, whose workers run the trials instead. They
@@ -276,7 +269,7 @@ def run_trials(train: Callable, configs: Iterable[dict], folder: str | Path, *,
     configs = [as_json(config, f"configs[{i}]") for i, config in enumerate(configs)]
     wanted = {hash_of(config): config for config in configs}
     protocol = as_json(protocol, "protocol")
-    finished = read_packed(packed, protocol)
+    finished = {trial.hash: trial for trial in packed}
     if not finished or missing(wanted, finished, retry_failed):
         folder = Path(folder).absolute()    # workers may be started in another one
         with ended_by_signals(), open_store(folder, protocol) as (store, there):

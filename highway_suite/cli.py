@@ -9,7 +9,6 @@ import math
 import os
 import re
 import shlex
-import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
@@ -27,7 +26,12 @@ from highway_suite.files import check_target, path_of, write_json
 from highway_suite.records import COMMAND, make_record, summarize
 from highway_suite.schema import JUST_GUESSING, NAME
 from highway_suite.terminal import prepare_streams, say
-from highway_suite.workers import processes_for, starting_workers, train_all
+from highway_suite.workers import (
+    ended_by_signals,
+    processes_for,
+    starting_workers,
+    train_all,
+)
 
 PROGRAM = "highway_networks.py"         # or, installed, the command of this name:
 if Path(sys.argv[0]).stem == "highway-networks":
@@ -362,9 +366,5 @@ def run_as_program() -> None:
     """`main` for a process of its own: a signal to end cleans up behind itself, like
     Ctrl-C, and closed streams do no harm."""
     prepare_streams()
-    for name in ("SIGTERM", "SIGHUP"):      # Windows has one of them
-        if hasattr(signal, name):
-            number = getattr(signal, name)
-            if signal.getsignal(number) == signal.SIG_DFL:      # nohup has it ignored
-                signal.signal(number, lambda number, _: sys.exit(128 + number))
-    main()
+    with ended_by_signals(lambda number: SystemExit(128 + number)):
+        main()

@@ -71,6 +71,17 @@ def environment() -> dict:
             "blas_threads": 1, "git": revision, "git_dirty": dirty}
 
 
+def load_net(path: Path, digest: str) -> hn.DeepNet:
+    """The net of a file whose weights have that hash. Raises RecordError."""
+    try:
+        net = hn.DeepNet.load(path)
+    except (ValueError, OSError) as error:
+        raise RecordError(str(error)) from error    # it names the file
+    if weights_hash(net) != digest:
+        raise RecordError(f"{path}: not the weights of its record")
+    return net
+
+
 def weights_hash(net: hn.DeepNet) -> str:
     """SHA-256 of a net's weights."""
     return hashlib.sha256(net.params.tobytes()).hexdigest()
@@ -140,13 +151,15 @@ def train_arm(config: hn.Config, data: hn.Data, report: Callable | None = None) 
     }
 
 
-def read_record(path: str | Path,
-                command: str = f"{COMMAND} --seed 0") -> dict:
-    """A checked record. Records without our `schema` key, by the earlier reproduction,
-    are read too. Raises RecordError, one line that names file, field and remedy: the
-    command, but for what it should not replace, or cannot."""
+def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0"
+                   ) -> tuple[dict, str]:
+    """A checked record and the SHA-256 of its file. Records without our `schema` key,
+    by the earlier reproduction, are read too. Raises RecordError, one line that names
+    file, field and remedy: the command, but for what it should not replace, or cannot.
+    """
     try:
-        record = parse_json(read_file(path).decode())
+        content = read_file(path)
+        record = parse_json(content.decode())
         check_record(record)
     except OtherRecord as error:
         raise RecordError(f"{path}: a record of another kind: {error}") from error
@@ -154,4 +167,9 @@ def read_record(path: str | Path,
         other = os.path.exists(path) and not os.path.isfile(path)
         remedy = "" if other else f". Make it with: {command}"
         raise RecordError(f"{path}: {error}{remedy}") from error
-    return record
+    return record, hashlib.sha256(content).hexdigest()
+
+
+def read_record(path: str | Path, command: str = f"{COMMAND} --seed 0") -> dict:
+    """The record of `read_with_hash`."""
+    return read_with_hash(path, command)[0]

@@ -6,7 +6,6 @@ classes. Where a run has no value, because it diverged, arrays hold NaN.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import shlex
@@ -19,14 +18,13 @@ import numpy as np
 
 import highway_networks as hn
 from highway_suite.files import write_files
-from highway_suite.records import COMMAND, read_record
+from highway_suite.records import COMMAND, read_with_hash
 from highway_suite.schema import RecordError, is_earlier, nets_of
 from highway_suite.terminal import say
 
 # What makes each record that is drawn unasked: its name, and the flags of its command.
 RUN = ("run.json", "--seed 0")
 SWEEP = ("run_sweep.json", "--seed 0 --depths 5,10,20,30,50")
-SEEDS = "--seeds 0,1,2,3,4 --depths 5,10,20,30,50"
 
 
 class Arm(NamedTuple):
@@ -148,8 +146,8 @@ def load(path: str | Path, flags: str = RUN[1]) -> Study:
     RecordError, one line that names file, field and command."""
     path = Path(path)
     # --out even for run.json: where MNIST is not to be had, --seed 0 goes to runs/.
-    record = read_record(path, f"{COMMAND} {flags} --out {shlex.quote(str(path))}")
-    return make_study(record, hashlib.sha256(path.read_bytes()).hexdigest())
+    return make_study(*read_with_hash(path, f"{COMMAND} {flags} --out "
+                                      f"{shlex.quote(str(path))}"))
 
 
 def write_pictures(program: str, draw: Callable[[], dict[Path, bytes]],

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from tqdm import tqdm
@@ -60,7 +59,6 @@ def train_reported(config: hn.Config, data: hn.Data, row: int | None) -> dict:
     return train_arm(config, data, reporter(config, row))
 
 
-@lru_cache(maxsize=1)
 def end_with(caller: int) -> None:
     """From now on this process ends within a second of the one that started it, which
     may be killed: nobody would want its work. Windows, which gives an orphan no other
@@ -111,12 +109,12 @@ class Ended(KeyboardInterrupt):
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a terminal that is closed, end the body as Ctrl-C does, so
-    that worker processes and temporary files go too. Signals that are ignored, as under
-    nohup, stay so."""
+def ended_by_signals(ending: Callable[[int], BaseException] = Ended) -> Iterator[None]:
+    """SIGTERM, and SIGHUP of a terminal that is closed, end the body as Ctrl-C does, or
+    with another exception, made of the signal's number, so that worker processes and
+    temporary files go too. Signals that are ignored, as under nohup, stay so."""
     def end(number, frame):
-        raise Ended(number)
+        raise ending(number)
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP")
                if hasattr(signal, name)]        # Windows has no SIGHUP
     before = {number: signal.getsignal(number) for number in numbers}

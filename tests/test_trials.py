@@ -465,7 +465,8 @@ def test_what_ends_the_trainer_ends_its_workers(tmp_path, number):
         store.remove_leftovers(tmp_path)
         trials_module.folder_for_arrays.__wrapped__()
     assert not list(tmp_path.glob(".unfinished-*"))
-    assert not list(Path(tempfile.gettempdir()).glob(f"highway-*-{process.pid}"))
+    assert not list(Path(tempfile.gettempdir()).glob(
+        f".highway-networks-{process.pid}-*"))
 
 
 def test_trials_outlive_the_terminal(tmp_path, monkeypatch):
