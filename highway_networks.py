@@ -62,8 +62,8 @@ it is all matrix products. The gradient of all weights together, scaled down to 
 Why b_T starts negative. W_T x is small at first, so T = sigmoid(b_T) nearly everywhere,
 and each layer scales signal and gradient by 1 - T. With b_T = -2 that is 0.88 a layer
 and 0.02 after thirty: little, but 300,000 times what the plain net has left. With -4,
-0.58 is left after thirty. So a deep net needs a b_T far below 0 (section 2.2), the
-deeper the lower: with logit(1 / L), for which the T of all L layers sum to 1 at the
+0.58 is left after thirty. So b_T starts below 0 (section 2.2), and the deeper the net
+the lower: with logit(1 / L), for which the T of all L layers sum to 1 at the
 start, nets of 10 and of 10,000 learn alike with Adam (results/depth_law). But H learns
 only through T, and a gate that starts too far closed opens late, or never: where T
 rounds to 0, so does every gradient of its layer (float32: z_T below about -20).
@@ -692,10 +692,9 @@ class Parameters:
         return views
 
 
-def initial_weights(rng: np.random.Generator, init: str, shape: tuple,
-                    fan_out: int) -> np.ndarray:
-    """Random weights (..., fan_in) by the named rule, drawn in float64."""
-    fan_in = shape[-1]
+def initial_weights(rng: np.random.Generator, init: str, shape: tuple) -> np.ndarray:
+    """Random weights (..., fan_out, fan_in) by the named rule, drawn in float64."""
+    *_, fan_out, fan_in = shape
     if init == "he":                                    # He et al. 2015, for relu
         return rng.normal(0, math.sqrt(2 / fan_in), shape)
     bound = {"uniform": math.sqrt(1 / fan_in),
@@ -827,7 +826,7 @@ class DeepNet:
             if name in weights:
                 shape = weights[name].shape
                 weights[name][...] = initial_weights(np.random.default_rng(stream),
-                                                     init, shape, shape[-2])
+                                                     init, shape)
         for gate, bias in (("T", gate_bias), ("C", -gate_bias)):    # both carry alike
             if gate in self.block.gates:
                 weights["b_" + gate][...] = bias

@@ -350,8 +350,8 @@ def draw(record: dict) -> Figure:
     loss.set_ylabel("mean cross-entropy")
     depths = protocol["depths"]
     upper.suptitle(message(nets, depths), **TITLE)
-    label_right(error, [(float(finals(net, "test_acc").mean()), name_of(net["block"]),
-                         colour_of(net["block"]))
+    label_right(error, [(float(np.nanmean(finals(net, "test_acc"))),
+                         name_of(net["block"]), colour_of(net["block"]))
                         for net in nets if net["depth"] == max(depths)])
     panels = np.ravel(lower.subplots(1, len(depths), sharex=True, sharey=True))
     for depth, axes in zip(depths, panels, strict=True):

@@ -129,7 +129,7 @@ class Plain:
         matrices = tensors["W"].reshape(1 + len(cls.block.gates), -1, k * k * C)
         for matrix, part in zip(matrices, stream.spawn(len(matrices)), strict=True):
             matrix[...] = hn.initial_weights(np.random.default_rng(part), "he",
-                                             matrix.shape, R)
+                                             matrix.shape)
         tensors["b"][R // len(matrices):] = gate_bias
 
     def __init__(self, cache, shape, tensors, grads, width, kernel, padding):
@@ -253,7 +253,7 @@ class Narrow(Highway):
             if name in tensors:
                 matrix = tensors[name].reshape(len(tensors["W"]), -1)
                 matrix[...] = hn.initial_weights(np.random.default_rng(part), "he",
-                                                 matrix.shape, len(matrix))
+                                                 matrix.shape)
         tensors["b"][len(tensors["W"]):] = gate_bias
 
     def __init__(self, cache, shape, tensors, grads, width, kernel, padding, gate=1):

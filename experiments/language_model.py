@@ -148,7 +148,7 @@ def label_of(net: dict) -> str:
     return f"{NUMBERS[net['depth']]} {name if '-' in name else name.lower()}"
 
 
-def colour_of(net: dict) -> str:
+def colour_of_net(net: dict) -> str:
     return COLOURS[net["block"]] if net["depth"] else LIGHT.soft
 
 
@@ -156,7 +156,7 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
     """Validation perplexity, epoch by epoch, the median of the seeds."""
     for net in nets:
         median = np.median(or_infinite(net["valid_perplexity"]), axis=0)
-        axes.plot(range(1, 1 + len(median)), median, color=colour_of(net),
+        axes.plot(range(1, 1 + len(median)), median, color=colour_of_net(net),
                   linewidth=1.5, linestyle=STROKES[net["depth"]], label=label_of(net))
     axes.set(yscale="log", xlabel="epoch", ylabel="perplexity",
              title="Validation text, epoch by epoch")
@@ -171,7 +171,7 @@ def draw_table(axes: Axes, nets: list[dict], papers: list[dict]) -> None:
     theirs = {(row["block"], row["depth"]): row for row in papers}
     for at, net in enumerate(nets):
         ours = [value for value in net["test_perplexity"] if value is not None]
-        axes.plot(ours, [at] * len(ours), "o", color=colour_of(net), markersize=6)
+        axes.plot(ours, [at] * len(ours), "o", color=colour_of_net(net), markersize=6)
         row = theirs.get((net["block"], net["depth"]), {"small": None, "large": None})
         if row["small"]:
             axes.plot(row["small"], at, "D", color=LIGHT.ink, fillstyle="none",
@@ -195,13 +195,13 @@ def draw_instead(axes: Axes, nets: list[dict]) -> None:
         usual, instead = net["valid_perplexity"][0][-1], net["instead"][0]
         axes.plot([at - 0.3, at + 0.3], [usual] * 2, color=LIGHT.ink, linewidth=1.2)
         if instead["held_gates"]:
-            axes.plot(at - 0.2, instead["held_gates"], "s", color=colour_of(net),
+            axes.plot(at - 0.2, instead["held_gates"], "s", color=colour_of_net(net),
                       markersize=6)
         for n, value in enumerate(instead["without_layer"]):
             if value is None:       # beyond all numbers
                 continue
             axes.annotate(str(n + 1), (at + 0.13 * n, value), ha="center", va="center",
-                          size=9, color=colour_of(net), weight="bold")
+                          size=9, color=colour_of_net(net), weight="bold")
     values = [value for net in shown for value in (
         net["valid_perplexity"][0][-1], net["instead"][0]["held_gates"],
         *net["instead"][0]["without_layer"]) if value]
@@ -223,7 +223,7 @@ def draw_gates(axes: Axes, nets: list[dict], by: str, label: str) -> None:
             at = 2.0 ** np.arange(len(values)) if by == "by_rank" else np.arange(
                 len(values))
             there = ~np.isnan(values)
-            axes.plot(at[there], values[there], color=colour_of(net), linewidth=1.5,
+            axes.plot(at[there], values[there], color=colour_of_net(net), linewidth=1.5,
                       linestyle=STROKES[net["depth"]] if name == "T" else ":",
                       label=f"{label_of(net)}, {name}")
     axes.axhline(0, color=LIGHT.grid, linewidth=1, zorder=0)

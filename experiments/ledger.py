@@ -28,7 +28,7 @@ class Row(NamedTuple):
     part: str = ""      # and what of the trials it trains
 
 
-def table(head: list[str], rows: Iterable[Iterable[str]]) -> list[str]:
+def table_lines(head: list[str], rows: Iterable[Iterable[str]]) -> list[str]:
     """The lines of a Markdown table."""
     cells = [[cell.replace("|", r"\|") for cell in row] for row in rows]
     return [f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *cells]]
@@ -127,11 +127,6 @@ def at_others(item: dict) -> str:
                      for name, holds in item.get("also", {}).items()) or "–"
 
 
-def sentence(item: dict) -> str:
-    """A claim without what stands in brackets, which is left to its page."""
-    return re.sub(r"(?<=\w) \([^()]*\)", "", item["claim"])
-
-
 def measured(item: dict) -> str:
     """Our numbers, and theirs where they are of the same things."""
     ours, theirs = item["ours"], item["paper"]
@@ -152,8 +147,8 @@ def line_of(row: Row, paper: str) -> list[str]:
     """A claim's cells in CLAIMS.md."""
     item = row.claim
     section = item["section"].removeprefix(paper).strip() or row.page or "–"
-    return [verdict(item), section, sentence(item), measured(item),
-            words(item["n"]), check_of(row)]
+    return [verdict(item), section, item["claim"], measured(item), words(item["n"]),
+            check_of(row)]
 
 
 def by_section(row: Row) -> tuple:
@@ -164,13 +159,14 @@ def by_section(row: Row) -> tuple:
 
 def ledger_table(paper: str, rows: Iterable[Row]) -> list[str]:
     """The claims of one paper, a line for each."""
-    return table(["verdict", "where", "claim", "we measured", "n", "check, seconds"],
-                 [line_of(row, paper) for row in sorted(rows, key=by_section)])
+    return table_lines(
+        ["verdict", "where", "claim", "we measured", "n", "check, seconds"],
+        [line_of(row, paper) for row in sorted(rows, key=by_section)])
 
 
 def full_table(rows: Iterable[Row]) -> list[str]:
     """The claims of one page, with all that is known of them."""
-    return table(
+    return table_lines(
         ["verdict", "section", "claim", "theirs", "ours", "n",
          "at half and twice the threshold", "recheck"],
         [[verdict(row.claim), row.claim["section"], row.claim["claim"],
@@ -212,7 +208,8 @@ def count(rows: Sequence[Row]) -> Count:
 
 def count_table(rows: Mapping[str, Sequence[Row]]) -> list[str]:
     """Claims by whose they are: {title: rows}."""
-    return table(["claims of", "all", "hold", "of these with one seed", "do not hold",
-                  "open", "why open"],
-                 [[title, *map(str, count(own)[:5]), count(own).reasons or "–"]
-                  for title, own in rows.items()])
+    return table_lines(
+        ["claims of", "all", "hold", "of these with one seed", "do not hold", "open",
+         "why open"],
+        [[title, *map(str, count(own)[:5]), count(own).reasons or "–"]
+         for title, own in rows.items()])

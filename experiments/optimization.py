@@ -205,7 +205,7 @@ def run(lab: Lab) -> dict:
 # The figure
 
 
-def reached(nets: list[dict], block: str) -> list[int]:
+def depths_reaching(nets: list[dict], block: str) -> list[int]:
     """The depths at which the best run of that kind gets below TARGET."""
     return [net["depth"] for net in nets if net["block"] == block
             and or_infinite(net["best"]["least"]).min() < TARGET]
@@ -213,7 +213,7 @@ def reached(nets: list[dict], block: str) -> list[int]:
 
 def message(record: dict) -> str:
     """What the search found, in a line."""
-    found = {block: ", ".join(map(str, reached(record["nets"], block)))
+    found = {block: ", ".join(map(str, depths_reaching(record["nets"], block)))
              for block in WIDTHS}
     return (f"Loss below {TARGET:g}: highway nets at {found['highway'] or 'no'} "
             f"layers, plain nets at {found['plain'] or 'no'} layers")

@@ -74,7 +74,7 @@ def draw_start(name: str, shape: tuple, rng: np.random.Generator) -> np.ndarray:
         return rng.choice([-1, 1], shape) / np.sqrt(shape[-1])
     if name == "small":
         return rng.normal(0, 0.01, shape)
-    return hn.initial_weights(rng, name, shape, shape[-2])
+    return hn.initial_weights(rng, name, shape)
 
 
 class Tied:

@@ -214,7 +214,7 @@ def test_the_numbers_that_decide_are_written_in_a_line(value, expected):
 
 
 def test_a_pipe_does_not_end_a_cell():
-    assert ledger.table(["a"], [["|x|"]])[-1] == r"| \|x\| |"
+    assert ledger.table_lines(["a"], [["|x|"]])[-1] == r"| \|x\| |"
 
 
 @pytest.mark.parametrize("last, std, diverged, verdict", [

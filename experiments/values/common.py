@@ -10,10 +10,11 @@ import numpy as np
 
 import highway_networks as hn
 from experiments import ledger
+from experiments.claims import SWEEPS
 from experiments.lab import load_record
 from highway_suite.files import parse_json, read_file
 from highway_suite.schema import RecordError
-from highway_suite.studies import RUN, SEEDS, SWEEP, load
+from highway_suite.studies import RUN, SWEEP, load
 
 ABOUT: dict[str, tuple] = {}    # function's name -> (function, paths of its records)
 
@@ -37,8 +38,7 @@ def read(path: Path) -> Any:
         except ValueError as error:
             raise RecordError(f"{path}: {error}. Make it with: python3 -m benchmarks."
                               f"{path.stem}") from error
-    glorot = " --init glorot" if "glorot" in path.name else ""
-    study = load(path, dict((RUN, SWEEP)).get(path.name, SEEDS + glorot))
+    study = load(path, dict((RUN, SWEEP)).get(path.name) or SWEEPS[path.stem])
     if study.dataset != "mnist":        # as without a network
         raise RecordError(f"{path}: of {hn.DATASETS[study.dataset].title}; the texts "
                           "speak of MNIST")
@@ -57,18 +57,26 @@ def span(values: Iterable[float], form: str = "g") -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def mean_and_std(values: Iterable[float], digits: int) -> str:
-    """Values of the seeds -> "0.9037 ± 0.0059", or the one there is. The ± is the
-    standard deviation with n - 1."""
-    values = list(values)
-    std = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.{digits}f}{std}"
+def in_words(values: Iterable[float | None], digits: int = 1) -> str:
+    """Values of the seeds, None where a run diverged."""
+    return ", ".join("diverged" if value is None else f"{value:.{digits}f}"
+                     for value in values)
+
+
+def mean_in_words(values: Iterable[float | None], digits: int) -> str:
+    """Values of the seeds -> "0.9037 ± 0.0059", or the one there is, without those of
+    runs that diverged, None. The ± is the standard deviation with n - 1."""
+    there = [value for value in values if value is not None]
+    if not there:
+        return "diverged"
+    std = f" ± {np.std(there, ddof=1):.{digits}f}" if len(there) > 1 else ""
+    return f"{np.mean(there):.{digits}f}{std}"
 
 
 def table(head: str, rows: Iterable[Iterable[str]]) -> str:
     """A Markdown table; in its head, a column that ends in ":" is of numbers."""
     names = head.split("|")
-    lines = ledger.table([name.rstrip(":") for name in names], rows)
+    lines = ledger.table_lines([name.rstrip(":") for name in names], rows)
     lines[1] = "".join("|---:" if name.endswith(":") else "|---" for name in names)
     return "\n".join([lines[0], f"{lines[1]}|", *lines[2:]])
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.depth_law.plan import TRAINS
-from experiments.depth_law.record import OPTIMIZERS, mean_loss
+from experiments.depth_law.record import OPTIMIZERS, describe_variance, mean_loss
 from experiments.depth_law.verdicts import LAWFUL, SLOPES, rule_losses
 from experiments.judging import or_infinite
 from experiments.values.common import about, look_up, percent, span, table
@@ -33,6 +33,9 @@ def depth_law(record: dict) -> dict[str, str]:
             "factor between depths"].items() if LAWFUL[0] <= float(S) <= LAWFUL[1]}
         found[f"{key}_apart"] = f"{max(factors.values()):.2f}"
         found[f"{key}_apart_at"] = f"{max(factors, key=factors.__getitem__):g}"
+    low = describe_variance([row for row in record["collapse"] if row["S"] <= 2])
+    found |= {f"{key}_low_{name}": percent(row[part]) for key, row in low.items()
+              for name, part in (("S", "S"), ("both", "S and L"))}
     rule = [row["S = 1"] for row in rule_losses(record).values()]
     lower = [ratio for depths in look_up(record, "below S = 0.03").values()
              for ratios in depths.values() for ratio in ratios.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import highway_networks as hn
-from experiments.values.common import about, mean_and_std, percent, table
+from experiments.values.common import about, mean_in_words, percent, table
 from highway_suite.schema import INITS
 from highway_suite.studies import Arm, Study
 
@@ -12,7 +12,7 @@ def last(arm: Arm, series: str, digits: int) -> str:
     """The last value of an arm's series over the seeds that did not diverge, or –."""
     good = ~arm.diverged
     values = getattr(arm, series)[good, -1]
-    return mean_and_std(values, digits) if good.any() else "–"
+    return mean_in_words(values, digits) if good.any() else "–"
 
 
 def net_table(study: Study) -> str:

@@ -12,13 +12,7 @@ from experiments.language_claims import (
     test_perplexities,
 )
 from experiments.language_model import label_of
-from experiments.values.common import about, span, table
-
-
-def in_words(values: list) -> str:
-    """Perplexities of the seeds; None where a run diverged."""
-    return ", ".join("diverged" if value is None else f"{value:.1f}"
-                     for value in values)
+from experiments.values.common import about, in_words, span, table
 
 
 @about("results/language_model/record.json")

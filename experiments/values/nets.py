@@ -21,9 +21,17 @@ from experiments.judging import or_infinite
 from experiments.lesion import needed_layers
 from experiments.papers import TABLE_1, TABLE_1A
 from experiments.table_1 import chosen_nets
-from experiments.values.common import about, look_up, mean_and_std, percent, span, table
+from experiments.values.common import (
+    about,
+    in_words,
+    look_up,
+    mean_in_words,
+    percent,
+    span,
+    table,
+)
 from experiments.variants import TRAINS as TRAINS_HERE
-from experiments.variants import all_train, mean
+from experiments.variants import all_train
 from experiments.very_deep.nets import TRAINS
 from experiments.very_deep.use import best_bias, left_with
 
@@ -96,7 +104,9 @@ def gates(record: dict) -> dict[str, str]:
     told = {(state, how): record["routing"][state]["T"]["accuracy"][words]["all"]
             for state in ("trained", "untrained")
             for how, words in (("nearest", "means"), ("ridge", "ridge"))}
+    layers = np.mean(two["T_mean"], axis=1)
     return {"fell": percent(two["fell"], 1),
+            "first": f"{layers[0]:.2f}", "last": f"{layers[-1]:.2f}",
             "closed": percent(np.mean(sparse["closed_per_example"])),
             "closed_mean": percent(np.mean(sparse["closed_of_mean"])),
             "correlation": f"{two['bias_activity_correlation']['all']:+.2f}"} | {
@@ -138,6 +148,8 @@ def five_nets(record: dict) -> dict[str, str]:
                 highway, "mean of all", "1 to 15")), 100),
             "class_error": middle((error for _, error in held(
                 highway, "mean of its class")), 100, 2),
+            "class_times": span((loss / net["lesion"]["loss"] for net, (loss, _) in zip(
+                highway, held(highway, "mean of its class"), strict=True)), ",.0f"),
             "other_error": middle((error for _, error in held(
                 highway, "of another image")), 100),
             "t_only_error": middle((error for _, error in held(
@@ -235,10 +247,8 @@ def convolution_table(record: dict) -> str:
     for block, width in (("highway", 16), ("highway", 32), ("plain", 16)):
         net, paper = nets[block, width], TABLE_1[width]
         rows.append((f"{block}, width {width}", f"{net['parameters']:,}", str(net["n"]),
-                     f"{net['mean']:.2f}" + (f" ± {net['std']:.2f}" if net["n"] > 1
-                                             else ""),
-                     "{mean:.2f} ± {std:.2f}".format(**paper) if block == "highway"
-                     else "–"))
+                     with_deviation(net),
+                     with_deviation(paper) if block == "highway" else "–"))
     return table("net|parameters:|runs:|20 epochs:|the paper's, 300 epochs:", rows)
 
 
@@ -248,9 +258,8 @@ def convolution_depth_table(record: dict) -> str:
             if net["part"] == "depth"}
 
     def cells(net):
-        return (f"{net['lr']:g}",
-                ", ".join(f"{loss:.3f}" for loss in net["final_train_loss"]),
-                ", ".join(f"{value:.1f}" for value in net["final_test_percent"]))
+        return (f"{net['lr']:g}", in_words(net["final_train_loss"], 3),
+                in_words(net["final_test_percent"]))
     return table("layers:|highway: rate:|training loss:|accuracy, %:|plain: rate:|"
                  "training loss:|accuracy, %:",
                  ([str(depth), *cells(nets["highway", depth]),
@@ -365,17 +374,25 @@ def variants(record: dict) -> dict[str, str]:
                                           record["starts"] if net["block"] == block))
         found[f"{block}_least"] = percent(min(
             value or 0 for values in own for value in values), 1)
-    means = {name: 100 * mean(net) for name, net in record["ties"].items()}
+
+    def cost(*nets):        # of the second, with two standard errors
+        one, other = (100 * np.array([value or 0 for value in net["test_acc"]])
+                      for net in nets)
+        error = math.hypot(*(np.std(values, ddof=1) / math.sqrt(len(values))
+                             for values in (one, other)))
+        return f"{one.mean() - other.mean():.2f} ± {2 * error:.2f}"
+    ties = record["ties"]
     return found | {"starts": str(len(record["starts"]) // 2)} | {
-        f"{block}_shared": f"{means[block] - means[f'{block}, all shared']:.2f}"
+        f"{block}_shared": cost(ties[block], ties[f"{block}, all shared"])
         for block in ("highway", "residual")}
 
 
 @about("results/variants/record.json")
 def variants_table(record: dict) -> str:
     return table("net|parameters:|test accuracy, five seeds:|least:", (
-        (name, f"{net['parameters']:,}", mean_and_std(net["test_acc"], 4),
-         f"{min(net['test_acc']):.4f}") for name, net in record["ties"].items()))
+        (name, f"{net['parameters']:,}", mean_in_words(net["test_acc"], 4),
+         f"{min(value or 0 for value in net['test_acc']):.4f}")
+        for name, net in record["ties"].items()))
 
 
 @about("results/convolution_gates/record.json")

@@ -13,7 +13,7 @@ WIDTH = 50
 TRAINS = 0.5            # test accuracy from which on we say that a net trains
 
 
-def brief(values: Any) -> list:
+def rounded(values: Any) -> list:
     """An array -> a list of three significant digits."""
     return listed(values, 3)
 

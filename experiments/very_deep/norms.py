@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 import highway_networks as hn
 from experiments.drawing import colour_of
 from experiments.papers import name_of
-from experiments.very_deep.nets import brief
+from experiments.very_deep.nets import rounded
 
 
 class Line(NamedTuple):
@@ -66,7 +66,7 @@ def train(config: dict, data: hn.Data) -> dict:
         outputs = [rms(y) for y in cache.x[:, :net.hidden]]
         with watching(net) as gradients:
             net.backward(images * hn.cross_entropy(logits, data.y_train)[1], cache)
-    return {"output": brief(outputs), "gradient": brief(gradients[::-1])}
+    return {"output": rounded(outputs), "gradient": rounded(gradients[::-1])}
 
 
 def describe(found: dict[tuple[Line, int], dict], own: dict) -> list[dict]:
@@ -75,7 +75,7 @@ def describe(found: dict[tuple[Line, int], dict], own: dict) -> list[dict]:
     for (form, _), result in found.items():
         forms.setdefault(form, []).append(result)
     return [form._asdict() | {
-        name: brief(np.median(np.array([result[name] for result in results], float),
+        name: rounded(np.median(np.array([result[name] for result in results], float),
                               axis=0)) for name in ("output", "gradient")}
         for form, results in forms.items()]
 
