@@ -39,7 +39,7 @@ try:
     from highway_suite.datasets import obtain
     from highway_suite.figures import DARK, GATE_COLOURS, LIGHT
     from highway_suite.files import parse_json, path_of, read_file, write_file
-    from highway_suite.records import weights_hash
+    from highway_suite.records import load_net, weights_hash
     from highway_suite.schema import VERDICTS, RecordError
 except ImportError as error:
     if __name__ != "__main__":
@@ -89,16 +89,8 @@ def load_record(experiment: str) -> dict:
 
 def load_nets(record: dict) -> dict[str, hn.DeepNet]:
     """The nets {block: DeepNet} of inside's record. Raises RecordError."""
-    nets = {}
-    for fields in record["nets"]:
-        path = weights_path(fields["block"])
-        try:
-            nets[fields["block"]] = net = hn.DeepNet.load(path)
-        except (OSError, ValueError) as error:
-            raise RecordError(f"{path}: {error}") from error
-        if weights_hash(net) != fields["sha256"]:
-            raise RecordError(f"{path}: not the weights of {record_path('inside')}")
-    return nets
+    return {fields["block"]: load_net(weights_path(fields["block"]), fields["sha256"])
+            for fields in record["nets"]}
 
 
 def pack_rows(weights: np.ndarray, biases: np.ndarray) -> bytes:
@@ -186,9 +178,9 @@ CLAIMS = {
     "early": ("five_nets", "closing any one of the first 5 layers raises the loss at "
               "least tenfold"),
     "plain_breaks": ("five_nets", "a plain net (theirs: a VGG of 15 layers)"),
-    "plain_guesses": ("five_nets", "the error of a plain net without one layer is "
-                      "about 90 %, that of guessing, whichever the layer: at least "
-                      f"{GUESS:g}"),
+    "plain_guesses": ("five_nets", "the error of a plain net (theirs: a VGG of 15 "
+                      "layers) without one layer is about 90 %, that of guessing, "
+                      f"whichever the layer: at least {GUESS:g}"),
     "gentle_highway": ("five_nets", "highway nets stay far better than guessing"),
     "gentle_residual": ("five_nets", "residual nets stay far better than guessing"),
     "shuffled_highway": ("five_nets", "highway: the error grows smoothly"),

@@ -38,7 +38,7 @@ from experiments.ledger import (
     full_table,
     ledger_table,
     measured,
-    table,
+    table_lines,
     words,
 )
 from experiments.recheck import (
@@ -264,13 +264,13 @@ Written by `python3 -m experiments.claims` from the committed records; a test \
 compares them. n is the number of seeds behind the deciding numbers, each with \
 weights of its own; of several values the least and the largest are given, or the \
 median, followed by these two in brackets. Where a paper speaks of its best run, or of \
-a mean, so do we; otherwise several nets of a kind decide only if they agree. A claim \
-is open for want of `data`, of `epochs` or of a number of theirs, because our \
-numbers leave it `undecided`, or because it is `as true without`: as true before \
-training, or of plain nets. Where a paper gives no threshold, the claim names ours, \
-chosen before the runs that it judges (in `five_nets`, before most of them); a dagger \
-(†) says that the numbers were already known when the threshold, or which nets count, \
-was chosen.
+a mean, so do we, whatever its error; otherwise several nets of a kind decide only if \
+they agree. A claim is open for want of `data`, of `epochs` or of a number of theirs, \
+because our numbers leave it `undecided`, or because it is `as true without`: as true \
+before training, or of plain nets. Where a paper gives no threshold, the claim names \
+ours, chosen before the runs that it judges (in `five_nets`, before most of them); a \
+dagger (†) says that the numbers were already known when the threshold, or which nets \
+count, was chosen.
 
 Doubt a line? `python3 -m experiments.claims --recheck ID` retrains what decides it, \
 in about as many seconds on two cores as the line says, and compares the results: all \
@@ -296,7 +296,7 @@ def write_ledger(paths: Iterable[Path]) -> str:
         lines += ["", f"## {title}", "", f"{source}.", "", *ledger_table(paper, own)]
     lines += ["", "## Records", "", "Each made by its command from the commit named, "
               "with nothing changed; trials packed beside a record, of earlier "
-              "commits too, name their own.", "", *table(
+              "commits too, name their own.", "", *table_lines(
                   ["record", "command", "commit", "NumPy", "BLAS kernel"],
                   [[link(path), f"`{record['command']}`", *(record["env"][name] for name
                     in ("git", "numpy", "blas_kernel"))] for path, record, *_ in made])]

@@ -8,6 +8,9 @@ share, of its distance from 0 or 1; of a factor, as of what it rises by.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import ge as at_least
+from operator import gt as above
+from operator import lt as below
 from typing import Any
 
 import numpy as np
@@ -48,16 +51,6 @@ def judged(values: list[dict], test: Callable[[float, float], bool],
                                            for value in values)
     return {"ours": numbers["trained"] if len(numbers) == 1 else numbers,
             "n": len(values), "why": "as true without" if alone else None, **found}
-
-
-def above(value: float, limit: float) -> bool:
-    """More than the threshold."""
-    return value > limit
-
-
-def below(value: float, limit: float) -> bool:
-    """Less than the threshold."""
-    return value < limit
 
 
 def trained(nets: list[dict], of: Callable[[dict], float]) -> list[dict]:
@@ -247,13 +240,13 @@ def check_lesions(nets: list[dict], protocol: dict) -> list[dict]:
         claim(section="P1 4.2", text="closing any one of the early layers, those "
               f"before layer {first}, raises the loss significantly, at least tenfold: "
               "the factor of the layer that matters least", paper="significantly",
-              **judged(lowest(first - 1), lambda v, limit: v >= limit, RISE)),
+              **judged(lowest(first - 1), at_least, RISE)),
         claim(section="ours", text=f"closing any one of the first {few} layers raises "
               "the loss at least tenfold", paper=None,
-              **judged(lowest(few), lambda v, limit: v >= limit, RISE)),
+              **judged(lowest(few), at_least, RISE)),
         claim(section="ours", text=f"closing any one of the first {few} layers raises "
               "the loss at least a hundredfold", paper=None,
-              **judged(lowest(few), lambda v, limit: v >= limit, (50, 100, 200))),
+              **judged(lowest(few), at_least, (50, 100, 200))),
         claim(section="P1 4.2", text=f"closing one of layers {first} to {last} has "
               "close to no effect, at most a doubled loss: the factor of the layer "
               "that matters most", paper="close to none",
@@ -280,10 +273,11 @@ def check_kinds(nets: Nets) -> list[Claim]:
               "destroyed without any one layer: its least error is above 0.5",
               paper="to almost chance", **judged(trained(nets["plain"], gentlest),
                                                  above, MORE)),
-        claim(section="P2 2", text="the error of a plain net without one layer is "
-              "about 90 %, that of guessing, whichever the layer: at least 0.8",
+        claim(section="P2 2", text="the error of a plain net (theirs: a VGG of 15 "
+              "layers) without one layer is about 90 %, that of guessing, whichever "
+              "the layer: at least 0.8",
               paper="about 0.9", **judged(trained(nets["plain"], gentlest),
-                                          lambda v, limit: v >= limit,
+                                          at_least,
                                           (0.7, 0.8, 0.85))))
     for block in ("highway", "residual"):
         claims += speaking_of(
@@ -292,9 +286,9 @@ def check_kinds(nets: Nets) -> list[Claim]:
                   "without one layer, whichever: their largest error is below 0.5",
                   paper="far superior", **judged(trained(nets[block], worst), below,
                                                  MORE)),
-            claim(section="P2 2", text=f"{block} nets perform only a little worse "
-                  "without one layer, whichever: their error rises by less than 5 "
-                  "points", paper="a minor drop", **judged(trained(
+            claim(section="P2 2", text=f"{block} nets (theirs: convolutional) perform "
+                  "only a little worse without one layer, whichever: their error rises "
+                  "by less than 5 points", paper="a minor drop", **judged(trained(
                       nets[block], lambda net: worst(net) - net["lesion"]["error"]),
                       below, (0.025, 0.05, 0.1))),
             claim(section="P2 2", text=f"the loss of {block} nets rises more without "
@@ -362,7 +356,8 @@ def check_estimation(nets: Nets, block: str) -> list[dict]:
               "near zero: less than a tenth of the squared error is bias, at every k",
               paper="0", **judged(beside(nets, block, found, largest_bias), below,
                                   tenth)),
-        claim(section="P2 Eq. 9", text=f"{block}: the mean of each unit's step F = a_k "
+        claim(section=f"P2 Eq. {9 if block == 'residual' else 7}",
+              text=f"{block}: the mean of each unit's step F = a_k "
               "- a_(k-1) is zero: less than a tenth of its square is bias, in every "
               "layer", paper="0", **judged(beside(
                   nets, block, lambda net: net["steps_bias"], max), below, tenth))]

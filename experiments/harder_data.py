@@ -36,6 +36,7 @@ Cost on one core: 43 minutes, two and a half at most a net. Finished trials are 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -338,7 +339,7 @@ def check_layers(nets: list[dict], protocol: dict) -> list[dict]:
               "costs noticeably, at least half a point of training error",
               paper="noticeably", **judged(
                   trained(nets, lambda net: rises(net)[:first].min()),
-                  lambda value, limit: value >= limit, POINTS))]
+                  operator.ge, POINTS))]
 
 
 def check_claims(record: dict) -> list[dict]:

@@ -47,6 +47,7 @@ def check_sweep(record: dict) -> list[Claim]:
             section="ours", text=f"{block} nets lose more than two points of test "
             f"accuracy from the least depth to the largest, {setting}", paper=None,
             ours=accuracy_of(ends), holds=loses(ends, 2), n=n,
+            younger=bool(summary["plain"]),     # the sweep without them came later
             also={f"{points} points": loses(ends, points) for points in (1, 4)})],
             {"block": block, "depth": [row["depth"] for row in ends]})
     if config["init"] != "uniform":
@@ -69,7 +70,7 @@ def check_sweep(record: dict) -> list[Claim]:
         claims += resting_on([claim(
             section="reproduction", text="plain nets of 21 and more layers fail "
             "completely: a mean test accuracy below 0.2", paper="at chance",
-            ours=accuracy_of(deep), holds=fails(0.2), n=n,
+            ours=accuracy_of(deep), holds=fails(0.2), n=n, younger=True,
             also={"0.15": fails(0.15), "0.3": fails(0.3)})],
             {"block": "plain", "depth": [row["depth"] for row in deep]})
     return claims
@@ -91,7 +92,7 @@ def check_gates(record: dict) -> list[Claim]:
         paper="lower layers develop higher T", ours={
             "first third": [hn.significant(first) for first, _ in thirds],
             "last third": [hn.significant(last) for _, last in thirds]},
-        n=len(thirds), holds=higher(1), also={
+        n=len(thirds), holds=higher(1), younger=True, also={
             "0.5 times": higher(0.5), "2 times": higher(2)})], {"block": "highway"})
 
 

@@ -10,6 +10,7 @@ them cannot be told apart.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -90,11 +91,6 @@ def verdict(section: str, text: str, paper: Any, values: BySeed,
     return made
 
 
-def difference(worse: float, better: float) -> float:
-    """By how much one is better; NaN where neither learnt."""
-    return worse - better
-
-
 def check_kims(test: BySeed) -> list[Claim]:
     """Kim et al.'s statements."""
     one, two, plain, nothing = (
@@ -110,7 +106,7 @@ def check_kims(test: BySeed) -> list[Claim]:
                 KIM["highway", 1], test, one,
                 lambda ours: abs(ours - KIM["highway", 1]), NEAR, within=True),
         *(verdict("Kim Table 7", f"{text}, by {BETTER}", theirs(worse | better), test,
-                  worse | better, difference, BETTER) for text, worse, better in (
+                  worse | better, operator.sub, BETTER) for text, worse, better in (
             ("a plain layer is worse than nothing", plain, nothing),
             ("a highway layer is better than nothing", nothing, one),
             ("two highway layers are better than one", one, two)))]
@@ -143,7 +139,7 @@ def check_forms(test: BySeed) -> list[Claim]:
                 GATED_INPUT | residual, ahead, SUBSTANTIALLY),
         verdict("P2 5.2", "four residual layers are close to a single plain one, "
                 f"within {CLOSE}", theirs(residual | plain), test, residual | plain,
-                lambda *two: abs(difference(*two)), CLOSE, within=True),
+                lambda *two: abs(operator.sub(*two)), CLOSE, within=True),
         verdict("P2 5.2", "a significant advantage for all forms with a gate on the "
                 f"input: the worst of them against the best of the others, by {BETTER}",
                 last | theirs(t_only), test,
