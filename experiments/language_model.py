@@ -68,8 +68,8 @@ P2 = {("plain", 1): "plain", ("residual", 4): "residual"} | {
     (block, 2): block for block in ("highway", "t_only", "c_only", "full")}
 SEEDS: dict[tuple, list] = {        # of each net
     ("highway", 1): [0, 1], ("highway", 2): [0, 1], ("full", 2): [0, 1],
-    ("c_only", 2): [0, 1], ("plain", 1): [0], ("t_only", 2): [0, 1],
-    ("residual", 4): [0, 1], ("plain", 0): [0], ("residual", 2): [0]}
+    ("c_only", 2): [0, 1], ("plain", 1): [0], ("t_only", 2): [0],
+    ("residual", 4): [0], ("plain", 0): [0], ("residual", 2): [0]}
 NETS: list[dict] = [{"block": block, "depth": depth, "seeds": seeds}
                     for (block, depth), seeds in SEEDS.items()]
 PROTOCOL = {
