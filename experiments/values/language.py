@@ -76,6 +76,8 @@ def language(record: dict) -> dict[str, str]:
            for (block, _), costs in costs_of_holding(record["nets"]).items()},
         **{f"full_{name}": " and ".join(f"{mean:.2f}" for mean in full[name]["mean"])
            for name in full},
+        "seeds_apart": span((max(values.values()) - min(values.values())
+                             for values in test.values() if len(values) > 1), ".1f"),
         "one_over": over(one), "two_over": over(two), "none_over": over(nothing),
         "second": behind(one, two), "plain_ahead": behind(nothing, plain),
         "t_only_behind": behind(("t_only", 2), two),
