@@ -375,6 +375,40 @@ def test_drawn_digits_are_read(open_page, size, at):
     assert readings(other) == readings(page)
 
 
+def seen(page, selector):
+    """Whether all that a selector names is in view, from edge to edge, with nothing
+    over it."""
+    return page.evaluate("""selector => {
+        const isSeen = (part, box, x, y) => part.contains(document.elementFromPoint(
+            box.x + x * box.width, box.y + y * box.height));
+        return [...document.querySelectorAll(selector)].every(part =>
+            [.1, .5, .9].every(x => [.1, .5, .9].every(y =>
+                isSeen(part, part.getBoundingClientRect(), x, y))));
+    }""", selector)
+
+
+@browser_test
+@pytest.mark.parametrize("width, height", [(1280, 800), (1024, 700), (768, 1024),
+                                           (390, 844), (360, 740)])
+def test_answers_are_seen_beside_what_changes_them(open_page, width, height):
+    """While a digit is drawn, and while layers are closed."""
+    page = open_page(viewport={"width": width, "height": height})
+    page.locator("#pad").scroll_into_view_if_needed()
+    box = page.locator("#pad").bounding_box()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.2 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.8 * box["height"])
+    settled(page)
+    assert seen(page, ".verdict") and seen(page, "#pad")
+    page.mouse.up()
+    page.evaluate("document.getElementById('ruler').scrollIntoView({block: 'center'})")
+    box = page.locator("#ruler").bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 8)
+    settled(page)
+    assert address_of(page).endswith("&c=25")
+    assert seen(page, ".verdict") and seen(page, "#ruler")
+
+
 @browser_test
 def test_undo_takes_back_a_stroke(open_page):
     page = open_page()
@@ -460,7 +494,7 @@ def png(width, height, rows=None):
 
 
 @browser_test
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("width", [390, 1024, 1280])
 def test_nothing_jumps(open_page, width):
     """No part of the page moves another, from its first sight on."""
     page = open_page(viewport={"width": width, "height": 800})
