@@ -7,7 +7,7 @@ const FINE = 280, FIT = 200;
 const PEN = 24;                       // of the paint: 2.4 pixels, about MNIST's strokes
 const LARGEST_FILE = 20e6, LARGEST_SIDE = 4096;
 
-const fine = new OffscreenCanvas(FINE, FINE)
+const fine = element("canvas", {width: FINE, height: FINE})
   .getContext("2d", {willReadFrequently: true});
 
 /* paint(context) draws white ink in its own coordinates, where it fills the box {x, y,
@@ -93,22 +93,24 @@ async function pixelsOfFile(file) {
   return pixelsOfPicture(bitmap);
 }
 
-function pixelsOfPicture(bitmap) {
+/* Where it is transparent it lies on white paper; white ink is seen on black alone. */
+function pixelsOfPicture(bitmap, paper = "#fff") {
   const shrink = Math.min(1, 560 / Math.max(bitmap.width, bitmap.height));
   const width = Math.max(1, Math.round(bitmap.width * shrink));
   const height = Math.max(1, Math.round(bitmap.height * shrink));
-  const canvas = new OffscreenCanvas(width, height);
+  const canvas = element("canvas", {width, height});
   const context = canvas.getContext("2d", {willReadFrequently: true});
-  context.fillStyle = "#fff";                         // where it is transparent
+  context.fillStyle = paper;
   context.fillRect(0, 0, width, height);
   context.drawImage(bitmap, 0, 0, width, height);
   const image = context.getImageData(0, 0, width, height);
   const away = awayFromPaper(image.data, width, height);
+  const ink = strengthen(away);
+  const box = boxOf(ink, width);
+  if (!box && paper === "#fff") return pixelsOfPicture(bitmap, "#000");
   if (bitmap.width === 28 && bitmap.height === 28) {  // it is in MNIST's form already
     return Uint8Array.from(away, Math.round);
   }
-  const ink = strengthen(away);
-  const box = boxOf(ink, width);
   if (!box) throw new Error("There is nothing on that PNG.");
   ink.forEach((value, i) => image.data.set([value, value, value, 255], 4 * i));
   context.putImageData(image, 0, 0);

@@ -43,7 +43,7 @@ function raster(context, box, columns, rows, colour) {
   for (let row = 0, i = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) pixels[i++] = colour(column, row);
   }
-  const small = raster.canvas ||= new OffscreenCanvas(1, 1);
+  const small = raster.canvas ||= element("canvas");
   Object.assign(small, {width: columns, height: rows});
   small.getContext("2d").putImageData(image, 0, 0);
   context.imageSmoothingEnabled = false;

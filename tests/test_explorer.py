@@ -481,15 +481,27 @@ def test_each_step_of_the_walk_shows_what_it_speaks_of(open_page):
         assert [int(n) for n in re.findall(r"\d+", item.inner_text())][1:] == counts
 
 
-def png(width, height, rows=None):
-    """The bytes of a grey PNG; rows None: its header alone is honest."""
+@browser_test
+def test_what_cannot_start_says_so(browser):
+    context = browser.new_context()
+    context.add_init_script("delete window.ResizeObserver")
+    page = context.new_page()
+    page.goto(page_path().as_uri())
+    assert page.locator("#notice").is_visible() and page.locator("#steps").is_visible()
+    assert page.locator("#notice").inner_text()
+    context.close()
+
+
+def png(width, height, rows=None, colour=0):
+    """The bytes of a grey PNG; rows None: its header alone is honest. Of colour 4 every
+    other number of a row says how little is transparent."""
     def chunk(name, body):
         return (struct.pack(">I", len(body)) + name + body
                 + struct.pack(">I", zlib.crc32(name + body)))
     body = b"" if rows is None else zlib.compress(
         b"".join(b"\0" + bytes(row) for row in rows.astype("u1")))
     return (b"\x89PNG\r\n\x1a\n"
-            + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+            + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0))
             + chunk(b"IDAT", body) + chunk(b"IEND", b""))
 
 
@@ -519,7 +531,8 @@ def test_nothing_jumps(open_page, width):
 
 @browser_test
 def test_own_pictures(open_page):
-    """28x28 is taken as it is; a large one, dark on light, is fitted and centred."""
+    """28x28 is taken as it is, white ink on nothing too; a large one, dark on light, is
+    fitted and centred."""
     images, _ = maker.load_images()
     image = images[28].reshape(28, 28)
     page = open_page("#i=0")
@@ -534,6 +547,10 @@ def test_own_pictures(open_page):
 
     pixels, digit = give(png(28, 28, image))
     assert np.array_equal(pixels, image) and digit == 7
+    page.locator(".thumb").first.click()
+    white = np.stack([np.full_like(image, 255), image], axis=-1).reshape(28, 56)
+    pixels, digit = give(png(28, 28, white, colour=4))
+    assert np.allclose(pixels, image, atol=1) and digit == 7
     page.locator(".thumb").first.click()
     paper = np.full((400, 600), 250)
     paper[90:90 + 280, 20:20 + 280] -= np.kron(image, np.ones((10, 10), int)) * 9 // 10
