@@ -18,7 +18,8 @@ class App {
     this.history = new History(state);
     this.show(state);
     this.view.notice(complaint);
-    for (const touch of [touchPad, touchImages, touchLayers, typeLayers, touchTools]) {
+    for (const touch of [touchPad, touchImages, typeImages, touchLayers,
+                         typeLayers, touchTools]) {
       touch(this);
     }
     addEventListener("hashchange", () => this.readAddress());
@@ -39,6 +40,8 @@ class App {
     if (addressOf(this.state) !== addressOf(this.history.state)) {
       this.history.add(this.state);
     }
+    this.view.showTools(this.state, this.history);    // no frame may come: it was shown
+    this.walk.follow(this.state);
     clearTimeout(this.writing);
     this.writing = setTimeout(() => this.writeAddress(), 250);
   }
@@ -56,6 +59,7 @@ class App {
 
   commitQuietly(state) {
     this.show(state);
+    this.walk.follow(state);
     this.writeAddress();
   }
 

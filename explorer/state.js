@@ -26,6 +26,8 @@ const drawnImage = (pixels, strokes = []) => ({kind: "drawn", strokes, pixels});
 
 const blankImage = () => drawnImage(new Uint8Array(784));
 
+const isBlank = image => !image.pixels.some(Boolean);
+
 function noiseImage(seed) {
   const random = randomNumbers(seed);
   const pixels = Uint8Array.from({length: 784}, () => Math.floor(256 * random()));
@@ -132,7 +134,7 @@ function ranges(layers) {
 function imageAddress(image) {
   if (image.kind === "test") return String(image.index);
   if (image.kind === "noise") return `noise.${image.seed}`;
-  return image.pixels.some(Boolean) ? `drawn.${packPixels(image.pixels)}` : "blank";
+  return isBlank(image) ? "blank" : `drawn.${packPixels(image.pixels)}`;
 }
 
 function addressOf({image, closed, keep, shuffle, frozen, shift}) {
@@ -148,7 +150,8 @@ function addressOf({image, closed, keep, shuffle, frozen, shift}) {
 /* In words, for the picture that is saved and for those who do not see the page. */
 function treatmentOf({closed, keep, shuffle, frozen, shift}) {
   const parts = [];
-  if (closed.size) parts.push(`layers ${ranges(closed).replace(/,/g, ", ")} closed`);
+  const layers = closed.size === 1 ? "layer" : "layers";
+  if (closed.size) parts.push(`${layers} ${ranges(closed).replace(/,/g, ", ")} closed`);
   if (keep < DEPTH) parts.push(`only the first ${keep} layers kept`);
   if (shuffle.distance) parts.push(`layers shuffled by up to ${shuffle.distance}`);
   if (frozen) parts.push("gates frozen at their means");

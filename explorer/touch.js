@@ -7,8 +7,9 @@ function touchPad(app) {
   let strokes = null, before = null;
   const point = event => {
     const box = pad.getBoundingClientRect();
-    return [(event.clientX - box.left) / box.width,
-            (event.clientY - box.top) / box.height];
+    const within = share => Math.max(0, Math.min(1, share));
+    return [within((event.clientX - box.left) / box.width),
+            within((event.clientY - box.top) / box.height)];
   };
   const draw = () =>
     app.show({...app.state, image: {kind: "drawn", strokes: [...strokes]}});
@@ -74,6 +75,29 @@ function touchImages(app) {
   });
 }
 
+/* The forty images by keyboard: arrows move among them, in rows of ten. */
+function typeImages() {
+  const thumbs = [...$("thumbs").children];
+  $("thumbs").addEventListener("focusin", event => {
+    for (const thumb of thumbs) thumb.tabIndex = thumb === event.target ? 0 : -1;
+  });
+  $("thumbs").addEventListener("keydown", event => {
+    const at = thumbs.indexOf(event.target);
+    const to = {ArrowLeft: at - 1, ArrowRight: at + 1, ArrowUp: at - 10,
+                ArrowDown: at + 10, Home: 0, End: thumbs.length - 1}[event.key];
+    if (to === undefined || event.ctrlKey || event.altKey) return;
+    event.preventDefault();
+    if (thumbs[to]) thumbs[to].focus();
+  });
+}
+
+/* What lies beyond the layers that are kept is closed already, and a line says so. */
+function isKept(app, layer) {
+  const {keep} = app.state;
+  if (layer > keep) app.view.notice(`Only the first ${keep} layers are kept.`);
+  return layer <= keep;
+}
+
 /* All panels with layers as columns: point at one to read about it, press to close it
    or to open it, drag to do so with a range. */
 function touchLayers(app) {
@@ -89,7 +113,8 @@ function touchLayers(app) {
     return Math.max(0, Math.min(UNITS - 1, row));
   };
   let drag = null;
-  const apply = layer => {
+  const apply = end => {
+    const layer = Math.min(end, drag.before.keep);
     const closed = new Set(drag.before.closed);
     const [from, to] = [Math.min(drag.from, layer), Math.max(drag.from, layer)];
     for (let l = Math.max(1, from); l <= to; l++) {
@@ -103,11 +128,7 @@ function touchLayers(app) {
       if (event.button || drag) return;
       const layer = layerAt(area, event);
       app.select(layer, unitAt(area, event));
-      if (!layer) return;
-      if (layer > app.state.keep) {
-        app.view.notice(`Only the first ${app.state.keep} layers are kept.`);
-        return;
-      }
+      if (!layer || !isKept(app, layer)) return;
       area.setPointerCapture(event.pointerId);
       drag = {before: app.state, from: layer, close: !app.state.closed.has(layer)};
       if (event.pointerType !== "touch") apply(layer);  // a finger may mean to scroll
@@ -145,6 +166,7 @@ function typeLayers(app) {
     event.preventDefault();
     const layer = Math.max(1, Math.min(DEPTH, to));
     if (event.shiftKey) {
+      if (!isKept(app, layer)) return;
       const like = app.state.closed.has(app.layer);
       app.commit(turn(app.state, layer, like));
     }
@@ -157,11 +179,13 @@ function typeLayers(app) {
                 Home: 1, End: DEPTH}[event.key];
     if (to !== undefined && !event.ctrlKey && !event.altKey) step(event, to);
   });
-  ruler.addEventListener("focusin", event =>
-    app.select(app.view.layers.indexOf(event.target.closest("button")) + 1));
+  ruler.addEventListener("focusin", event => {
+    if (!event.target.matches(":focus-visible")) return;    // it was pressed
+    app.select(app.view.layers.indexOf(event.target) + 1);
+  });
   ruler.addEventListener("click", event => {
     const layer = app.view.layers.indexOf(event.target.closest("button")) + 1;
-    if (layer && !event.detail) {
+    if (layer && !event.detail && isKept(app, layer)) {
       app.commit(turn(app.state, layer, !app.state.closed.has(layer)));
     }
   });
@@ -183,7 +207,7 @@ function touchTools(app) {
   $("again").onclick = () => app.commit({...app.state,
     ...shuffle({seed: 1 + app.state.shuffle.seed % SEEDS})});
   $("frozen").onchange = () => app.commit({...app.state, frozen: $("frozen").checked});
-  $("undo").onclick = () => app.move(-1);
+  $("undo").onclick = $("pad-undo").onclick = () => app.move(-1);
   $("redo").onclick = () => app.move(1);
   $("reset").onclick = () => app.commit(untouched(app.state.image));
   $("link").onclick = () => copyLink(app);
@@ -216,7 +240,7 @@ function pictureOf(app) {
     context.font = `${size}px sans-serif`;
     context.textBaseline = "alphabetic";
     context.fillStyle = colour;
-    context.fillText(text, x, y);
+    context.fillText(text, x, y, 1560 - x);
   };
   context.fillStyle = theme.page;
   context.fillRect(0, 0, 1600, 1000);
@@ -239,6 +263,9 @@ function pictureOf(app) {
           theme.muted);
     write("its answer, if each layer were the last", 40, y + 80, 18, theme.muted);
     drawForming(context, middle(y, 130), found[kind].forming, theme[`${kind}Scale`]);
+    for (let digit = 0; digit < 10; digit++) {
+      write(String(digit), 374, y + 13 * digit + 11, 12, theme.muted);
+    }
     drawAnswer(context, {x: 1280, y, width: 240, height: 130},
                found[kind].forming[DEPTH], theme[kind], theme);
   });

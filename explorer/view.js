@@ -16,6 +16,9 @@ function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+/* A disabled button would drop the focus; this one keeps it, and does nothing. */
+const disable = (id, isIdle) => $(id).setAttribute("aria-disabled", isIdle);
+
 class View {
   constructor() {
     this.theme = readTheme();
@@ -57,7 +60,7 @@ class View {
         const marks = element("span", {className: "marks"},
           ...KINDS.map(kind => element("i", {className: kind})));
         const thumb = element("button", {type: "button", className: "thumb",
-          "aria-pressed": "false",
+          tabIndex: index ? -1 : 0, "aria-pressed": "false",
           "aria-label": `Test image ${row + 1} of the digit ${digit}`},
           canvas, marks);
         thumb.dataset.index = index;
@@ -153,11 +156,26 @@ class View {
     });
     this.paint($("seen"), (context, box) =>
       drawDigit(context, box, pixels, this.theme));
-    $("hint").textContent = {test: `Now: a test image, ${TEST_LABELS[index]}.`,
-                             noise: "Now: noise.", drawn: "Now: your own."}[kind];
+    $("hint").textContent = this.tellImage(image);
     this.thumbs.forEach(({thumb}, i) => {
       thumb.setAttribute("aria-pressed", kind === "test" && i === index);
+      if (kind === "test") thumb.tabIndex = i === index ? 0 : -1;
     });
+  }
+
+  /* What lies on the pad, and what a stroke would do to it. */
+  tellImage(image) {
+    const {kind, index, strokes} = image;
+    if (isBlank(image)) {
+      return "Now: blank paper; the nets answer all the same. "
+        + "Draw with mouse, finger or pen.";
+    }
+    if (strokes && strokes.length) {
+      return "Now: your own. Draw on with mouse, finger or pen.";
+    }
+    const name = {test: `a test image, ${TEST_LABELS[index]}`, noise: "noise",
+                  drawn: "your own"}[kind];
+    return `Now: ${name}. A stroke of mouse, finger or pen starts a new drawing.`;
   }
 
   /* What the runs of the three nets found for this image; `changed` names those nets
@@ -222,9 +240,9 @@ class View {
     $("shift-out").textContent = state.shift ? signed(state.shift) : "0";
     $("shift").disabled = state.frozen;
     $("frozen").checked = state.frozen;
-    $("undo").disabled = history.at === 0;
-    $("redo").disabled = history.at === history.states.length - 1;
-    $("reset").disabled = treatmentOf(state) === "as trained";
+    for (const id of ["undo", "pad-undo"]) disable(id, history.at === 0);
+    disable("redo", history.at === history.states.length - 1);
+    disable("reset", treatmentOf(state) === "as trained");
   }
 
   /* One layer, or one unit of it, in words. */

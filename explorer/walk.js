@@ -15,9 +15,9 @@ class Walk {
       if (!link) return;
       event.preventDefault();
       app.commit(parseAddress(link.getAttribute("href"), app.state.image).state);
-      if (link.closest(".read")) $("bench").scrollIntoView({behavior: "smooth"});
+      if (link.closest(".read")) this.scroll();
     });
-    this.mark();
+    this.follow(app.state);
   }
 
   makeStep(item, i) {
@@ -31,19 +31,36 @@ class Walk {
     const result = element("span");
     const show = element("button", {type: "button", onclick: () => {
       this.go(i);
-      $("bench").scrollIntoView({behavior: "smooth"});
+      this.scroll();
     }}, "Show it");
     item.append(element("p", {className: "live"}, show, result));
     return {state, text, dot, result};
   }
 
+  scroll() {
+    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    $("bench").scrollIntoView({behavior: isStill ? "auto" : "smooth"});
+  }
+
+  /* To a step, on the image it names; but a visitor's own drawing is not taken away. */
   go(i) {
     if (i < 0 || i >= this.steps.length) return;
     this.at = i;
-    this.mark();
-    const {state} = this.steps[i];
+    const {state} = this.steps[i], {image} = this.app.complete(this.app.state);
+    const isOwn = image.kind === "drawn" && !isBlank(image);
     this.app.select(Math.min(...state.closed, DEPTH + 1) % (DEPTH + 1) || 1);
-    this.app.commit(state);
+    this.app.commit(isOwn ? {...state, image} : state);
+  }
+
+  /* The text is about what is shown, or it is pale. Nets as trained are left where they
+     are: two steps show them, and so does a reset on the way. */
+  follow(state) {
+    const fits = step => treatmentOf(step.state) === treatmentOf(state);
+    const i = this.steps.findIndex(fits);
+    if (i > 0 && !fits(this.steps[this.at])) this.at = i;
+    document.querySelector(".walk").classList
+      .toggle("away", !fits(this.steps[this.at]));
+    this.mark();
   }
 
   mark() {
@@ -52,8 +69,8 @@ class Walk {
       if (i === this.at) dot.setAttribute("aria-current", "step");
       else dot.removeAttribute("aria-current");
     });
-    $("back").disabled = this.at === 0;
-    $("next").disabled = this.at === this.steps.length - 1;
+    disable("back", this.at === 0);
+    disable("next", this.at === this.steps.length - 1);
   }
 
   /* Under each step of the article: the forty images in its state. */

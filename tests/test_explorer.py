@@ -324,6 +324,45 @@ def test_layers_by_keyboard(open_page):
     assert unnamed == []
 
 
+@browser_test
+def test_layers_that_are_not_kept_stay_as_they_are(open_page):
+    page = open_page("#k=20")
+    page.locator("#ruler button").nth(29).focus()
+    page.keyboard.press("Space")
+    assert page.locator("#notice").inner_text()
+    page.locator("#ruler button").nth(19).focus()
+    page.keyboard.press("Shift+ArrowRight")
+    settled(page)
+    assert address_of(page) == "#i=28&k=20"
+    box = page.locator("#ruler").bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 18.5 / 50, box["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 30.5 / 50, box["y"] + 8, steps=4)
+    page.mouse.up()
+    settled(page)
+    assert address_of(page) == "#i=28&c=18-20&k=20"
+
+
+@browser_test
+def test_images_and_steps_by_keyboard(open_page):
+    """The forty images are one stop, and a button at its end keeps the focus."""
+    page = open_page("#i=0")
+    assert page.locator(".thumb[tabindex='0']").count() == 1
+    page.locator(".thumb[tabindex='0']").focus()
+    for key in ("ArrowRight", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    settled(page)
+    assert address_of(page) == "#i=5"
+    assert page.locator(".thumb[tabindex='0']").get_attribute("aria-pressed") == "true"
+    for button in ("undo", "redo", "next", "back"):
+        page.locator(f"#{button}").focus()
+        for _ in range(7):
+            page.keyboard.press("Enter")
+        settled(page)
+        assert page.locator(f"#{button}").get_attribute("aria-disabled") == "true"
+        assert page.evaluate("document.activeElement.id") == button
+
+
 def arc(x, y, rx, ry, start, stop, steps=9):
     """Points of an ellipse, degrees clockwise from the right."""
     angles = np.radians(np.linspace(start, stop, steps))
@@ -373,6 +412,15 @@ def test_drawn_digits_are_read(open_page, size, at):
     pixels = "Array.from(explorer.state.image.pixels)"
     assert page.evaluate(pixels) == other.evaluate(pixels)
     assert readings(other) == readings(page)
+
+
+@browser_test
+def test_a_stroke_that_leaves_the_pad_stays_at_its_edge(open_page):
+    page = open_page("#i=blank")
+    draw(page, [[(.5, .1), (.5, .5), (2.5, .5), (2.5, 1.5), (-.05, .6), (.5, -.1)]])
+    settled(page)
+    points = np.array(page.evaluate("explorer.state.image.strokes[0]"))
+    assert points.min() == 0 and points.max() == 1
 
 
 def seen(page, selector):
@@ -448,6 +496,9 @@ def test_a_finger_draws_and_does_not_scroll(open_page):
     assert page.evaluate("scrollY") == before
     assert page.evaluate("explorer.state.image.strokes.length") == 1
     assert readings(page)["highway"][0] == 1
+    page.locator("#pad-undo").tap()
+    settled(page)
+    assert address_of(page) == "#i=28"
     swipe("#gates", (0.25, 0.5), (0.45, 0.5))
     assert address_of(page).endswith("&c=12-22")
     address, before = address_of(page), page.evaluate("scrollY")
@@ -479,6 +530,43 @@ def test_each_step_of_the_walk_shows_what_it_speaks_of(open_page):
     for item, state in zip(page.locator(".live span").all(), states, strict=True):
         counts = [found[1] for found in readings(open_page(state)).values()]
         assert [int(n) for n in re.findall(r"\d+", item.inner_text())][1:] == counts
+
+
+@browser_test
+def test_the_walk_keeps_a_drawn_digit(open_page):
+    page = open_page()
+    draw(page, DIGITS[4])
+    settled(page)
+    drawn = page.evaluate("explorer.state.image.strokes")
+    for button, treated in (("#dots button:nth-child(3)", "&c=20-29"),
+                            ("#next", "&c=25"), ("li:last-child .live button", "&b=2")):
+        page.locator(button).click()
+        settled(page)
+        assert address_of(page).endswith(treated)
+        assert page.evaluate("explorer.state.image.strokes") == drawn
+    page.locator("#blank").click()
+    page.locator("#back").click()
+    settled(page)
+    assert address_of(page).startswith("#i=28&")
+
+
+@browser_test
+def test_the_walk_speaks_of_what_is_shown(open_page):
+    """Its text is that of the step whose state is shown, or it is pale."""
+    def step():
+        return page.locator("#dots [aria-current]").inner_text(), page.evaluate(
+            "getComputedStyle(document.querySelector('.walk-texts .shown')).color")
+
+    page = open_page()
+    _, full = step()
+    page.evaluate("location.hash = '#i=3&c=25'")
+    until(page, "addressOf(explorer.state) === '#i=3&c=25'")
+    assert step() == ("4", full)
+    page.locator("#reset").click()
+    number, colour = step()
+    assert number == "4" and colour != full
+    page.keyboard.press("Control+z")
+    assert step() == ("4", full)
 
 
 @browser_test
