@@ -100,8 +100,9 @@ def check_t_only(nets: list[dict], least: int) -> dict:
              for (own, block), form in found.items()
              if own == depth and block != "t_only"]
     return claim(
-        section="ours", text=f"T-only is ahead of every other form from {least} layers "
-        "on, by test accuracy on MNIST", paper=None, younger=True, ours={
+        section="ours", text="T-only is ahead of every other form with "
+        f"{', '.join(map(str, depths))} layers, by test accuracy on MNIST",
+        paper=None, younger=True, ours={
             f"{depth} layers": {"T-only, least": min(
                 value or 0 for value in found[depth, "t_only"]["final"]),
                                 "others, largest": max(

@@ -8,9 +8,7 @@ share, of its distance from 0 or 1; of a factor, as of what it rises by.
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import ge as at_least
-from operator import gt as above
-from operator import lt as below
+from operator import ge, gt, lt
 from typing import Any
 
 import numpy as np
@@ -90,7 +88,7 @@ def factors(net: dict) -> np.ndarray:
 def check_biases(nets: list[dict]) -> list[dict]:
     """What training does to b_T."""
     about = [net["gates"]["bias"] for net in nets]
-    found = judged([{"trained": bias["fell"]} for bias in about], above, MORE)
+    found = judged([{"trained": bias["fell"]} for bias in about], gt, MORE)
     ours = {"share": found.pop("ours")} | {
         name: over_nets([bias[name] for bias in about])
         for name in ("mean_change", "std_of_change", "moved_less_than_0.05")}
@@ -123,11 +121,11 @@ def check_sparsity(nets: list[dict], closed: float) -> list[dict]:
               holds=None, n=len(nets), why="no number of theirs"),
         claim(section="P1 4.1", text="most gates are active on average, said above all "
               f"of CIFAR-100: fewer than half have a mean T below {closed}",
-              paper="< 0.5", **judged(before_too(nets, share("of_mean")), below, MORE)),
+              paper="< 0.5", **judged(before_too(nets, share("of_mean")), lt, MORE)),
         claim(section="P1 4.1", text="T of a single example is sparser than the mean T "
               "(Hoyer; in this direction by construction, as a mean evens out): by "
               "more than twice as much as before training", paper="very selective",
-              **judged(sparser, above, (1, 2, 4)))]
+              **judged(sparser, gt, (1, 2, 4)))]
 
 
 def check_depth(nets: Nets, protocol: dict) -> list[dict]:
@@ -147,20 +145,20 @@ def check_depth(nets: Nets, protocol: dict) -> list[dict]:
 
     def stripes(place):
         return judged(beside(nets, "highway", lambda net: net["still"],
-                             lambda shares: shares[place]), above, MORE)
+                             lambda shares: shares[place]), gt, MORE)
     found = stripes(1)
     found["also"] = {f"{within[place]:g}": stripes(place)["holds"] for place in (0, 2)}
     return [
         claim(section="P1 4", text=f"most of the change in outputs is in the first "
               f"{early} layers, in the mean of all images", paper="> 0.5",
-              **judged(before_too(gated, change), above, MORE)),
+              **judged(before_too(gated, change), gt, MORE)),
         claim(section="P1 4", text="most outputs stay constant over many layers, a "
               "pattern of stripes: the share that moves by less than "
               f"{within[1]} in {protocol['measures']['apart']} layers",
               paper="most", **found),
         claim(section="P1 4.1", text="most of the squared class differences of mean T "
               f"are in the first {early} layers, for the paper's two classes and for "
-              "all", paper="> 0.5", **judged(before_too(gated, classes), above, MORE))]
+              "all", paper="> 0.5", **judged(before_too(gated, classes), gt, MORE))]
 
 
 def check_readouts(nets: list[dict]) -> dict:
@@ -172,7 +170,7 @@ def check_readouts(nets: list[dict]) -> dict:
     return claim(section="P1 4.1", text="the gates differ by class: each readout of T "
                  "tells the class of a point more of the test images than before "
                  "training (and no more than the block outputs do)",
-                 paper="clear", **judged(gains, above, (0.005, 0.01, 0.02))
+                 paper="clear", **judged(gains, gt, (0.005, 0.01, 0.02))
                  | {"ours": over_nets(told)})
 
 
@@ -198,21 +196,21 @@ def check_routing(nets: Nets) -> list[Claim]:
                 "error": over_nets([error(way, layers)(net) for net in nets[block]])}
     for layers, where in (("all", "all layers"), ("1 to 15", "the first 15 layers"),
                           ("16 to 49", "the layers after the 15th")):
-        found = judged(trained(gated, factor("mean of all", layers)), above, RISE)
+        found = judged(trained(gated, factor("mean of all", layers)), gt, RISE)
         note("highway",
              section="P1 4.1" if layers == "all" else "ours", text="routing is not "
              f"static: with each T of {where} held at its mean over the images the "
              "loss rises more than tenfold", paper="an important part of the "
              "computation" if layers == "all" else None, **found | {
                  "ours": both("highway", "mean of all", layers)})
-    found = judged(trained(nets["t_only"], factor("mean of all")), above, RISE)
+    found = judged(trained(nets["t_only"], factor("mean of all")), gt, RISE)
     note("t_only", section="ours", text="T-only nets: with each T held at its mean "
          "over the images the loss rises more than tenfold", paper=None,
          **found | {"ours": both("t_only", "mean of all")})
     for way, text in (("mean of its class", "each T held at its mean over the images "
                        "of the class"), ("of its class", "the T of another image of "
                                          "the class")):
-        found = judged(trained(gated, rise(way)), below, (0.025, 0.05, 0.1))
+        found = judged(trained(gated, rise(way)), lt, (0.025, 0.05, 0.1))
         note("highway", section="ours", text=f"routing goes by class: with {text}, "
              "which gives the class away, the error rises by less than 5 points",
              paper=None, **found | {"ours": both("highway", way)})
@@ -240,18 +238,18 @@ def check_lesions(nets: list[dict], protocol: dict) -> list[dict]:
         claim(section="P1 4.2", text="closing any one of the early layers, those "
               f"before layer {first}, raises the loss significantly, at least tenfold: "
               "the factor of the layer that matters least", paper="significantly",
-              **judged(lowest(first - 1), at_least, RISE)),
+              **judged(lowest(first - 1), ge, RISE)),
         claim(section="ours", text=f"closing any one of the first {few} layers raises "
               "the loss at least tenfold", paper=None,
-              **judged(lowest(few), at_least, RISE)),
+              **judged(lowest(few), ge, RISE)),
         claim(section="ours", text=f"closing any one of the first {few} layers raises "
               "the loss at least a hundredfold", paper=None,
-              **judged(lowest(few), at_least, (50, 100, 200))),
+              **judged(lowest(few), ge, (50, 100, 200))),
         claim(section="P1 4.2", text=f"closing one of layers {first} to {last} has "
               "close to no effect, at most a doubled loss: the factor of the layer "
               "that matters most", paper="close to none",
               **judged(trained(nets, lambda net: factors(net)[first - 1:last].max()),
-                       below, limits)),
+                       lt, limits)),
         claim(section="P1 4.2", text="about 60 % of the layers, more than half, can "
               "be closed one at a time without doubling the loss", paper="0.6", ours={
                   ("at " if limit != 2 else "") + f"{limit:g} times": over_nets(found)
@@ -272,29 +270,29 @@ def check_kinds(nets: Nets) -> list[Claim]:
         claim(section="P2 2", text="a plain net (theirs: a VGG of 15 layers) is "
               "destroyed without any one layer: its least error is above 0.5",
               paper="to almost chance", **judged(trained(nets["plain"], gentlest),
-                                                 above, MORE)),
+                                                 gt, MORE)),
         claim(section="P2 2", text="the error of a plain net (theirs: a VGG of 15 "
               "layers) without one layer is about 90 %, that of guessing, whichever "
               "the layer: at least 0.8",
               paper="about 0.9", **judged(trained(nets["plain"], gentlest),
-                                          at_least,
+                                          ge,
                                           (0.7, 0.8, 0.85))))
     for block in ("highway", "residual"):
         claims += speaking_of(
             block,
             claim(section="P2 2", text=f"{block} nets stay far better than guessing "
                   "without one layer, whichever: their largest error is below 0.5",
-                  paper="far superior", **judged(trained(nets[block], worst), below,
+                  paper="far superior", **judged(trained(nets[block], worst), lt,
                                                  MORE)),
             claim(section="P2 2", text=f"{block} nets (theirs: convolutional) perform "
                   "only a little worse without one layer, whichever: their error rises "
                   "by less than 5 points", paper="a minor drop", **judged(trained(
                       nets[block], lambda net: worst(net) - net["lesion"]["error"]),
-                      below, (0.025, 0.05, 0.1))),
+                      lt, (0.025, 0.05, 0.1))),
             claim(section="P2 2", text=f"the loss of {block} nets rises more without "
                   "one of the early layers: median factor of the first third over "
                   "that of the last", paper="> 1",
-                  **judged(trained(nets[block], thirds), above, (0.5, 1, 2))))
+                  **judged(trained(nets[block], thirds), gt, (0.5, 1, 2))))
     return claims
 
 
@@ -347,26 +345,26 @@ def check_estimation(nets: Nets, block: str) -> list[dict]:
         claim(section="P2 4.2", text=f"{block}: the standard deviation of a_k - A "
               "falls from block to block: rank correlation with k below -0.9",
               paper="decreases", **judged(beside(nets, block, found, std_by_block),
-                                          below, (-0.95, -0.9, -0.8))),
+                                          lt, (-0.95, -0.9, -0.8))),
         claim(section="P2 4.2", text=f"{block}: the mean of a_k - A over images and "
               "units stays near zero, below a tenth of the standard deviation at every "
               "k", paper="close to zero",
-              **judged(beside(nets, block, found, mean_by_std), below, tenth)),
+              **judged(beside(nets, block, found, mean_by_std), lt, tenth)),
         claim(section="P2 Eq. 1", text=f"{block}: the mean of each unit's a_k - A is "
               "near zero: less than a tenth of the squared error is bias, at every k",
-              paper="0", **judged(beside(nets, block, found, largest_bias), below,
+              paper="0", **judged(beside(nets, block, found, largest_bias), lt,
                                   tenth)),
         claim(section=f"P2 Eq. {9 if block == 'residual' else 7}",
               text=f"{block}: the mean of each unit's step F = a_k "
               "- a_(k-1) is zero: less than a tenth of its square is bias, in every "
               "layer", paper="0", **judged(beside(
-                  nets, block, lambda net: net["steps_bias"], max), below, tenth))]
+                  nets, block, lambda net: net["steps_bias"], max), lt, tenth))]
 
 
 def check_mixing(nets: list[dict]) -> dict:
     """Whether T is the mixing of least variance."""
     found = judged(before_too(nets, lambda net, state: net["mixing"][state][
-        "rank_correlation"]), above, MORE)
+        "rank_correlation"]), gt, MORE)
     return claim(section="P2 Eqs. 10-12", text="highway: T mixes H with its input as "
                  "the estimate of least variance does: rank correlation of mean T with "
                  "alpha_1 / (alpha_1 + alpha_2) over all gates above 0.5",

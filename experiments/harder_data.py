@@ -36,9 +36,9 @@ Cost on one core: 43 minutes, two and a half at most a net. Finished trials are 
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from operator import ge, gt, lt
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments import five_nets, inside
 from experiments.drawing import plain_numbers, title_of
-from experiments.five_claims import MORE, above, before_too, below, judged, trained
+from experiments.five_claims import MORE, before_too, judged, trained
 from experiments.gates import correlation, per_example
 from experiments.judging import Claim, at_each, claim, listed, resting_on
 from experiments.lab import Experiment, Lab, main
@@ -320,26 +320,26 @@ def check_layers(nets: list[dict], protocol: dict) -> list[dict]:
                    for shares in net["differences"][state].values())
     return [
         claim(section="P1 4", text="most transform biases fall during training",
-              paper="> 0.5", **judged(trained(bias, lambda b: b["fell"]), above, MORE)),
+              paper="> 0.5", **judged(trained(bias, lambda b: b["fell"]), gt, MORE)),
         claim(section="P1 4", text="b_T rises with depth: correlation of its mean in a "
               "layer with depth above 0.5", paper="forming a gradient",
-              **judged(trained(bias, lambda b: b["with_depth"]), above, MORE)),
+              **judged(trained(bias, lambda b: b["with_depth"]), gt, MORE)),
         claim(section="P1 4", text="b_T over depth is inversely correlated with the "
               "activity of the gates: of the means of layers, below -0.5",
               paper="inversely", **judged(trained(
-                  bias, lambda b: b["with_activity"]), below, (-0.25, -0.5, -0.75))),
+                  bias, lambda b: b["with_activity"]), lt, (-0.25, -0.5, -0.75))),
         claim(section="P1 4", text="most of the change in outputs, more than nine "
               f"tenths, is in the first {first} layers", paper="about 40",
-              **judged(before_too(nets, change), above, (0.8, 0.9, 0.95))),
+              **judged(before_too(nets, change), gt, (0.8, 0.9, 0.95))),
         claim(section="P1 4.1", text="class differences of mean T are spread out over "
               "all layers: less than half of their squares are in the first "
               f"{early}, for the paper's two classes and for all", paper="all layers",
-              **judged(before_too(nets, classes), below, MORE[::-1])),
+              **judged(before_too(nets, classes), lt, MORE[::-1])),
         claim(section="P1 4.2", text=f"closing any one of the first {first} layers "
               "costs noticeably, at least half a point of training error",
               paper="noticeably", **judged(
                   trained(nets, lambda net: rises(net)[:first].min()),
-                  operator.ge, POINTS))]
+                  ge, POINTS))]
 
 
 def check_claims(record: dict) -> list[dict]:

@@ -58,8 +58,8 @@ def claim(*, section: str, text: str, paper: Any, ours: Any, holds: bool | None,
     """A statement of a paper beside our numbers, as a record keeps it; section names
     the paper too, as in "P1 3.1"; holds is True, False, or None: we cannot tell. n: the
     seeds behind each of our numbers. also: the verdict at other thresholds; why: it is
-    open, where that is not because our numbers do not decide it; younger: the threshold
-    was chosen when the numbers were known."""
+    open, where that is not because our numbers do not decide it; younger: the
+    threshold, or which nets count, was chosen when the numbers were known."""
     def plain_bool(verdict):
         return None if verdict is None else bool(verdict)
     found = {"section": section, "claim": text, "paper": paper, "ours": ours, "n": n,

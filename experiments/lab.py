@@ -143,8 +143,9 @@ class Lab:
         return [path for path in files if only and path.stem not in only]
 
     @cached_property
-    def finished(self) -> dict[str, Trial]:
-        """The packed trials that count as finished. Raises StoreError."""
+    def packed_before(self) -> dict[str, Trial]:
+        """The packed trials that count as finished, as this run found them. Raises
+        StoreError."""
         return read_packed(self.packed_files(), self.trials_protocol)
 
     def load_data(self) -> hn.Data:
@@ -162,7 +163,7 @@ class Lab:
         that is extended keeps the trials that are finished. A recheck trains nothing
         here, where trials are committed: they must be all there.
         """
-        options, there = self.options, self.finished
+        options, there = self.options, self.packed_before
         if options.recheck and there:
             missing = [config for config in configs.values()
                        if hash_of(config) not in there]
@@ -191,7 +192,8 @@ class Lab:
         one file for each name that pack_by gives -> their number, and whether a file
         was written. Raises StoreError."""
         pack_by = self.experiment.pack_by
-        packed = trials = self.finished
+        packed = trials = read_packed(self.packed_files(),     # anew: after hours
+                                      self.trials_protocol)
         groups: dict[str, list[Trial]] = {}
         if self.store.exists():
             with open_store(self.store, self.trials_protocol) as (_, there):
@@ -417,9 +419,11 @@ def run_and_write(lab: Lab) -> None:
         changed.append(lab.figure)
     if lab.pack()[1]:
         changed.append(lab.packed)
-    # Of --fresh all goes, or the next one would have nothing to train.
-    shutil.rmtree(lab.store if lab.options.fresh else lab.store / "checkpoints",
-                  ignore_errors=True)
+    if lab.options.fresh:       # or the next one would have nothing to train
+        shutil.rmtree(lab.store, ignore_errors=True)
+    for checkpoint in (lab.store / "checkpoints").glob("*.npz"):
+        if (lab.store / f"{checkpoint.stem}.json").exists():
+            checkpoint.unlink(missing_ok=True)
     if lab.options.dataset:         # whose claims no ledger collects
         for item in record.get("claims", []):
             print(f"{VERDICTS[item['holds']]}: {item['section']}, {item['claim']}")

@@ -114,7 +114,7 @@ def brief(value: Any, cut: bool = False) -> str:
 
 
 def verdict(item: dict) -> str:
-    """A claim's verdict, why it is open, and whether its threshold is the younger."""
+    """A claim's verdict, why it is open, and whether its numbers are the older."""
     why = f": {item.get('why', 'undecided')}" if item["holds"] is None else ""
     bold = "" if item["holds"] is None else "**"
     return (f"{bold}{VERDICTS[item['holds']]}{bold}{why}"

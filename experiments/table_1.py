@@ -193,7 +193,7 @@ def check_accuracy(net: dict, paper: dict) -> list[dict]:
     """One width's row of Table 1: our mean beside the paper's, and its best run."""
     numbers = {name: net[name] for name in ("best", "mean", "std", "epochs")} | {
         "b_T": net["settings"].get("gate_bias", GUIDELINE[10])}
-    words = f"10 layers of width {net['width']}, in a tenth of the epochs: "
+    words = f"10 layers of width {net['width']}, in {net['epochs']} epochs: "
     known = {"epochs": TABLE_1_EPOCHS} if net["width"] == 32 else {}    # by their file
 
     def matches(percent):       # less tells nothing after fewer epochs

@@ -249,7 +249,7 @@ def convolution_table(record: dict) -> str:
         rows.append((f"{block}, width {width}", f"{net['parameters']:,}", str(net["n"]),
                      with_deviation(net),
                      with_deviation(paper) if block == "highway" else "–"))
-    return table("net|parameters:|runs:|20 epochs:|the paper's, 300 epochs:", rows)
+    return table("net|parameters:|runs:|20 epochs:|the paper's:", rows)
 
 
 @about("results/convolution/record.json")
@@ -317,7 +317,7 @@ def table_1_table(record: dict) -> str:
             return "–"
         paper = TABLE_1[net["width"]]
         return f"{with_deviation(paper)}, {paper['best']}"
-    return runs_table(record, "the paper's mean, best, 300 epochs",
+    return runs_table(record, "the paper's mean, best",
                       lambda net: f"{net['block']}, width {net['width']}", theirs)
 
 

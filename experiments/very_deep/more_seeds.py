@@ -131,15 +131,17 @@ def check_advice(rows: list[dict]) -> dict:
 
 def check_largest(rows: list[dict]) -> dict:
     """The tutorial's "in either extreme": the largest b_T at the largest depth. The
-    other extreme cannot be judged, as it names -20 among those that train."""
+    other extreme cannot be judged, as the tutorial names -20 among those that train.
+    """
     (row,) = rows
 
     def fails(limit):
         return agreed(value < limit for value in accuracies(row))
     return claim(
-        section="tutorial", text=f"of the two extremes of b_T that fail, the high one, "
-        f"here {row['gate_bias']:g}, does with {row['depth']} layers (the other, below "
-        f"its own -20, was not tried): test accuracy below {TRAINS:g}", paper="in "
+        section="tutorial", text="either extreme of b_T fails: the high one, here "
+        f"{row['gate_bias']:g}, with {row['depth']} layers (the low one, beyond the "
+        "-20 that the tutorial recommends, was not tried): test accuracy below "
+        f"{TRAINS:g}", paper="in "
         "either extreme fails to converge in a reasonable amount of time",
         younger=True,
         ours=over_nets([float(value) for value in accuracies(row)]),

@@ -6,16 +6,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import highway_networks as hn
-from experiments.judging import listed
 from experiments.trials import reporting
 
 WIDTH = 50
 TRAINS = 0.5            # test accuracy from which on we say that a net trains
-
-
-def rounded(values: Any) -> list:
-    """An array -> a list of three significant digits."""
-    return listed(values, 3)
 
 
 class Trained(NamedTuple):

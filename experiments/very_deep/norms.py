@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 
 import highway_networks as hn
 from experiments.drawing import colour_of
+from experiments.judging import listed
 from experiments.papers import name_of
-from experiments.very_deep.nets import rounded
 
 
 class Line(NamedTuple):
@@ -66,7 +66,7 @@ def train(config: dict, data: hn.Data) -> dict:
         outputs = [rms(y) for y in cache.x[:, :net.hidden]]
         with watching(net) as gradients:
             net.backward(images * hn.cross_entropy(logits, data.y_train)[1], cache)
-    return {"output": rounded(outputs), "gradient": rounded(gradients[::-1])}
+    return {"output": listed(outputs, 3), "gradient": listed(gradients[::-1], 3)}
 
 
 def describe(found: dict[tuple[Line, int], dict], own: dict) -> list[dict]:
@@ -75,8 +75,8 @@ def describe(found: dict[tuple[Line, int], dict], own: dict) -> list[dict]:
     for (form, _), result in found.items():
         forms.setdefault(form, []).append(result)
     return [form._asdict() | {
-        name: rounded(np.median(np.array([result[name] for result in results], float),
-                              axis=0)) for name in ("output", "gradient")}
+        name: listed(np.median(np.array([result[name] for result in results], float),
+                               axis=0), 3) for name in ("output", "gradient")}
         for form, results in forms.items()]
 
 

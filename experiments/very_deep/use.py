@@ -28,9 +28,9 @@ from matplotlib.figure import SubFigure
 
 import highway_networks as hn
 from experiments.drawing import plain_numbers
-from experiments.judging import Claim, claim, resting_on
+from experiments.judging import Claim, claim, listed, resting_on
 from experiments.probing import loss_and_error, mean_change, mean_gates, prefix
-from experiments.very_deep.nets import TRAINS, highway_config, rounded, train_highway
+from experiments.very_deep.nets import TRAINS, highway_config, train_highway
 from highway_suite.figures import LIGHT
 
 KEEPS = 1.1             # a net keeps its loss up to this factor
@@ -77,7 +77,7 @@ def train(config: dict, data: hn.Data) -> dict:
 def thin(curve: np.ndarray, points: int = 100) -> list[float]:
     """A curve over layers -> at most so many means over neighbouring layers."""
     parts = np.array_split(curve, min(points, len(curve)))
-    return rounded([part.mean() for part in parts])
+    return listed([part.mean() for part in parts], 3)
 
 
 def weight_change(net: hn.DeepNet, start: hn.DeepNet) -> np.ndarray:
@@ -109,11 +109,11 @@ def measure_use(net: hn.DeepNet, start: hn.DeepNet, x: np.ndarray, labels: np.nd
         "prefix": int(np.argmax(cut <= KEEPS * cut[-1])),
         "moved": int((moved > MOVED).sum()),
         "kept": {"layers": kept,
-                 "loss": rounded([loss_without(order[m:].tolist()) for m in kept])},
+                 "loss": listed([loss_without(order[m:].tolist()) for m in kept], 3)},
         "closed_loss": hn.significant(cut[0]),      # all layers
-        "lesions": {"first": list(places), "loss": rounded([
+        "lesions": {"first": list(places), "loss": listed([
             loss_without(range(first, min(first + measure["lesioned"], L)))
-            for first in places])},
+            for first in places], 3)},
         "curves": {"T": thin(T), "change": thin(np.sqrt(change)), "moved": thin(moved),
                    "cut_loss": thin(cut)}}
 
