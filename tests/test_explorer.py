@@ -534,7 +534,7 @@ def test_each_step_of_the_walk_shows_what_it_speaks_of(open_page):
 
 @browser_test
 def test_the_walk_keeps_a_drawn_digit(open_page):
-    page = open_page()
+    page = open_page(reduced_motion="reduce")       # nothing glides away from a click
     draw(page, DIGITS[4])
     settled(page)
     drawn = page.evaluate("explorer.state.image.strokes")
