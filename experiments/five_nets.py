@@ -4,8 +4,8 @@ The claims are those of Figures 2 to 4 (P1, section 4) and of unrolled iterative
 estimation (P2, sections 2 to 4), which gates.py and lesion.py draw for one net of each
 kind. Here each is judged by five. P1 4.1 asks too whether the nets "just learn a static
 routing": so T is held at its mean over images, at its mean over the images of a class,
-or is that of another image, in all layers or in some. P2's Eq. 9 wants E[F] = 0, and
-its Eqs. 10 to 12 say what T would be optimal. P1's "stripes" are counted.
+or is that of another image, in all layers or in some. P2's Eqs. 7 and 9 want steps of
+mean 0, and its Eqs. 10 to 12 say what T would be optimal. P1's "stripes" are counted.
 
 The protocol. Highway, residual and plain nets of experiments/inside.py, and T-only nets
 by the same rules, with five seeds each: for each the learning rate is searched and the
