@@ -386,6 +386,28 @@ def test_pack_keeps_what_was_packed_before(committed_run, capsys):
                       for path in (folder / "trials").iterdir()}
 
 
+def test_a_run_keeps_what_others_packed_and_began_meanwhile(committed_run):
+    """As a pull does, or another process, in the hours that a run may take."""
+    experiment, folder = committed_run
+    path = folder / "trials" / "digit_1.jsonl"
+
+    def run_beside(this):
+        found = run(this)
+        protocol, trials = load_trials(path)
+        pack_trials(path, protocol, [*trials, make_trial(
+            trials[0].protocol, {"digit": 7, "times": 1}, "ok", None, {"mean": 0}, 1)])
+        (this.store / "checkpoints").mkdir()
+        for name in (*(each.stem for each in this.store.glob("?" * 32 + ".json")),
+                     "f" * 32):
+            (this.store / "checkpoints" / f"{name}.npz").touch()
+        return found
+    more = experiment.protocol | {"digits": [3, 4, 5]}
+    lab.main(replace(experiment, run=run_beside, protocol=more), ["--jobs", "1"])
+    assert {trial.config["digit"] for trial in load_trials(path)[1]} == {3, 5, 7}
+    store = lab_of(experiment).store
+    assert [each.stem for each in (store / "checkpoints").iterdir()] == ["f" * 32]
+
+
 @pytest.mark.parametrize("flags", [
     "--pack --fresh", "--pack --smoke", "--plot --pack", "--plot --recheck 3",
     "--pack --recheck 3", "--format svg", "--seed 1", "--only digit_0",
