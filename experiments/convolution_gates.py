@@ -238,9 +238,9 @@ def check_stability(nets: dict[Net, dict], depths: list[int]) -> dict:
     return claim(
         section="P2 5.1", text="gates that are 1x1 convolutions make learning "
         "unstable (theirs: in 110 layers with batch normalization), gates as "
-        "expressive as H do not: of the runs with four b_T, four "
-        "rates and three seeds at least a quarter more fail (last training loss 0.5 or "
-        "more), at 10 and at 30 layers", paper="He et al. 2016", ours=found,
+        "expressive as H do not: of the runs with four b_T, four rates and three seeds "
+        "at least a quarter more fail (last training loss 0.5 or more), at 10 and at "
+        "30 layers", paper="He et al. 2016", ours=found,
         holds=unstable(), n=len(all_of(depths[0], 1)[0]["seeds"]), also={
             "an eighth": unstable(0.125), "a half": unstable(0.5),
             "loss 0.25": unstable(limit=0.25), "loss 1": unstable(limit=1.0),

@@ -274,8 +274,7 @@ def check_kinds(nets: Nets) -> list[Claim]:
         claim(section="P2 2", text="the error of a plain net (theirs: a VGG of 15 "
               "layers) without one layer is about 90 %, that of guessing, whichever "
               "the layer: at least 0.8",
-              paper="about 0.9", **judged(trained(nets["plain"], gentlest),
-                                          ge,
+              paper="about 0.9", **judged(trained(nets["plain"], gentlest), ge,
                                           (0.7, 0.8, 0.85))))
     for block in ("highway", "residual"):
         claims += speaking_of(

@@ -338,8 +338,7 @@ def check_layers(nets: list[dict], protocol: dict) -> list[dict]:
         claim(section="P1 4.2", text=f"closing any one of the first {first} layers "
               "costs noticeably, at least half a point of training error",
               paper="noticeably", **judged(
-                  trained(nets, lambda net: rises(net)[:first].min()),
-                  ge, POINTS))]
+                  trained(nets, lambda net: rises(net)[:first].min()), ge, POINTS))]
 
 
 def check_claims(record: dict) -> list[dict]:

@@ -139,7 +139,7 @@ def check_forms(test: BySeed) -> list[Claim]:
                 GATED_INPUT | residual, ahead, SUBSTANTIALLY),
         verdict("P2 5.2", "four residual layers are close to a single plain one, "
                 f"within {CLOSE}", theirs(residual | plain), test, residual | plain,
-                lambda *two: abs(operator.sub(*two)), CLOSE, within=True),
+                lambda one, other: abs(one - other), CLOSE, within=True),
         verdict("P2 5.2", "a significant advantage for all forms with a gate on the "
                 f"input: the worst of them against the best of the others, by {BETTER}",
                 last | theirs(t_only), test,
