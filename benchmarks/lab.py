@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from benchmarks.contestants import machine
 from benchmarks.processes import PINNED, Skipped
-from experiments.lab import SCHEMA_VERSION, load_checked, render, sound
+from experiments.old_lab import SCHEMA_VERSION, load_checked, render, sound
 from highway_suite.cli import in_range
 from highway_suite.figures import LIGHT, TITLE
 from highway_suite.files import check_target, path_of, write_file, write_json

@@ -1,11 +1,23 @@
-"""One module per question: `python3 -m experiments.NAME` answers it, `python3 -m
-experiments` lists them."""
+"""One module or package for each question: `python3 -m experiments.NAME` answers it,
+`python3 -m experiments` lists them."""
+
+import sys
 
 from highway_suite.terminal import check_libraries
 
 check_libraries("experiments")
 
-# In the order of the ledger; `inside` trains the nets that the next two look into.
-NAMES = ("optimization", "very_deep", "depth_law", "inside", "gates", "lesion",
-         "five_nets", "harder_data", "variants", "blocks", "language_model", "table_1",
-         "table_2", "convolution", "convolution_gates", "data_movement")
+# In the order of the claims.
+NAMES = ("variants",)
+MOVED = {       # what earlier releases called them
+    "inside": "trained_nets", "gates": "trained_nets", "lesion": "trained_nets",
+    "five_nets": "trained_nets", "harder_data": "trained_nets", "depth_law": "depth",
+    "very_deep": "depth", "table_1": "convolution", "table_2": "convolution",
+    "convolution_gates": "convolution", "language_model": "language"}
+
+if sys.argv[0] == "-m":         # python3 -m experiments.NAME is just looking for it
+    for word in sys.orig_argv:
+        name = word.removeprefix("experiments.")
+        if word != name and name in MOVED:
+            raise SystemExit(f"{word} is now part of experiments.{MOVED[name]}: "
+                             f"python3 -m experiments.{MOVED[name]}")

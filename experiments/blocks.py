@@ -46,10 +46,10 @@ from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 import highway_networks as hn
 from experiments import sizes
 from experiments.blocks_claims import check_claims
-from experiments.drawing import colour_of, plain_numbers, title_of
+from experiments.lab.drawing import colour_of, plain_numbers, title_of
 from experiments.judging import mean_and_std, or_infinite
-from experiments.lab import Experiment, Lab, main
-from experiments.papers import TABLE_1A, forms, name_of
+from experiments.old_lab import Experiment, Lab, main
+from experiments.lab.papers import TABLE_1A, forms, name_of
 from experiments.store import Trial
 from highway_suite.figures import LIGHT, TITLE, label_right
 

@@ -15,7 +15,7 @@ from experiments.judging import (
     or_infinite,
     resting_on,
 )
-from experiments.papers import TABLE_1A, name_of
+from experiments.lab.papers import TABLE_1A, name_of
 
 TRAINS = 0.5            # held-out accuracy from which on we say that a net trains
 MARGIN = 0.005          # two forms are similar within this mean test accuracy: chosen

@@ -17,7 +17,7 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.judging import or_infinite
-from experiments.lab import Lab
+from experiments.old_lab import Lab
 
 
 def describe_setting(name: str, epochs: int, values: list, results: list[dict]) -> dict:

@@ -54,8 +54,8 @@ from experiments.judging import (
     over_nets,
     resting_on,
 )
-from experiments.lab import Experiment, Lab, main
-from experiments.papers import spoken
+from experiments.old_lab import Experiment, Lab, main
+from experiments.lab.papers import spoken
 from experiments.pricing import FORMS, MODELS
 from highway_suite.figures import COLOURS, TITLE
 

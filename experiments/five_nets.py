@@ -33,11 +33,11 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments import gates, inside, lesion
-from experiments.drawing import GREY, colour_of, title_of
+from experiments.lab.drawing import GREY, colour_of, title_of
 from experiments.five_claims import check_claims
 from experiments.judging import listed, or_infinite
-from experiments.lab import Experiment, Lab, load_record, main
-from experiments.papers import spoken
+from experiments.old_lab import Experiment, Lab, load_record, main
+from experiments.lab.papers import spoken
 from experiments.probing import (
     bias_of_steps,
     mean_gates,

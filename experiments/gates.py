@@ -38,10 +38,10 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.image import AxesImage
 
 import highway_networks as hn
-from experiments.drawing import title_of
+from experiments.lab.drawing import title_of
 from experiments.inside import load_nets, untrained
 from experiments.judging import listed
-from experiments.lab import Experiment, Lab, main
+from experiments.old_lab import Experiment, Lab, main
 from experiments.probing import passes
 from experiments.readouts import (
     Moments,

@@ -47,11 +47,11 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments import five_nets, inside
-from experiments.drawing import plain_numbers, title_of
+from experiments.lab.drawing import plain_numbers, title_of
 from experiments.five_claims import MORE, before_too, judged, trained
 from experiments.gates import correlation, per_example
 from experiments.judging import Claim, at_each, claim, listed, resting_on
-from experiments.lab import Experiment, Lab, main
+from experiments.old_lab import Experiment, Lab, main
 from experiments.lesion import columns, needed_layers
 from experiments.probing import loss_and_error, mean_gates, prefix
 from experiments.store import StoreError, Trial, hash_of, read_packed

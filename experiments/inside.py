@@ -29,9 +29,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.drawing import title_of
+from experiments.lab.drawing import title_of
 from experiments.judging import or_infinite
-from experiments.lab import Experiment, Lab, load_record, main, sound
+from experiments.old_lab import Experiment, Lab, load_record, main, sound
 from highway_suite.figures import COLOURS, TITLE
 from highway_suite.files import read_file, write_file, write_json
 from highway_suite.records import RecordError, load_net, weights_hash

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from experiments.judging import Claim, at_each, claim, listed, resting_on
-from experiments.papers import TABLE_1A
+from experiments.lab.papers import TABLE_1A
 
 KIM = {         # Kim et al.'s Table 7, small model: by block and number of layers
     ("plain", 0): 100.3, ("plain", 1): 111.2, ("highway", 1): 92.3,

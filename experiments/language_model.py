@@ -46,9 +46,9 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
 import highway_networks as hn
-from experiments.drawing import plain_numbers
+from experiments.lab.drawing import plain_numbers
 from experiments.judging import or_infinite
-from experiments.lab import Experiment, Lab, main
+from experiments.old_lab import Experiment, Lab, main
 from experiments.language_claims import GATED_INPUT, KIM, check_claims
 from experiments.language_trials import (
     END,
@@ -59,7 +59,7 @@ from experiments.language_trials import (
     load_text,
     train_model,
 )
-from experiments.papers import TABLE_1A, name_of
+from experiments.lab.papers import TABLE_1A, name_of
 from experiments.store import Trial
 from highway_suite.figures import COLOURS, LIGHT, TITLE
 

@@ -40,10 +40,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.drawing import title_of
+from experiments.lab.drawing import title_of
 from experiments.inside import OTHERS, load_nets, untrained
 from experiments.judging import listed
-from experiments.lab import Experiment, Lab, main
+from experiments.old_lab import Experiment, Lab, main
 from experiments.probing import (
     estimation_error,
     loss_and_error,

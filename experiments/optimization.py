@@ -43,9 +43,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.drawing import DASHES, colour_of, format_log, title_of
+from experiments.lab.drawing import DASHES, colour_of, format_log, title_of
 from experiments.judging import Claim, listed, or_infinite, resting_on
-from experiments.lab import Experiment, Lab, main
+from experiments.old_lab import Experiment, Lab, main
 from experiments.optimization_claims import TARGET, check_claims
 from experiments.store import Trial
 from highway_suite.figures import LIGHT, TITLE, label_right

@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments import judging
 from experiments.judging import at_each, claim, listed, or_infinite
-from experiments.papers import FIGURE_1_EPOCHS
+from experiments.lab.papers import FIGURE_1_EPOCHS
 
 TARGET = 1e-4           # the loss that the paper's claim is about
 COLLAPSED = 1.0         # a run that ends above this loss, and was below it, collapsed

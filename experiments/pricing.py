@@ -13,7 +13,7 @@ import numpy as np
 
 import highway_networks as hn
 from experiments import movement, tracing
-from experiments.lab import Lab, load_record
+from experiments.old_lab import Lab, load_record
 from experiments.sizes import matched_width
 
 MODELS = ("bytedmd", "address")

@@ -22,7 +22,7 @@ from experiments.trials import describer, run_trials
 from highway_suite.checkpoints import numerics
 
 if TYPE_CHECKING:       # lab imports this module
-    from experiments.lab import Lab
+    from experiments.old_lab import Lab
 
 MOST = 0.5              # by which results of two processors may differ: of training's
                         # spikes, in epochs, the last bits decide

@@ -17,7 +17,7 @@ import highway_networks as hn
 from experiments import inside, movement, tracing
 from experiments.five_nets import committed_net
 from experiments.judging import listed
-from experiments.lab import Lab
+from experiments.old_lab import Lab
 from experiments.probing import BATCH, loss_and_error
 from highway_suite.records import RecordError, weights_hash
 

@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from experiments.lab import Lab
+from experiments.old_lab import Lab
 from experiments.skipping import (
     best_within,
     how_trained,

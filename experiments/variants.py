@@ -1,4 +1,4 @@
-"""What can be changed in a highway net of 51 layers: start, activation, shared weights?
+"""What can be changed in a highway net of 50 blocks: start, activation, shared weights?
 
 The claims. P1, section 2.2: a negative b_T suffices for very deep nets to train, with
 various zero-mean initial distributions of W_H and different activation functions. P2,
@@ -7,7 +7,7 @@ some cases hardly hurts, and a highway net whose layers share their gates stays 
 plain and residual nets. P2, section 5.1: gates should be as expressive as H; 1x1
 convolutions as gates seem to make learning unstable.
 
-The protocol. 784 pixels -> projection -> 50 blocks of 50 units -> softmax of 10; 6000
+The plan. 784 pixels -> projection -> 50 blocks of 50 units -> softmax of 10; 6000
 training images, 12 epochs of Adam, gradients clipped at norm 5, b_T = -4. Starts: W_H
 alone is drawn from each of six distributions, of tanh and of relu units; all else is
 Glorot's. Plain nets with the same starts are the control: where those train as well,
@@ -31,25 +31,17 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.drawing import colour_of, title_of
-from experiments.judging import (
-    Claim,
-    ahead,
-    claim,
-    compare,
-    every,
-    or_infinite,
-    resting_on,
-    telling,
-)
-from experiments.lab import Experiment, Lab, main
+from experiments.lab import Claim, Experiment, Lab, main, trial_function
+from experiments.lab.drawing import colour_of, title_of
+from experiments.lab.judging import ahead, every, or_infinite
 from highway_suite.figures import LIGHT, TITLE
 
-PROTOCOL = {"dataset": "mnist", "depth": 50, "hidden": 50, "n_train": 6000,
+PLAN = {"dataset": "mnist", "depth": 50, "hidden": 50, "n_train": 6000,
             "epochs": 12, "batch": 128, "clip": 5.0, "gate_bias": -4.0,
             "lrs": [1e-3, 3e-3],
             "starts": ["uniform", "glorot", "he", "orthogonal", "signs", "small"],
-            "start_seeds": [0, 1, 2], "tie_seeds": [0, 1, 2, 3, 4]}
+            "activations": ["tanh", "relu"], "start_seeds": [0, 1, 2],
+            "tie_seeds": [0, 1, 2, 3, 4]}
 SMOKE = {"dataset": "digits", "depth": 6, "hidden": 16, "n_train": 600, "epochs": 2,
          "gate_bias": -2.0, "lrs": [3e-3], "starts": ["glorot", "orthogonal"],
          "start_seeds": [0], "tie_seeds": [0, 1]}
@@ -128,29 +120,30 @@ class Start(NamedTuple):
     start: str
 
 
-def configs(protocol: dict) -> dict[tuple, dict]:
+def configs(plan: dict) -> dict[tuple, dict]:
     """{(Start or name of a tie, seed, lr): config}."""
-    shared = {name: protocol[name] for name in (
-        "dataset", "depth", "hidden", "n_train", "epochs", "batch", "clip",
+    shared = {name: plan[name] for name in (
+        "depth", "hidden", "n_train", "epochs", "batch", "clip",
         "gate_bias")}
     starts = {(Start(block, activation, start), seed, lr): {
         "block": block, "activation": activation, "start": start}
-        for seed in protocol["start_seeds"] for start in protocol["starts"]
-        for activation in hn.ACTIVATIONS for block in ("highway", "plain")
-        for lr in protocol["lrs"]}
+        for seed in plan["start_seeds"] for start in plan["starts"]
+        for activation in plan["activations"] for block in ("highway", "plain")
+        for lr in plan["lrs"]}
     ties = {(tie, seed, lr): {"block": block, "activation": "tanh", "start": "glorot",
                               "ties": kept}
-            for seed in protocol["tie_seeds"] for tie, (block, kept) in TIES.items()
-            for lr in protocol["lrs"]}
+            for seed in plan["tie_seeds"] for tie, (block, kept) in TIES.items()
+            for lr in plan["lrs"]}
     return {key: shared | config | {"seed": key[1], "lr": key[2]}
             for key, config in (starts | ties).items()}
 
 
+@trial_function("variants.train")
 def train(config: dict, data: hn.Data) -> dict:
     """One trial: its status, training losses and test accuracy."""
     settings = hn.Config(init="glorot", n_test=len(data.x_test), **{
         name: value for name, value in config.items()
-        if name not in ("dataset", "start", "ties")})
+        if name not in ("start", "ties")})
     data = hn.scale_pixels(hn.take_subset(data, settings))
     inner = hn.make_net(settings, data)
     if config["start"] != "glorot":
@@ -180,22 +173,23 @@ def better(results: Iterable[dict]) -> dict:
 
 
 def run(lab: Lab) -> dict:
-    """All trials -> the record."""
-    protocol = lab.protocol
-    trials = lab.trials(train, configs(protocol), lab.load_data())
+    """All trials -> the record: a row for each net."""
+    plan = lab.plan
+    trials = lab.trials(train, configs(plan))
 
-    def accuracies(key, seeds):
-        chosen = [better(trials[key, seed, lr].result for lr in protocol["lrs"])
-                  for seed in seeds]
+    def row(key, seeds):
+        own = [[trials[key, seed, lr] for lr in plan["lrs"]] for seed in seeds]
+        chosen = [better(trial.result for trial in tried) for tried in own]
         return {"test_acc": [result["test_acc"] for result in chosen],
                 "train_loss": [hn.significant(result["train_loss"][-1])
                                if result["status"] == "ok" else None
                                for result in chosen],
-                "parameters": chosen[0]["parameters"]}
+                "parameters": chosen[0]["parameters"],
+                "trials": [trial.hash for tried in own for trial in tried]}
     keys = dict.fromkeys(key for key, _, _ in trials)
-    return {"starts": [key._asdict() | accuracies(key, protocol["start_seeds"])
+    return {"starts": [key._asdict() | row(key, plan["start_seeds"])
                        for key in keys if isinstance(key, Start)],
-            "ties": {key: accuracies(key, protocol["tie_seeds"])
+            "ties": {key: row(key, plan["tie_seeds"])
                      for key in keys if not isinstance(key, Start)}}
 
 
@@ -208,83 +202,65 @@ def all_train(nets: list[dict], limit: float) -> bool:
     return all((value or 0) >= limit for net in nets for value in net["test_acc"])
 
 
-def check_starts(nets: list[dict]) -> dict:
-    """P1's statement, beside plain nets with the same starts."""
-    kinds = {block: [net for net in nets if net["block"] == block]
-             for block in ("highway", "plain")}
-
-    def verdict(limit):
-        return telling(all_train(kinds["highway"], limit),
-                       all_train(kinds["plain"], limit))
-    without = "as true without" if all_train(nets, TRAINS) else None
-    return claim(
-        section="P1 2.2", text="a negative b_T suffices for very deep nets to train, "
-        "with various zero-mean distributions of W_H and different activations: every "
-        f"net reaches {TRAINS:g} test accuracy, and not every plain one",
-        paper="sufficient", ours={block: {
-            f"{net['start']}, {net['activation']}": min(
-                value or 0 for value in net["test_acc"]) for net in found}
-            for block, found in kinds.items()},
-        holds=verdict(TRAINS), n=len(nets[0]["test_acc"]), why=without,
-        also={"0.9": verdict(0.9), "0.6": verdict(0.6)})
-
-
 def mean(net: dict) -> float:
     """Mean test accuracy; a run that diverged counts as 0."""
     return float(np.mean([value or 0 for value in net["test_acc"]]))
 
 
-def trials_of(*names: str) -> list[dict]:
-    """The settings of the trials behind ties."""
-    return [dict(zip(("block", "ties"), TIES[name], strict=True)) for name in names]
+def claims_on_starts(nets: list[dict]) -> list[Claim]:
+    """P1's statement, with plain nets of the same starts as its control."""
+    kinds = {block: [net for net in nets if net["block"] == block]
+             for block in ("highway", "plain")}
+    return [Claim(
+        name="starts-train", source="P1 2.2", text="a negative b_T suffices for very "
+        "deep nets to train, with various zero-mean distributions of W_H and different "
+        f"activations: every net reaches {TRAINS:g} test accuracy, and not every plain "
+        "one does", paper="sufficient", rows=nets, n=len(nets[0]["test_acc"]),
+        ours={block: {f"{net['start']}, {net['activation']}": min(
+            value or 0 for value in net["test_acc"]) for net in found}
+            for block, found in kinds.items()},
+        limit=100 * (1 - TRAINS),       # % of error
+        test=lambda error: all_train(kinds["highway"], 1 - error / 100),
+        control=lambda error: all_train(kinds["plain"], 1 - error / 100))]
 
 
-def check_ties(nets: dict) -> list[Claim]:
+def claims_on_ties(nets: dict[str, dict]) -> list[Claim]:
     """P2's statements about shared weights, and ours about coarser gates. "In some
     cases", as P2 says of residual nets, is not refuted by one."""
-    def hardly_hurts(block, limit):
+    def hardly_hurts(block):
         cost = mean(nets[block]) - mean(nets[f"{block}, all shared"])
-        return cost < limit or (None if block == "residual" else False)
-    n = len(nets["highway"]["test_acc"])
-    accuracy = {name: hn.significant(mean(net)) for name, net in nets.items()}
-    rows = [item for block, section, paper in (
-        ("residual", "P2 4.3", "in some cases not much"), ("highway", "ours", None))
-            for item in resting_on([claim(
-                section=section, text=f"sharing the weights of all {block} layers "
-                "costs less than a point of mean test accuracy", paper=paper, ours={
-                    name: accuracy[name] for name in (block, f"{block}, all shared")},
-                holds=hardly_hurts(block, 0.01), n=n, also={
-                    "0.5 points": hardly_hurts(block, 0.005),
-                    "2 points": hardly_hurts(block, 0.02)})],
-                *trials_of(block, f"{block}, all shared"))]
-    gates = nets["highway, gates shared"]["test_acc"]
-    relations = {other: compare(gates, nets[other]["test_acc"])
-                 for other in ("plain", "residual")}
-    kinds = "highway", "highway, one gate a layer"
-    both = [nets[name]["test_acc"] for name in kinds]
+        return lambda points: cost < points / 100 or (
+            None if block == "residual" else False)
+
+    def about(*names):
+        return {"rows": [nets[name] for name in names], "n": len(nets["highway"][
+            "test_acc"]), "ours": {name: hn.significant(mean(nets[name]))
+                                   for name in names}}
+    gates, coarse = "highway, gates shared", "highway, one gate a layer"
     return [
-        *rows,
-        *resting_on([claim(
-            section="P2 4.3", text="highway nets whose layers share their gates are "
-            "ahead of plain and of residual nets (theirs: a net for speech): each "
-            "seed against each", paper="better than both", ours=relations | {
-                name: accuracy[name] for name in (
-                    "highway, gates shared", "plain", "residual")},
-            holds=every(ahead(gates, nets[other]["test_acc"]) for other in relations),
-            n=n)], *trials_of("highway, gates shared", *relations)),
-        *resting_on([claim(
-            section="ours", text="gates should be as expressive as H (P2 5.1, of "
-            "convolutions): a gate for each unit is ahead of one for a whole layer: "
-            "each seed against each", paper=None, ours={"relation": [
-                f"a gate for each unit {compare(*both)} one for a layer"]} | {
-                name: accuracy[name] for name in kinds},
-            holds=ahead(*both), n=n)], *trials_of(*kinds))]
+        *(Claim(name=f"share-{block}", source=source, paper=paper, limit=1,
+                text=f"sharing the weights of all {block} layers costs less than a "
+                "point of mean test accuracy", test=hardly_hurts(block),
+                **about(block, f"{block}, all shared"))
+          for block, source, paper in (
+              ("residual", "P2 4.3", "in some cases not much"),
+              ("highway", "ours", None))),
+        Claim(name="share-gates", source="P2 4.3", text="highway nets whose layers "
+              "share their gates are ahead of plain and of residual nets (theirs: a "
+              "net for speech)", paper="better than both",
+              test=lambda: every(ahead(nets[gates]["test_acc"], nets[other]["test_acc"])
+                                 for other in ("plain", "residual")),
+              **about(gates, "plain", "residual")),
+        Claim(name="gate-each-unit", source="ours", text="gates should be as "
+              "expressive as H (P2 5.1, of convolutions): a gate for each unit is "
+              "ahead of one for a whole layer",
+              test=lambda: ahead(nets["highway"]["test_acc"], nets[coarse]["test_acc"]),
+              **about("highway", coarse))]
 
 
-def check_claims(record: dict) -> list[Claim]:
+def claims(record: dict) -> list[Claim]:
     """All claims of a record."""
-    return [*resting_on([check_starts(record["starts"])], {"ties": None}),
-            *check_ties(record["ties"])]
+    return [*claims_on_starts(record["starts"]), *claims_on_ties(record["ties"])]
 
 
 # --------------------------------------------------------------------------------------
@@ -320,7 +296,7 @@ def message(nets: list[dict]) -> str:
 
 def draw(record: dict) -> Figure:
     """The record -> a panel for the starts and one for the ties."""
-    protocol = record["protocol"]
+    plan = record["plan"]
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     starts, ties = figure.subplots(1, 2, sharex=True)
     rows: dict[str, list] = {}
@@ -328,27 +304,26 @@ def draw(record: dict) -> Figure:
         rows.setdefault(f"{net['start']}, {net['activation']}", []).append(
             (net["block"], net["test_acc"]))
     draw_rows(starts, rows, f"Start of $W_H$, activation\n(n = "
-              f"{len(protocol['start_seeds'])})")
+              f"{len(plan['start_seeds'])})")
     starts.axvline(100 * TRAINS, color=LIGHT.soft, linewidth=1, linestyle=":")
     draw_rows(ties, {name: [(TIES[name][0], net["test_acc"])]
                      for name, net in record["ties"].items()},
-              f"Shared weights and gates\n(n = {len(protocol['tie_seeds'])})")
+              f"Shared weights and gates\n(n = {len(plan['tie_seeds'])})")
     for block in ("highway", "residual", "plain"):
         starts.plot([], [], "o", color=colour_of(block), label=block)
     figure.legend(*starts.get_legend_handles_labels(), ncols=3, frameon=False,
                   loc="outside upper center", title=message(record["starts"]),
                   title_fontproperties=TITLE)
     figure.supxlabel(
-        f"{title_of(record)}: {protocol['depth'] + 1} layers of {protocol['hidden']} "
-        f"units, {protocol['n_train']:,} images, {protocol['epochs']} epochs. To "
+        f"{title_of(plan)}: {plan['depth']} blocks of {plan['hidden']} "
+        f"units, {plan['n_train']:,} images, {plan['epochs']} epochs. To "
         f"train: {100 * TRAINS:g} % (dotted) with every seed", size=8.5)
     return figure
 
 
 EXPERIMENT = Experiment(
-    name="experiments.variants", doc=__doc__, minutes=5, protocol=PROTOCOL,
-    smoke=SMOKE, run=run, draw=draw, check=check_claims,
-    pack_by=lambda config: "ties" if "ties" in config else "starts")
+    name="variants", doc=__doc__, minutes=5, plan=PLAN, smoke=SMOKE, run=run,
+    claims=claims, figures={"figure": draw})
 
 if __name__ == "__main__":
-    main(EXPERIMENT)
+    main("variants")

@@ -80,7 +80,7 @@ def home(tmp_path, monkeypatch):
 def smoke(home, monkeypatch):
     """Run an experiment's whole path on the digits, in this process and with few pixels
     -> its record and its folder. The picture names the record."""
-    from experiments import lab
+    from experiments import old_lab as lab
     monkeypatch.setattr("experiments.trials.cpu_count", lambda: 1)
     monkeypatch.setattr("highway_suite.figures.DPI", 40)
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import blocks, blocks_claims, papers
+from experiments import blocks, blocks_claims
+from experiments.lab import papers
 from experiments.blocks import Net, Setting
 from experiments.judging import mean_and_std
 from experiments.store import hash_of

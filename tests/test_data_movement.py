@@ -15,7 +15,7 @@ from experiments import (
     skipping_seconds,
     tracing,
 )
-from experiments.lab import load_record
+from experiments.old_lab import load_record
 from tests import committed
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import highway_networks as hn
 from experiments import five_nets, harder_data
-from experiments.lab import Lab, build_parser
+from experiments.old_lab import Lab, build_parser
 from experiments.store import StoreError, hash_of, make_trial, pack_trials
 from tests.fake_lab import FakeLab, verdicts
 

@@ -10,7 +10,7 @@ import pytest
 
 import highway_networks as hn
 from experiments import gates, inside, lesion, readouts
-from experiments.lab import Lab, build_parser, load_record
+from experiments.old_lab import Lab, build_parser, load_record
 from highway_suite.files import write_json
 from highway_suite.records import RecordError, weights_hash
 from tests import committed

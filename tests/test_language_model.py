@@ -10,7 +10,7 @@ import pytest
 import highway_networks as hn
 from experiments import language_claims, language_model, language_trials
 from experiments import recurrent_layers as rl
-from experiments.claims import PAPERS
+from experiments.old_claims import PAPERS
 from experiments.store import hash_of
 
 PROTOCOL = language_model.PROTOCOL | language_model.SMOKE

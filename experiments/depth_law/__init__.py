@@ -51,7 +51,7 @@ from experiments.depth_law.nets import train
 from experiments.depth_law.plan import PROTOCOL, SMOKE, Book, conduct
 from experiments.depth_law.record import describe
 from experiments.depth_law.verdicts import check_claims
-from experiments.lab import Experiment, Lab
+from experiments.old_lab import Experiment, Lab
 
 
 def run(lab: Lab) -> dict:

@@ -10,7 +10,7 @@ from matplotlib.ticker import NullLocator
 
 from experiments.depth_law.record import GUESSING, OPTIMIZERS, mean_loss
 from experiments.depth_law.verdicts import MOVED, rule_losses
-from experiments.drawing import format_log, title_of
+from experiments.lab.drawing import format_log, title_of
 from highway_suite.figures import LIGHT, TITLE, label_right
 
 

@@ -39,7 +39,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.judging import Claim
-from experiments.lab import Experiment, Lab
+from experiments.old_lab import Experiment, Lab
 from experiments.very_deep import gate_bias_map, more_seeds, norms, tutorial, use
 from highway_suite.figures import TITLE
 

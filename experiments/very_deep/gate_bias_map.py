@@ -18,9 +18,9 @@ from matplotlib.figure import SubFigure
 from matplotlib.patches import Rectangle
 
 import highway_networks as hn
-from experiments.drawing import title_of
+from experiments.lab.drawing import title_of
 from experiments.judging import or_infinite
-from experiments.papers import GUIDELINE
+from experiments.lab.papers import GUIDELINE
 from experiments.very_deep.nets import TRAINS, highway_config, train_highway
 from highway_suite.figures import LIGHT
 

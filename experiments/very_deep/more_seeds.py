@@ -22,7 +22,7 @@ from experiments.judging import (
     over_nets,
     resting_on,
 )
-from experiments.papers import GUIDELINE
+from experiments.lab.papers import GUIDELINE
 from experiments.very_deep.gate_bias_map import border
 from experiments.very_deep.nets import TRAINS, highway_config
 

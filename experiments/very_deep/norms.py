@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import highway_networks as hn
-from experiments.drawing import colour_of
+from experiments.lab.drawing import colour_of
 from experiments.judging import listed
-from experiments.papers import name_of
+from experiments.lab.papers import name_of
 
 
 class Line(NamedTuple):

@@ -1,0 +1,17 @@
+"""The one mechanism of experiments, on which every question is asked.
+
+    trials.py       what a trial is, its hash, the store, packed files
+    running.py      trials run in processes or on a cluster
+    experiment.py   Experiment and Lab: plan, trials, record, figures, command line
+    judging.py      Claim and judge: one test, one of four verdicts
+    recheck.py      the deciding trials trained again, the claim judged again
+    claims.py       all claims; experiments.claims is their command
+    texts.py        the pages, rendered from records
+    papers.py       the papers' numbers
+"""
+
+from experiments.lab.experiment import Experiment, Lab, main
+from experiments.lab.judging import Claim
+from experiments.lab.trials import Trial, trial_function
+
+__all__ = ["Claim", "Experiment", "Lab", "Trial", "main", "trial_function"]

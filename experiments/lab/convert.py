@@ -1,0 +1,64 @@
+"""Convert committed trials of schema 1 to trials that name their function and data.
+
+    python3 -m experiments.lab.convert OLD NEW      results/OLD/trials -> results/NEW
+
+Once per old experiment; idempotent, for what is converted is no longer of schema 1, and
+trials that lie in the new folder already are kept. RULES says for each old experiment
+what became of a config: the function, its data set (None: it has none) and the config.
+Nothing is retrained: results, seconds and environments are copied.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import highway_networks as hn
+from experiments.lab.trials import Trial, read_packed, write_packed
+from highway_suite.datasets import content_hash
+from highway_suite.files import parse_json
+
+
+def without(config: dict, *names: str) -> dict:
+    """A config less these fields."""
+    return {name: value for name, value in config.items() if name not in names}
+
+
+RULES: dict[str, Callable[[dict, str], tuple[str, str | None, dict]]] = {
+    # old experiment: (config, data set) -> function, data set, config
+    "variants": lambda config, dataset: ("variants.train", dataset, without(
+        config, "dataset")),
+}
+
+
+def converted(old: str) -> list[Trial]:
+    """The trials of an old experiment's packed files."""
+    trials = []
+    for path in sorted((hn.HERE / "results" / old / "trials").glob("*.jsonl")):
+        header, *lines = map(parse_json, path.read_text().splitlines())
+        if header.get("schema") != "highway-networks/trials":
+            continue
+        for line in lines:
+            function, dataset, config = RULES[old](line["config"],
+                                                   header["protocol"]["dataset"])
+            about = dataset and {"name": dataset, "content": content_hash(dataset)}
+            trials.append(Trial(function, 1, about, config, line["status"],
+                                line["error"], line["result"], line["seconds"],
+                                line["env"]))
+    return trials
+
+
+def main(old: str, new: str) -> None:
+    """Write the converted trials beside those that are there."""
+    found = converted(old)
+    for path in (hn.HERE / "results" / old / "trials").glob("*.jsonl"):
+        if path.read_text().startswith('{"schema"'):
+            path.unlink()
+    folder = hn.HERE / "results" / new / "trials"
+    there = read_packed(folder) | {trial.hash: trial for trial in found}
+    write_packed(folder, there.values())
+    print(f"{len(found)} trials of {old} converted; {len(there)} in {folder.name}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

@@ -1,0 +1,219 @@
+"""A recheck tests a claim: it trains the trials that decide it once more, puts them in
+the place of the committed ones, makes the rows again and judges again.
+
+    python3 -m experiments.claims --recheck NAME [--minutes M] [--sample N]
+
+Where the deciding trials take longer than the minutes given, it says so and gives no
+verdict: other trials would only repeat the old one. A sample of them can be asked for;
+that compares numbers and judges nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from experiments import NAMES
+from experiments.lab.experiment import Lab, Replay, folder_of, get, load_record
+from experiments.lab.running import describer, duration, run_trials
+from experiments.lab.trials import Store, StoreError, Trial, read_packed
+from highway_suite.records import environment
+from highway_suite.schema import RecordError
+from highway_suite.terminal import say
+
+CORES = 2               # of the machine that times are given for
+START = 5               # seconds that it takes to start and to read
+
+
+def numerics(env: Mapping) -> dict:
+    """What the last bits of a training depend on, of an environment."""
+    return {name: value for name, value in env.items() if not name.startswith("git")}
+
+
+def find(name: str) -> tuple[str, dict, dict]:
+    """A claim's name -> its experiment's name, its record and the claim. RecordError.
+    """
+    known = []
+    for experiment in NAMES:
+        path = folder_of(experiment) / "record.json"
+        if path.exists():
+            record, _ = load_record(path)
+            for claim in record["claims"]:
+                known.append(claim["name"])
+                if claim["name"] == name:
+                    return experiment, record, claim
+    raise RecordError(f"no claim {name!a}; there are {', '.join(sorted(known))}")
+
+
+def seconds_of(trials: Collection[Trial], jobs: int = CORES) -> float:
+    """About how long trials take again on so many cores."""
+    each = [trial.seconds for trial in trials]
+    return max([math.fsum(each) / jobs, *each]) + START
+
+
+def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """The numbers of a claim, one by one, each with its place."""
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from leaves(item, f"{place} {name}".strip())
+    elif isinstance(value, list) and any(isinstance(item, (dict, list))
+                                         for item in value):
+        for number, item in enumerate(value):
+            yield from leaves(item, f"{place} {number + 1}".strip())
+    else:
+        yield place, value
+
+
+def in_short(value: Any) -> str:
+    """A number, or those of the seeds, for the terminal."""
+    if isinstance(value, list):
+        return " ".join(map(in_short, value))
+    return f"{value:.5g}" if type(value) in (int, float) else str(value)
+
+
+def apart(there: Any, here: Any) -> str:
+    """How two results of one trial compare, in words; seconds are not compared."""
+    if as_text(there) == as_text(here):
+        return "equal to the bit"
+    one, other = ([value for _, found in leaves(result) for value in
+                   (found if isinstance(found, list) else [found])]
+                  for result in (json.loads(as_text(there)), json.loads(as_text(here))))
+    numbers = [(a, b) for a, b in zip(one, other, strict=False)
+               if type(a) in (int, float) and type(b) in (int, float)]
+    if len(one) != len(other) or not numbers:
+        return "differs in more than numbers"
+    a, b = np.array(numbers, float).T
+    scale = np.maximum(np.abs(a), np.abs(b)) + (a == b)
+    return f"differs by up to {np.max(np.abs(a - b) / scale):.2g} of a number"
+
+
+def as_text(value: Any) -> str:
+    """A result without what was timed, which never comes out again."""
+    def timeless(value):
+        if isinstance(value, dict):
+            return {name: timeless(item) for name, item in value.items()
+                    if name != "seconds"}
+        return [*map(timeless, value)] if isinstance(value, list) else value
+    return json.dumps(timeless(value), sort_keys=True)
+
+
+def train_again(lab: Lab, names: Collection[str], store: Store, jobs: int | None
+                ) -> dict[str, Trial]:
+    """Run trials that a replay asked for once more, {hash of the committed one: new
+    Trial}. Raises StoreError."""
+    source = lab.source
+    assert isinstance(source, Replay)
+    again: dict[str, Trial] = {}
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        about = source.asked[name].dataset
+        groups.setdefault(about["name"] if about else "", []).append(name)
+    for dataset, group in groups.items():
+        requests = [source.asked[name] for name in group]
+        trials = run_trials(requests, store, lambda dataset=dataset: dataset and
+                            lab.data(dataset), jobs=jobs)
+        again |= dict(zip(group, trials, strict=True))
+    for name, trial in again.items():
+        if trial.status == "failed":
+            raise StoreError(f"trial {name}, run again, failed: {trial.error}")
+    return again
+
+
+def compare_again(lab: Lab, names: Collection[str], store: Store, jobs: int | None
+                  ) -> bool:
+    """Run trials again and say of each how it compares with the committed one ->
+    whether all are equal, or were made in another environment or by another version."""
+    source = lab.source
+    assert isinstance(source, Replay)
+    committed = source.finished
+    describe = describer([committed[name].config for name in names])
+    good = True
+    for name, trial in train_again(lab, names, store, jobs).items():
+        there = committed[name]
+        how = apart(there.result, trial.result)
+        other = [f"{key} {value} here, {there.env.get(key)} there"
+                 for key, value in numerics(trial.env).items()
+                 if value != there.env.get(key)]
+        if trial.version != there.version:
+            other.insert(0, f"version {trial.version} of its function, not "
+                            f"{there.version}")
+        good &= how.startswith("equal") or bool(other)
+        print(f"{describe(there.config) or name}: {how}"
+              + f" ({', '.join(other)})" * (bool(other) and not how.startswith("equal"))
+              + f"; {trial.seconds:.1f} s, committed {there.seconds:.1f} s", flush=True)
+    return good
+
+
+def recheck_claim(name: str, store: Store, *, minutes: float = 2, sample: int = 0,
+                  jobs: int | None = None, data_dir: Any = None) -> int:
+    """Recheck a claim and print what comes of it -> the exit code: 0 the verdict (or,
+    of a sample, the numbers) came out again, 1 it did not, 2 there is none. Raises
+    RecordError, StoreError, hn.DataError."""
+    experiment, record, claim = find(name)
+    committed = read_packed(folder_of(experiment) / "trials")
+    replay = Replay(committed)
+    lab = Lab(get(experiment), replay, data_dir=data_dir)
+    print(f"{claim['source']}: {claim['claim']}\nverdict, as committed: "
+          f"{claim['verdict']}", flush=True)
+    made = {item["name"]: item for item in lab.record("")["claims"]}
+    if made.get(name) != claim:
+        raise RecordError(f"the committed trials do not give the committed claim {name}"
+                          f": make the record with python3 -m experiments.{experiment}")
+    deciding = [committed[found] for found in claim["trials"]]
+    if not deciding:
+        print("no trial decides it: its numbers came out again from what is committed")
+        return 0
+    seconds = seconds_of(deciding, jobs or CORES)
+    print(f"{len(deciding)} trials decide it, which take about {duration(seconds)} on "
+          f"{jobs or CORES} cores:")
+    describe = describer([trial.config for trial in deciding])
+    for trial in deciding[:12]:
+        print(f"    {trial.function} {describe(trial.config)}  {trial.seconds:.0f} s")
+    if len(deciding) > 12:
+        print(f"    and {len(deciding) - 12} more")
+    if sample:
+        chosen = sorted(deciding, key=lambda trial: trial.seconds)[:sample]
+        print(f"a sample of them, the {len(chosen)} cheapest; it gives no verdict")
+        return 0 if compare_again(lab, [t.hash for t in chosen], store, jobs) else 1
+    if seconds > 60 * minutes:
+        print(f"that is more than the {minutes:g} minutes given: --minutes "
+              f"{math.ceil(seconds / 60)} gives the verdict, --sample N compares N "
+              "trials without one")
+        return 2
+    again = train_again(lab, [trial.hash for trial in deciding], store, jobs)
+    new = Lab(get(experiment), Replay(committed | again), data_dir=data_dir)
+    judged = {item["name"]: item for item in new.record("")["claims"]}[name]
+    return tell(claim, judged, committed, again)
+
+
+def tell(claim: dict, judged: dict, committed: Mapping[str, Trial],
+         again: Mapping[str, Trial]) -> int:
+    """Print a claim's numbers and verdicts, committed and made again -> the exit code.
+    """
+    versions = {(committed[name].version, trial.version)
+                for name, trial in again.items()
+                if committed[name].version != trial.version}
+    for old, new in sorted(versions):
+        say(f"the committed trials are of version {old} of their function, these of "
+            f"version {new}")
+    here = environment()
+    env = numerics(next(iter(again.values())).env if again else here)
+    other = {key for name in again for key, value in numerics(
+        committed[name].env).items() if env.get(key) != value}
+    if other:
+        print(f"the committed ones were made elsewhere: {', '.join(sorted(other))} "
+              "differ, so that the last digits may")
+    now = dict(leaves(judged["ours"]))
+    for place, value in leaves(claim["ours"]):
+        print(f"    {place}: {in_short(value)} committed, "
+              f"{in_short(now.get(place, 'gone'))} now")
+    same = judged["verdict"] == claim["verdict"]
+    print(f"verdict: {claim['verdict']} committed, {judged['verdict']} now"
+          + ("" if same else f"; it no longer {claim['verdict']}"
+             if claim["verdict"] == "holds" else "; it changed"))
+    return 0 if same else 1
+

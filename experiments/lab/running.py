@@ -1,0 +1,385 @@
+"""Run trials: in parallel processes or on a Dask cluster, resumable, none lost.
+
+    trials = run_trials(requests, store, load, jobs=2)
+
+The same call again, after a crash or beside a process that is still at it, runs what is
+missing. A trial that raises is kept as failed, and so is one whose worker is killed
+twice; the others go on.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import multiprocessing
+import os
+import signal
+import tempfile
+import time
+import traceback
+import warnings
+import zipfile
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import highway_networks as hn
+from experiments.lab.trials import Request, Store, StoreError, Trial
+from highway_suite.checkpoints import Checkpoint
+from highway_suite.files import parse_json
+from highway_suite.records import environment
+from highway_suite.terminal import say
+from highway_suite.workers import end_with, ended_by_signals, sparing_children_ctrl_c
+
+KILLED = "its worker was killed, and again when it ran alone"
+THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
+           "VECLIB_MAXIMUM_THREADS")
+SLOW = 30               # seconds without a word
+
+
+def one_blas_thread() -> AbstractContextManager:
+    """The body's products use one thread, where threadpoolctl is installed."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    return threadpool_limits(1, "blas")
+
+
+def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
+    """Run one trial, on one BLAS thread; path: of its checkpoint. What it raises is why
+    it failed."""
+    declared = request.function.declared
+    start, status, error, result = time.perf_counter(), "ok", None, None
+    more = ([Checkpoint(path, {"trial": request.hashes[0]}) if path else None]
+            if declared.resumable else [])
+    try:
+        with one_blas_thread():
+            result = request.function(copy.deepcopy(request.config), data, *more)
+        result = parse_json(json.dumps(result))         # as its line will give it back
+    except Exception as caught:         # not SystemExit, as which a SIGTERM may come
+        where = traceback.extract_tb(caught.__traceback__)[-1]
+        status, result = "failed", None
+        error = (f"{type(caught).__name__}: {str(caught)[:500]} "
+                 f"({Path(where.filename).name}, line {where.lineno})")
+    seconds = time.perf_counter() - start
+    if any(more):
+        seconds += more[0].before       # that it took before it was interrupted
+    return Trial(declared.name, declared.version, request.dataset, request.config,
+                 status, error, result, round(seconds, 3), environment())
+
+
+def checkpoint_of(store: Store, request: Request) -> Path | None:
+    """Where a resumable trial keeps how far it is: beside the store."""
+    if not request.function.declared.resumable:
+        return None
+    folder = store.path.parent / "checkpoints"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{request.hashes[0]}.npz"
+
+
+def compute_and_save(request: Request, data: Any, store: Store, again: bool) -> Trial:
+    """The work of a local process. It keeps the trial itself, so that nothing finished
+    is lost, whatever becomes of the process that asked for it."""
+    there = store.find(request.hashes[0])
+    if there and not (again and there.status == "failed"):
+        return there            # by another process, or just before a worker was killed
+    checkpoint = checkpoint_of(store, request)
+    trial = store.save(compute(request, data, checkpoint))
+    if checkpoint and trial.status == "ok":
+        checkpoint.unlink(missing_ok=True)
+    return trial
+
+
+# --------------------------------------------------------------------------------------
+# Local processes
+
+shared: dict[str, Any] = {}     # of a worker: what all of its trials work with
+
+
+def start_worker(caller: int, things: dict) -> None:
+    """The first thing that a worker does: Ctrl-C is its caller's, with which it ends.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(caller)
+    shared.update(things)
+
+
+def work(request: Request) -> Trial:
+    """One task of a worker."""
+    return compute_and_save(request, **shared)
+
+
+@contextmanager
+def one_thread_inherited() -> Iterator[None]:
+    """Processes that are started in the body get one BLAS thread each."""
+    before = {name: os.environ.pop(name, None) for name in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, "1"))      # read as NumPy is imported
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def pool_of(jobs: int, things: dict) -> Iterator[ProcessPoolExecutor]:
+    """A pool of spawned processes, which share things; they end with the body."""
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), start_worker,
+                               (os.getpid(), things))
+    try:
+        with one_thread_inherited(), sparing_children_ctrl_c():
+            pool.submit(int)                            # starts all of them
+        yield pool
+    finally:
+        for child in multiprocessing.active_children():
+            child.terminate()           # or the interpreter waits for their trials
+        pool.shutdown(cancel_futures=True)
+
+
+def in_processes(todo: dict[str, Request], jobs: int, things: dict
+                 ) -> Generator[Trial, None, list[str]]:
+    """An attempt for `run_all`, in local processes."""
+    waiting = iter(list(todo.items()))
+    out: dict[Future, str] = {}
+    with pool_of(min(jobs, len(todo)), things) as pool:
+        try:
+            while True:
+                for name, request in islice(waiting, jobs - len(out)):
+                    out[pool.submit(work, request)] = name
+                if not out:
+                    return []
+                for future in wait(out, return_when=FIRST_COMPLETED).done:
+                    trial = future.result()
+                    del todo[out.pop(future)]
+                    yield trial
+        except BrokenProcessPool:
+            return list(out.values())
+
+
+def in_this_process(todo: dict[str, Request], things: dict
+                    ) -> Generator[Trial, None, list[str]]:
+    """An attempt for `run_all`, one after the other, right here."""
+    for name, request in list(todo.items()):
+        yield compute_and_save(request, **things)
+        del todo[name]
+    return []
+
+
+# --------------------------------------------------------------------------------------
+# A Dask cluster
+
+
+def zip_of_code(folder: str) -> str:
+    """The modules that a trial needs, in a file that Dask sends to its workers."""
+    path = Path(folder) / "highway_code.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("highway_networks.py", "highway_suite", "experiments"):
+            top = hn.HERE / name
+            for file in sorted(top.rglob("*")) if top.is_dir() else [top]:
+                if file.suffix in (".py", ".gz"):
+                    archive.write(file, file.relative_to(hn.HERE).as_posix())
+    return str(path)
+
+
+@contextmanager
+def connected(address: str) -> Iterator[tuple]:
+    """-> Dask's package and a client of the scheduler there, whose workers have our
+    code. Raises StoreError."""
+    try:
+        import distributed
+    except ImportError as error:
+        raise StoreError("a cluster needs Dask: pip install -e '.[cluster]'") from error
+    try:
+        client = distributed.Client(address, timeout=10, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"no Dask scheduler answers at {address}: {error}. Start one "
+                         "with: dask scheduler") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=30)
+        except (distributed.TimeoutError, TimeoutError) as error:
+            raise StoreError(f"the Dask scheduler at {address} has no worker. Start: "
+                             f"dask worker {address} --nthreads 1") from error
+        with tempfile.TemporaryDirectory() as folder:
+            client.upload_file(zip_of_code(folder))
+        yield distributed, client
+
+
+def on_cluster(todo: dict[str, Request], address: str, things: dict
+               ) -> Generator[Trial, None, list[str]]:
+    """An attempt for `run_all`, on a Dask cluster. Its workers may not see the store:
+    they hand their trials back to be kept here. Raises StoreError."""
+    with connected(address) as (distributed, client):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")
+            # Unlike scattered data, a task's result outlives the worker that has it.
+            data = client.submit(copy.copy, things["data"], pure=False)
+        killed, futures = [], {
+            client.submit(compute, request, data, pure=False, priority=-number): name
+            for number, (name, request) in enumerate(todo.items())}
+        try:
+            for future in distributed.as_completed(futures, loop=client.loop):
+                try:
+                    trial = things["store"].save(future.result())
+                except distributed.KilledWorker:
+                    killed.append(futures[future])
+                    continue
+                del todo[futures[future]]
+                yield trial
+        except distributed.CancelledError as error:
+            raise StoreError(f"lost the Dask scheduler at {address}. Start one and run "
+                             "again: finished trials are kept") from error
+        return killed
+
+
+# --------------------------------------------------------------------------------------
+# All trials
+
+
+def run_all(requests: dict[str, Request], attempt: Callable, store: Store
+            ) -> Generator[Trial, None, None]:
+    """Run requests, {hash: Request}; yield the Trials as they finish.
+
+    attempt(todo): yields Trials and removes them from todo, and returns the hashes of
+        those that were out when a worker was killed, if one was.
+
+    A killed worker takes with it more than the trial that killed it, and nobody says
+    which that was. So all that were out are suspect and wait until the rest is done, to
+    run again one at a time: the next kill has one author, and no innocent trial pays.
+    """
+    todo, suspects = dict(requests), {}
+    while todo:
+        for name in (yield from attempt(todo)):
+            suspects[name] = todo.pop(name)
+    for name, request in suspects.items():
+        say(f"a worker was killed while trial {name} was out; it runs alone now")
+        if (yield from attempt({name: request})):
+            declared = request.function.declared
+            yield store.save(Trial(declared.name, declared.version, request.dataset,
+                                   request.config, "failed", KILLED, None, 0,
+                                   environment()))
+
+
+def run_trials(requests: Sequence[Request], store: Store, load: Callable[[], Any], *,
+               finished: Mapping[str, Trial] | None = None, jobs: int | None = None,
+               cluster: str | None = None, retry_failed: bool = False
+               ) -> list[Trial]:
+    """Run what has no finished trial, in the store or among those given; return the
+    Trials of all, in order. Raises StoreError; then, and after Ctrl-C, what is finished
+    is kept.
+
+    requests: their functions are of modules, so that processes can import them.
+    load: gives the data of all of them; called only if there is something to run.
+    jobs: processes, one per core unless given. 1 runs the trials in this process, which
+        then is not there to go on after a trial that gets it killed.
+    cluster: the address of a Dask scheduler, whose workers run the trials instead. They
+        have one thread each, because BLAS's limit of threads is one per process.
+    """
+    there = dict(finished or {})
+    for name in {request.function.declared.name for request in requests}:
+        there |= store.of(name)
+    wanted = {request.hashes[0]: request for request in requests}
+    todo = {name: request for name, request in wanted.items()
+            if not (trial := request.found_in(there))
+            or retry_failed and trial.status == "failed"}
+    if todo:
+        jobs = jobs or os.cpu_count() or 1
+        things = {"data": load(), "store": store, "again": retry_failed}
+
+        def attempt(todo):
+            if cluster:
+                return on_cluster(todo, cluster, things)
+            return (in_this_process(todo, things) if jobs == 1 else
+                    in_processes(todo, jobs, things))
+        tell = progress(requests, len(wanted), len(todo))
+        with ended_by_signals(), closing(run_all(todo, attempt, store)) as trials:
+            for trial in trials:
+                there[trial.hash] = trial
+                tell(trial)
+    return [request.found_in(there) for request in requests]    # type: ignore[misc]
+
+
+# --------------------------------------------------------------------------------------
+# Progress
+
+
+def describer(configs: Collection[dict]) -> Callable[[dict], str]:
+    """-> describe(config): its settings, in a line; of several configs' those in which
+    they differ."""
+    values: dict[str, set] = {}
+    for config in configs:
+        for name, value in config.items():
+            values.setdefault(name, set()).add(json.dumps(value, sort_keys=True))
+
+    def describe(config):
+        return ", ".join(
+            value if isinstance(value, str) else f"{name} {value:g}"
+            for name, value in config.items()
+            if isinstance(value, (str, int, float))
+            and (len(configs) == 1 or len(values.get(name, ())) > 1))
+    return describe
+
+
+def loss_in(result: Any) -> str:
+    """The last training loss of a trial's result in words, where it has one."""
+    losses = result.get("train_loss") if isinstance(result, dict) else None
+    last = losses[-1] if isinstance(losses, list) and losses else losses
+    if isinstance(last, (int, float)):
+        return f"  loss {last:.4g}"
+    return "  diverged" if isinstance(result, dict) and (
+        result.get("status") == "diverged") else ""
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a reader would say it."""
+    return (f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+            if seconds < 6000 else f"{seconds / 3600:.1f} h")
+
+
+def progress(requests: Sequence[Request], total: int, todo: int
+             ) -> Callable[[Trial], None]:
+    """-> tell(trial): a line on stderr for each trial, with about the time left."""
+    start, done = time.monotonic(), total - todo
+    describe = describer([request.config for request in requests])
+    say(f"{todo} of {total} trials to run, {done} finished before")
+
+    def tell(trial):
+        nonlocal done
+        done += 1
+        seconds = (time.monotonic() - start) * (total - done) / (done - total + todo)
+        ahead = f"  about {duration(seconds)} left" if seconds > 1 else ""
+        why = f"  {trial.error}" if trial.error else ""
+        say(f"trial {done}/{total}  {describe(trial.config)}{loss_in(trial.result)}  "
+            f"{trial.status}  {trial.seconds:.1f} s{why}{ahead}")
+    return tell
+
+
+def epoch_reporter(config: dict) -> Callable[[dict], None]:
+    """-> report(row) for hn.fit: says on stderr how far a trial is whose epochs take
+    long, and nothing of quick ones."""
+    words = describer([config])({name: value for name, value in config.items() if name
+                                 in ("block", "depth", "width", "lr", "seed")})
+    start = last = time.monotonic()
+
+    def report(row):
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= SLOW:
+            say(f"{words}: epoch {row['epoch']}/{config['epochs']}  loss "
+                f"{row['train_loss']:.4g}  after {duration(now - start)}")
+            last = now
+    return report

@@ -1,0 +1,224 @@
+"""The texts that quote numbers, rendered from the records: X.md from X.md.jinja.
+
+    python3 -m experiments.lab.texts            write what is stale
+    python3 -m experiments.lab.texts --check    only say what is
+
+A template stands beside its text (that of README.md in docs/), and Jinja renders it; a
+name that is not there is an error, so no number can be missing or out of date. In a
+template there are
+
+    record, plan        of the experiment whose page it is; records.NAME of any
+    claim["NAME"]       a judged claim: its ours, paper, n, verdict
+    claims_section      all claims of the page, a heading for each, to be linked to
+    run, sweep          run.json and run_sweep.json;  experiments: name -> Experiment
+    filters             percent, number, span, mean, table; words of a value
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import highway_networks as hn
+from experiments import NAMES
+from experiments.lab.claims import all_claims
+from experiments.lab.experiment import (
+    failing_in_a_line,
+    folder_of,
+    get,
+    load_record,
+)
+from experiments.lab.judging import FAILS, HOLDS, NOT_LEARNED, OPEN
+from highway_suite.files import parse_json, read_file, write_files
+
+PLACES = ("docs/*.md.jinja", "results/*.md.jinja", "results/*/README.md.jinja",
+          "benchmarks/README.md.jinja")
+FRONT = hn.HERE / "docs" / "README.md.jinja"    # of the README at the top
+
+# --------------------------------------------------------------------------------------
+# Numbers in words
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """So many significant digits; thousands have commas, None is a dash."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 10 ** max(digits - 1, 3) else (
+        f"{value:.{digits}g}")
+
+
+def percent(fraction: float, digits: int = 1) -> str:
+    """0.967 -> "96.7"."""
+    return f"{100 * fraction:.{digits}f}"
+
+
+def span(values: Iterable[float], digits: int = 3) -> str:
+    """Lowest to highest, once if they look alike."""
+    values = sorted(values)
+    return " to ".join(dict.fromkeys(number(end, digits)
+                                     for end in (values[0], values[-1])))
+
+
+def mean(values: Iterable[float | None], digits: int = 4) -> str:
+    """Values of the seeds -> "0.9037 ± 0.0059", standard deviation with n - 1."""
+    there = [value for value in values if value is not None]
+    if not there:
+        return "diverged"
+    deviation = f" ± {np.std(there, ddof=1):.{digits}f}" if len(there) > 1 else ""
+    return f"{np.mean(there):.{digits}f}{deviation}"
+
+
+def words(value: Any) -> str:
+    """Any value of a record in a line: seeds from the least to the largest."""
+    if value is None or isinstance(value, bool):
+        return {None: "–", True: "yes", False: "no"}[value]
+    if isinstance(value, (int, float)):
+        return number(value)
+    if isinstance(value, list):
+        if len(value) > 3 and all(type(item) in (int, float) for item in value):
+            return span(value, 4)
+        return ", ".join(map(words, value))
+    if isinstance(value, Mapping):
+        if set(value) == {"lowest", "median", "highest"}:
+            return (f"{number(value['median'])} ({number(value['lowest'])} to "
+                    f"{number(value['highest'])})")
+        return "; ".join(f"{name.replace('_', ' ')}: {words(item)}"
+                         for name, item in value.items())
+    return str(value)
+
+
+def table(rows: Iterable[Iterable[str]], head: str) -> str:
+    """A Markdown table; in its head, "a|b:|c", a column that ends in ":" is of numbers.
+    """
+    names = head.split("|")
+    lines = [[name.rstrip(":") for name in names],
+             ["---:" if name.endswith(":") else "---" for name in names],
+             *([str(cell).replace("|", r"\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+# --------------------------------------------------------------------------------------
+# Claims in words
+
+
+def verdict_of(claim: Mapping) -> str:
+    """A claim's verdict; a dagger where its limit was chosen after the numbers."""
+    why = f" ({claim['why']})" if claim.get("why") else ""
+    return claim["verdict"] + why + " †" * claim.get("after_data", False)
+
+
+def section_of(claims: Iterable[Mapping]) -> str:
+    """The claims of one page, a heading for each."""
+    pieces = []
+    for claim in claims:
+        theirs = ("" if claim["paper"] is None else
+                  f"\nTheirs: {words(claim['paper'])}.")
+        others = [f"{verdict} at {limit}" for limit, verdict in
+                  claim.get("at", {}).items() if verdict != claim["verdict"]]
+        at = f" With another limit: {', '.join(others)}." if others else ""
+        pieces.append(f"### {claim['name']}\n\n**{verdict_of(claim)}** "
+                      f"({claim['source']}, n = {words(claim['n'])}): "
+                      f"{claim['claim']}.{theirs}\nOurs: {words(claim['ours'])}.{at}")
+    return "\n\n".join(pieces)
+
+
+def counts(claims: Iterable[Mapping]) -> dict[str, int]:
+    """How many claims have each verdict: holds, fails, not_learned, open, all."""
+    found = [claim["verdict"] for claim in claims]
+    return {"all": len(found), "holds": found.count(HOLDS), "fails": found.count(FAILS),
+            "not_learned": found.count(NOT_LEARNED), "open": found.count(OPEN)}
+
+
+# --------------------------------------------------------------------------------------
+# Rendering
+
+
+class Records(Mapping):
+    """The records of all experiments, each read when it is asked for."""
+
+    def __getitem__(self, name: str) -> dict:
+        return load_record(folder_of(name) / "record.json")[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(NAMES)
+
+    def __len__(self) -> int:
+        return len(NAMES)
+
+
+def read(name: str) -> dict:
+    """A record at the top of the checkout."""
+    return parse_json(read_file(hn.HERE / name).decode())
+
+
+def lecture() -> str:
+    """The docstring of highway_networks in Markdown: what is indented is code."""
+    return "\n\n".join(
+        f"```\n{re.sub('(?m)^    ', '', paragraph)}\n```"
+        if paragraph.startswith("    ") else paragraph
+        for paragraph in (hn.__doc__ or "").strip().split("\n\n"))
+
+
+def target_of(template: Path) -> Path:
+    """The text that a template makes."""
+    return hn.HERE / "README.md" if template == FRONT else template.with_suffix("")
+
+
+def rendered() -> dict[Path, bytes]:
+    """All texts that have a template, as they should be. Raises jinja2's errors, which
+    name the template and the line."""
+    import jinja2
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(hn.HERE), undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment.filters |= {"percent": percent, "number": number, "span": span,
+                            "mean": mean, "words": words, "table": table}
+    claims = all_claims()
+    environment.globals |= {
+        "records": Records(), "claim": {item["name"]: item for item in claims},
+        "claims": claims, "counts": counts, "verdict_of": verdict_of,
+        "run": read("run.json"), "sweep": read("run_sweep.json"), "hn": hn,
+        "lecture": lecture, "experiments": {name: get(name) for name in NAMES}}
+    texts = {}
+    for pattern in PLACES:
+        for path in sorted(hn.HERE.glob(pattern)):
+            about: dict[str, Any] = {}
+            if path.parent.parent.name == "results" and path.parent.name in NAMES:
+                record = Records()[path.parent.name]
+                about = {"record": record, "plan": record["plan"],
+                         "claims_section": section_of(record["claims"])}
+            template = environment.get_template(path.relative_to(hn.HERE).as_posix())
+            texts[target_of(path)] = template.render(about).encode()
+    return texts
+
+
+def stale() -> dict[Path, bytes]:
+    """The texts that are not as they should be."""
+    return {path: text for path, text in rendered().items()
+            if not path.exists() or path.read_bytes() != text}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python3 -m experiments.lab.texts",
+                                     description="Render the texts from the records.")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args(argv)
+    with failing_in_a_line("experiments.lab.texts"):
+        found = stale()
+        if not options.check:
+            write_files(found)
+    for path in found:
+        print(f"{path.relative_to(hn.HERE).as_posix()} "
+              + ("is stale" if options.check else "written"))
+    sys.exit(1 if found and options.check else 0)
+
+
+if __name__ == "__main__":
+    main()

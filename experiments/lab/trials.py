@@ -1,0 +1,197 @@
+"""Trials: what one is, what names it, and where finished ones lie.
+
+A trial is one call of a trial function, f(config, data), whose result is JSON. Its
+hash is of all that its result depends on: the declared name and version of the
+function, the data set's name and the hash of its content, and the config. Neither the
+path of a module nor the name of an experiment is part of it, so code may move and plans
+may grow.
+
+Finished trials lie in the store of the working copy, one file of SQLite, until they are
+packed into results/NAME/trials/*.jsonl, one trial a line, to be committed. SQLite
+writes a trial whole or not at all, whoever is killed, and lets several processes write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from highway_suite.files import parse_json, read_file, write_file
+
+LIMIT = 2**28           # bytes of a packed file
+
+
+class StoreError(ValueError):
+    """Trials cannot be read, written or run: which, why, and what to do."""
+
+
+class Declared(NamedTuple):
+    """What a trial function says of itself."""
+
+    name: str           # "EXPERIMENT.WHAT"
+    version: int        # raised when its results change
+    accepts: tuple      # older versions whose trials still stand for it
+    resumable: bool     # called with a third argument, its checkpoint
+
+
+def trial_function(name: str, version: int = 1, accepts: Collection[int] = (),
+                   resumable: bool = False) -> Callable:
+    """Declare a function as one of trials, f(config, data) -> JSON; of a resumable one,
+    f(config, data, checkpoint), which gets what `hn.fit` takes, or None."""
+    def declare(function):
+        function.declared = Declared(name, version, tuple(accepts), resumable)
+        return function
+    return declare
+
+
+def hash_of(value: Any) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of a value's canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Trial(NamedTuple):
+    """One finished trial, field by field as in its line."""
+
+    function: str
+    version: int
+    dataset: dict | None    # {"name", "content"}; None for a function without data
+    config: dict
+    status: str             # "ok" or "failed"
+    error: str | None       # why it failed
+    result: Any             # what the function returned; None if it failed
+    seconds: float          # wall-clock, of all processes that worked at it
+    env: dict               # records.environment() where it was run
+
+    @property
+    def hash(self) -> str:
+        """Its name in rows of records and in the store."""
+        return hash_of([*self[:4]])
+
+    @property
+    def line(self) -> str:
+        """Its line in a packed file; numbers of equal trials are equal to the byte."""
+        return json.dumps({"trial": self.hash, **self._asdict()}, allow_nan=False)
+
+
+def parse_trial(line: str) -> Trial:
+    """A line -> Trial. Raises ValueError, naming what is wrong."""
+    fields = parse_json(line)
+    if not isinstance(fields, dict) or set(fields) != {"trial", *Trial._fields}:
+        raise ValueError("not the fields of a trial")
+    name = fields.pop("trial")
+    trial = Trial(**fields)
+    if trial.hash != name:
+        raise ValueError(f"trial {name!r:.20} has the settings of {trial.hash}")
+    return trial
+
+
+class Request(NamedTuple):
+    """A trial that is asked for."""
+
+    function: Callable
+    dataset: dict | None
+    config: dict
+
+    @property
+    def hashes(self) -> list[str]:
+        """Of the trials that would do: of the function's own version first."""
+        declared = self.function.declared
+        return [hash_of([declared.name, version, self.dataset, self.config])
+                for version in (declared.version, *declared.accepts)]
+
+    def found_in(self, trials: Mapping[str, Trial]) -> Trial | None:
+        """The first finished trial that would do, or None."""
+        return next((trials[name] for name in self.hashes if name in trials), None)
+
+
+# --------------------------------------------------------------------------------------
+# The store
+
+
+class Store:
+    """Finished trials in one SQLite file. Picklable; every method may be called by
+    several processes at a time. Raises StoreError."""
+
+    def __init__(self, path: Path):
+        self.path = path.absolute()
+
+    def execute(self, statement: str, values: Collection = ()) -> list[tuple]:
+        """One statement, in a transaction of its own -> its rows."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self.path, timeout=60)) as database, database:
+                database.execute("CREATE TABLE IF NOT EXISTS trials (hash TEXT PRIMARY "
+                                 "KEY, function TEXT, status TEXT, line TEXT)")
+                return database.execute(statement, values).fetchall()
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{self.path}: {error}. Mend that and run again: all "
+                             "trials in it are kept") from error
+
+    def save(self, trial: Trial) -> Trial:
+        """Keep a trial, unless it failed and there is one that did not; return the one
+        that is kept."""
+        self.execute("INSERT INTO trials VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+                     "status = excluded.status, line = excluded.line "
+                     "WHERE trials.status != 'ok' OR excluded.status = 'ok'",
+                     (trial.hash, trial.function, trial.status, trial.line))
+        return self.find(trial.hash) or trial
+
+    def find(self, name: str) -> Trial | None:
+        """The trial of this hash, or None."""
+        return self.read("WHERE hash = ?", (name,)).get(name)
+
+    def of(self, function: str) -> dict[str, Trial]:
+        """All trials of a function, {hash: Trial}; "NAME.%" is every one of NAME."""
+        return self.read("WHERE function LIKE ?", (function,))
+
+    def read(self, where: str, values: Collection) -> dict[str, Trial]:
+        """Trials that were chosen, {hash: Trial}; none where there is no file yet."""
+        if not self.path.exists():
+            return {}
+        rows = self.execute(f"SELECT hash, line FROM trials {where}", values)
+        return {name: parse_trial(line) for name, line in rows}
+
+
+# --------------------------------------------------------------------------------------
+# Packed files
+
+
+def read_packed(folder: Path) -> dict[str, Trial]:
+    """The trials of a folder's packed files, {hash: Trial}. Raises StoreError."""
+    trials = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        number = 0
+        try:
+            for line in read_file(path, LIMIT).decode().splitlines():
+                number += 1
+                trial = parse_trial(line)
+                trials[trial.hash] = trial
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StoreError(f"{path}, line {number}: {error}. Restore the file, or "
+                             "remove the line to have that trial run again") from error
+    return trials
+
+
+def write_packed(folder: Path, trials: Iterable[Trial]) -> bool:
+    """Write the trials of an experiment that did not fail, a file for each function ->
+    whether a file changed."""
+    files: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.status == "ok":
+            files.setdefault(trial.function.partition(".")[2], []).append(trial)
+    changed = False
+    for name, group in files.items():
+        text = "".join(trial.line + "\n"
+                       for trial in sorted(group, key=lambda trial: trial.hash))
+        path = folder / f"{name}.jsonl"
+        if not path.exists() or path.read_bytes() != text.encode():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_file(path, text.encode())
+            changed = True
+    return changed
