@@ -46,6 +46,7 @@ KILLED = "its worker was killed, and again when it ran alone"
 THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
            "VECLIB_MAXIMUM_THREADS")
 SLOW = 30               # seconds without a word
+PATIENCE = 10           # seconds that a scheduler has to answer
 
 
 def one_blas_thread() -> AbstractContextManager:
@@ -204,13 +205,14 @@ def connected(address: str) -> Iterator[tuple]:
     except ImportError as error:
         raise StoreError("a cluster needs Dask: pip install -e '.[cluster]'") from error
     try:
-        client = distributed.Client(address, timeout=10, set_as_default=False)
+        client = distributed.Client(address, timeout=PATIENCE,
+                                    set_as_default=False)
     except (OSError, ValueError) as error:
         raise StoreError(f"no Dask scheduler answers at {address}: {error}. Start one "
                          "with: dask scheduler") from error
     with client:
         try:
-            client.wait_for_workers(1, timeout=30)
+            client.wait_for_workers(1, timeout=3 * PATIENCE)
         except (distributed.TimeoutError, TimeoutError) as error:
             raise StoreError(f"the Dask scheduler at {address} has no worker. Start: "
                              f"dask worker {address} --nthreads 1") from error

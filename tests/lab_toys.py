@@ -1,0 +1,95 @@
+"""An experiment in milliseconds, whose functions worker processes can import."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from experiments.lab import Claim, Experiment, trial_function
+from experiments.lab.running import run_trials
+from experiments.lab.trials import Request, Store
+
+
+@trial_function("toy.square")
+def square(config, data):
+    config["changed"] = True        # a copy: it is kept under what was asked
+    return {"x2": config["x"] ** 2, "odd": (config["x"] / 3, 1e-30, None, "é")}
+
+
+@trial_function("toy.square", version=2, accepts=(1,))
+def square_of_later(config, data):
+    return {"x2": config["x"] ** 2 + 1}
+
+
+@trial_function("toy.lucky")
+def lucky(config, luck):
+    if config["x"] == 2 and not luck:
+        raise ArithmeticError("no luck")
+    return config["x"]
+
+
+@trial_function("toy.result")
+def odd_result(config, results):
+    return results[config["x"]]
+
+
+@trial_function("toy.fatal")
+def fatal(config, folder):
+    """Note the attempt; 2 kills its process always, 4 at first."""
+    with open(Path(folder) / str(config["x"]), "a") as attempts:
+        attempts.write("x")
+    time.sleep(0.1)
+    if config["x"] == 2 or config["x"] == 4 and attempts_at(folder, 4) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return config["x"]
+
+
+def attempts_at(folder, x):
+    return len((Path(folder) / str(x)).read_text())
+
+
+@trial_function("toy.slow")
+def slow(config, data):
+    """Waits from the trial on that $TOY_HOLDS names, so that a kill comes before the
+    end."""
+    time.sleep(0.02)
+    while config["x"] >= int(os.environ.get("TOY_HOLDS", 10**6)):
+        time.sleep(0.05)
+    return [config["x"] / 7]
+
+
+def requests_of(function, count, **more):
+    return [Request(function, None, {"x": x} | more) for x in range(count)]
+
+
+def run(lab):
+    trials = lab.trials(square, {x: {"x": x} for x in lab.plan["numbers"]}, None)
+    return {"rows": [{"x": x, "x2": trial.result["x2"], "trials": [trial.hash]}
+                     for x, trial in trials.items()]}
+
+
+def claims(record):
+    last = record["rows"][-1]
+    return [Claim(name="toy-last", source="ours", text="the last square is at least "
+                  "ten", ours={"x2": last["x2"]}, rows=[last], limit=10,
+                  test=lambda limit: last["x2"] >= limit)]
+
+
+def draw(record):
+    figure = Figure(figsize=(4, 3))
+    figure.subplots().plot([row["x2"] for row in record["rows"]])
+    return figure
+
+
+EXPERIMENT = Experiment(
+    name="toy", doc="Is it square?\n\nYes.", minutes=1, run=run, claims=claims,
+    plan={"dataset": "digits", "numbers": [1, 2, 3, 4]},
+    smoke={"numbers": [1, 2]}, figures={"figure": draw})
+
+if __name__ == "__main__":      # python3 -m tests.lab_toys STORE COUNT
+    from tests import lab_toys
+    run_trials(lab_toys.requests_of(lab_toys.slow, int(sys.argv[2])),
+               Store(Path(sys.argv[1])), lambda: None, jobs=2)

@@ -1,0 +1,390 @@
+"""The mechanism of experiments: trials survive, claims are judged and rechecked."""
+
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import highway_networks as hn
+from experiments import variants
+from experiments.lab import Claim, recheck, running, trial_function
+from experiments.lab.experiment import load_record, main, state_of
+from experiments.lab.judging import ahead, every, judge, rank_p
+from experiments.lab.running import KILLED, run_trials
+from experiments.lab.trials import Request, Store, StoreError, Trial, read_packed
+from highway_suite.files import write_json
+from highway_suite.schema import RecordError
+from tests import lab_toys as toys
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store" / "trials.sqlite")
+
+
+def run(requests, store, data=None, **more):
+    return run_trials(requests, store, lambda: data, **{"jobs": 1} | more)
+
+
+def same(trials):
+    """What every run of trials must give again."""
+    return [trial._replace(seconds=0, env={}) for trial in trials]
+
+
+# --------------------------------------------------------------------------------------
+# Trials
+
+
+def test_the_name_of_a_trial_is_of_all_that_its_result_depends_on():
+    def elsewhere(config, data):
+        return None
+    moved = trial_function("toy.square")(elsewhere)
+    data = {"name": "mnist", "content": "a"}
+    one = Request(toys.square, data, {"a": 1, "b": 2}).hashes
+    assert one == Request(moved, data, {"b": 2, "a": 1}).hashes
+    others = [Request(toys.square, data, {"a": 1, "b": 3}),
+              Request(toys.square, data | {"content": "b"}, {"a": 1, "b": 2}),
+              Request(toys.square, None, {"a": 1, "b": 2}),
+              Request(toys.lucky, data, {"a": 1, "b": 2})]
+    later = Request(toys.square_of_later, data, {"a": 1, "b": 2})
+    assert later.hashes[1:] == one and later.hashes[0] != one[0]
+    assert len({*one, *(request.hashes[0] for request in others)}) == 5
+
+
+def test_only_what_is_missing_is_run_and_the_answer_is_in_order(store):
+    first = run(toys.requests_of(toys.square, 3), store)
+    assert [trial.result["x2"] for trial in first] == [0, 1, 4]
+    assert first[1].config == {"x": 1} and first[1].result["odd"][1:] == [1e-30, None,
+                                                                        "é"]
+    asked = toys.requests_of(toys.square, 5)[::-1]
+    again = run(asked, store)
+    assert [trial.config["x"] for trial in again] == [4, 3, 2, 1, 0]
+    assert again[2:] == first[::-1], "not run again: the seconds are the same"
+    assert run(asked, store, data=pytest.fail) == again
+
+
+def test_a_newer_version_takes_the_trials_that_it_accepts(store):
+    run(toys.requests_of(toys.square, 2), store)
+    found = run(toys.requests_of(toys.square_of_later, 3), store)
+    assert [(t.version, t.result["x2"]) for t in found] == [(1, 0), (1, 1), (2, 5)]
+
+
+def test_a_failed_trial_is_kept_and_run_again_only_when_asked(store):
+    requests = toys.requests_of(toys.lucky, 4)
+    trials = run(requests, store)
+    assert [trial.status for trial in trials] == ["ok", "ok", "failed", "ok"]
+    assert "ArithmeticError: no luck" in trials[2].error and trials[2].result is None
+    assert run(requests, store, True) == trials
+    assert [t.result for t in run(requests, store, True, retry_failed=True)] == [
+        0, 1, 2, 3]
+    assert store.save(trials[2]).status == "ok", "a failure replaces no success"
+
+
+def test_a_result_that_is_not_json_fails_its_trial(store):
+    results = [np.nan, [np.inf], {1, 2}, np.float32(1)]
+    for trial in run(toys.requests_of(toys.odd_result, 4), store, results):
+        assert trial.status == "failed" and trial.error and trial.result is None
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_a_killed_worker_costs_only_the_trial_that_kills(store, tmp_path, jobs):
+    trials = run(toys.requests_of(toys.fatal, 7), store, str(tmp_path), jobs=jobs)
+    # Where another's end took its process before it began, 4 kills when it runs alone.
+    fourth = None if toys.attempts_at(tmp_path, 4) == 1 else 4
+    assert [trial.result for trial in trials] == [0, 1, None, 3, fourth, 5, 6]
+    assert trials[2].error == KILLED
+
+
+def test_processes_and_this_process_give_the_same(store, tmp_path):
+    requests = toys.requests_of(toys.square, 6)
+    other = Store(tmp_path / "other.sqlite")
+    before = dict(os.environ)
+    assert same(run(requests, store, jobs=2)) == same(run(requests, other))
+    assert dict(os.environ) == before
+
+
+def start(store, count, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.lab_toys", str(store.path), str(count)],
+        cwd=hn.HERE, env=os.environ | environment, start_new_session=True,
+        stderr=subprocess.PIPE, text=True)
+
+
+def check_kills(store, kills, seed):
+    """A run that is killed again and again, at any moment, loses and changes nothing.
+    """
+    rng, count = random.Random(seed), 12
+    for _ in range(kills):
+        process = start(store, count, TOY_HOLDS="9")
+        time.sleep(rng.uniform(0.1, 1.5))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        for trial in store.of("toy.%").values():
+            assert trial.result == [trial.config["x"] / 7]
+    one, other = start(store, count), start(store, count)       # two at a time
+    assert (one.wait(60), other.wait(60)) == (0, 0), one.stderr.read()
+    one.communicate(), other.communicate()
+    found = run(toys.requests_of(toys.slow, count), store)
+    assert [trial.result for trial in found] == [[x / 7] for x in range(count)]
+
+
+def test_kills_lose_nothing(store, seed):
+    check_kills(store, 3, seed)
+
+
+@pytest.mark.kill
+def test_many_kills_lose_nothing(store, seed):
+    check_kills(store, 80, seed)
+
+
+def test_workers_end_with_their_caller(store):
+    from tests.contracts import alive
+    process = start(store, 4, TOY_HOLDS="0")
+    children, deadline = [], time.monotonic() + 20
+    while len(children) < 2 and time.monotonic() < deadline:
+        listed = subprocess.run(["ps", "--ppid", str(process.pid), "-o", "pid="],
+                                capture_output=True, text=True).stdout
+        children = [int(word) for word in listed.split()]
+        time.sleep(0.1)
+    assert len(children) >= 2
+    process.kill()
+    process.communicate()
+    while any(map(alive, children)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not any(map(alive, children))
+
+
+# --------------------------------------------------------------------------------------
+# A cluster
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """A scheduler and two workers, started as the documentation says, elsewhere."""
+    pytest.importorskip("distributed")
+    with open(tmp_path / "scheduler.log", "w+") as log:
+        def dask(*words):
+            return subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_" +
+                                     words[0], *words[1:]], cwd=tmp_path, stdout=log,
+                                    stderr=log, env=os.environ | {
+                                        "OPENBLAS_NUM_THREADS": "1"})
+        address = f"tcp://127.0.0.1:{random.randrange(20000, 40000)}"
+        started = [dask("scheduler", "--host", "127.0.0.1", "--port",
+                        address.rpartition(":")[2], "--no-dashboard")]
+        started += [dask("worker", address, "--nthreads", "1", "--no-dashboard",
+                         "--local-directory", str(tmp_path)) for _ in range(2)]
+        yield address, started
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_a_cluster_gives_the_same_trials_and_bears_a_killed_worker(store, tmp_path,
+                                                                  cluster, digits):
+    """Its processes were started elsewhere and have none of our code."""
+    address, processes = cluster
+    requests = [Request(variants.train, None, config) for config in variants.configs(
+        variants.PLAN | variants.SMOKE).values()]
+    killer = threading.Timer(3, processes[1].kill)
+    killer.start()
+    found = run(requests, store, digits, cluster=address)
+    killer.join()
+    assert same(found) == same(run(requests, Store(tmp_path / "other.sqlite"), digits))
+
+
+def test_no_cluster_is_one_line(store, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(running, "PATIENCE", 1)
+    with pytest.raises(StoreError, match="tcp://127.0.0.1:9"):
+        run(toys.requests_of(toys.square, 2), store, cluster="tcp://127.0.0.1:9")
+
+
+# --------------------------------------------------------------------------------------
+# Claims
+
+
+def test_rank_p_is_the_share_of_all_orders(rng):
+    for one, other in ((3, 3), (2, 5), (4, 4), (1, 3)):
+        pooled = rng.integers(0, 6, one + other).astype(float)      # with ties
+        ranks = [np.mean(np.flatnonzero(np.sort(pooled) == value)) for value in pooled]
+        sums = [sum(chosen) for chosen in itertools.combinations(ranks, one)]
+        share = np.mean(np.array(sums) >= sum(ranks[:one]) - 1e-9)
+        assert rank_p(pooled[:one], pooled[one:]) == pytest.approx(share)
+
+
+def test_ahead_needs_enough_seeds_and_an_order():
+    assert ahead([3, 4, 5], [0, 1, None]) is True
+    assert ahead([0, 1, None], [3, 4, 5]) is False
+    assert ahead([3, 4, 5], [0, 1, 3.5]) is None
+    assert ahead([3, 4], [0, 1]) is None, "two seeds each cannot tell"
+
+
+def test_every_verdict():
+    def verdicts(numbers, control=None):
+        found = judge(Claim(
+            name="c", source="P1 2", text="all are above the limit", ours=numbers,
+            rows=[{"trials": ["b"]}, {"trials": ["a", "b"]}], limit=4.0,
+            test=lambda limit: every(number and number > limit for number in numbers),
+            control=control and (lambda limit: control > limit), why="undecided"))
+        assert found["trials"] == ["a", "b"]
+        assert found["at"]["4"] == found["verdict"]
+        assert ("why" in found) == (found["verdict"] == "open")
+        return list(found["at"].values())
+    assert verdicts([5, 9]) == ["holds", "holds", "does not hold"]
+    assert verdicts([5, 9], control=3) == ["not learned", "holds", "does not hold"]
+    assert verdicts([5, None]) == ["open", "open", "does not hold"]
+    assert judge(Claim(name="c", source="P1", text="", ours=1, rows=[], test=None,
+                       why="needs data"))["verdict"] == "open"
+
+
+# --------------------------------------------------------------------------------------
+# The command line, and rechecks
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """The toy experiment in a checkout of its own -> call(*words)."""
+    monkeypatch.setattr(hn, "HERE", tmp_path)
+    monkeypatch.setitem(sys.modules, "experiments.toy",
+                        SimpleNamespace(EXPERIMENT=toys.EXPERIMENT))
+    monkeypatch.setattr(recheck, "NAMES", ("toy",))
+    return lambda *words: main("toy", ["--jobs", "1", *words])
+
+
+def committed(tmp_path):
+    return {path.relative_to(tmp_path): path.read_bytes()
+            for path in (tmp_path / "results").rglob("*") if path.is_file()}
+
+
+def mark_clean(tmp_path):
+    """As if the record had been made from a clean checkout."""
+    path = tmp_path / "results" / "toy" / "record.json"
+    record = json.loads(path.read_text())
+    record["env"]["git_dirty"] = False
+    write_json(path, record)
+
+
+def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_path):
+    assert state_of(toys.EXPERIMENT) == "none"
+    toy()
+    mark_clean(tmp_path)
+    toy()
+    assert state_of(toys.EXPERIMENT) == "complete"
+    before = committed(tmp_path)
+    assert {path.name for path in before} == {"record.json", "figure.png",
+                                              "square.jsonl"}
+    toy()
+    toy("--pack")
+    toy("--fresh", "--only", "x=2")
+    toy("--smoke")
+    assert committed(tmp_path) == before
+    assert load_record(tmp_path / "runs/toy/record.json")[0]["rows"] == load_record(
+        tmp_path / "results/toy/record.json")[0]["rows"]
+
+
+def test_a_fresh_clone_goes_on_where_the_committed_trials_end(toy, tmp_path, monkeypatch
+                                                              ):
+    toy()
+    (tmp_path / "runs" / "trials.sqlite").unlink()
+    packed = tmp_path / "results/toy/trials/square.jsonl"
+    lines = packed.read_text().splitlines(keepends=True)
+    packed.write_text("".join(lines[:3]))
+    toy()
+    assert sorted(read_packed(packed.parent)) == sorted(
+        json.loads(line)["trial"] for line in lines)
+    assert set(lines[:3]) <= set(packed.read_text().splitlines(keepends=True))
+
+
+def test_a_changed_plan_is_seen(toy, monkeypatch):
+    toy()
+    monkeypatch.setitem(toys.EXPERIMENT.plan, "numbers", [1, 2, 3])
+    assert "numbers" in state_of(toys.EXPERIMENT)
+
+
+def test_a_damaged_line_is_named(toy, tmp_path):
+    toy()
+    packed = tmp_path / "results/toy/trials/square.jsonl"
+    text = packed.read_text()
+    for old, new in (('"x": 3}', '"x": 5}'), ('"version": 1', '"version": "one"'),
+                     ('{"trial"', '["trial"')):
+        packed.write_text(text.replace(old, new))
+        with pytest.raises(StoreError, match=r"square.jsonl, line \d"):
+            read_packed(packed.parent)
+
+
+def test_a_record_of_another_kind_is_one_line(toy, tmp_path):
+    toy()
+    path = tmp_path / "results/toy/record.json"
+    for change in ({"schema": "other"}, {"schema_version": 1}, {"claims": 3}):
+        good = path.read_text()
+        write_json(path, json.loads(good) | change)
+        with pytest.raises(RecordError, match=r"experiments\.toy"):
+            load_record(path)
+        path.write_text(good)
+
+
+def tamper(tmp_path, x, x2):
+    """Change what a committed trial found."""
+    packed = tmp_path / "results/toy/trials/square.jsonl"
+    lines = [json.loads(line) for line in packed.read_text().splitlines()]
+    for fields in lines:
+        if fields["config"]["x"] == x:
+            fields["result"]["x2"] = x2
+            fields["seconds"] = 0.01
+    packed.write_text("".join(json.dumps(fields) + "\n" for fields in lines))
+    (tmp_path / "runs" / "trials.sqlite").unlink(missing_ok=True)
+
+
+def test_a_recheck_says_when_a_claim_no_longer_holds(toy, tmp_path, store, capsys,
+                                                     monkeypatch):
+    monkeypatch.setitem(toys.EXPERIMENT.plan, "numbers", [1, 2, 3])
+    toy()
+    assert recheck.recheck_claim("toy-last", store, jobs=1) == 0
+    tamper(tmp_path, 3, 99)
+    with pytest.raises(RecordError):        # the record is not of these trials
+        recheck.recheck_claim("toy-last", store, jobs=1)
+    toy()
+    record, _ = load_record(tmp_path / "results/toy/record.json")
+    assert record["claims"][0]["verdict"] == "holds"
+    store.path.unlink(missing_ok=True)
+    assert recheck.recheck_claim("toy-last", store, jobs=1) == 1
+    told = capsys.readouterr().out
+    assert "99" in told and "9 now" in told
+    tamper(tmp_path, 1, 99)                 # one that decides nothing
+    toy()
+    assert recheck.recheck_claim("toy-last", store, jobs=1) == 1
+
+
+def test_a_claim_too_dear_gets_no_verdict(toy, tmp_path, store, capsys):
+    toy()
+    assert recheck.recheck_claim("toy-last", store, minutes=0.01, jobs=1) == 2
+    assert store.of("toy.%") == {}
+    assert recheck.recheck_claim("toy-last", store, minutes=0.01, jobs=1, sample=1) == 0
+    told = capsys.readouterr().out
+    assert "verdict: " not in told and "equal to the bit" in told
+    with pytest.raises(RecordError, match="toy-last"):
+        recheck.recheck_claim("toy-first", store)
+
+
+def test_a_sample_of_an_experiment_is_compared(toy, tmp_path, capsys):
+    toy()
+    toy("--recheck", "2")
+    assert capsys.readouterr().out.count("equal to the bit") == 2
+    tamper(tmp_path, 1, 7)
+    toy()
+    with pytest.raises(SystemExit):
+        toy("--recheck", "4")
+
+
+def test_the_trial_on_disk_is_the_trial_in_memory(store):
+    trial = Trial("toy.square", 1, None, {"x": 1}, "ok", None, [0.1, None], 1.5, {})
+    assert store.save(trial) == trial == store.find(trial.hash)
