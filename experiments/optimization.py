@@ -6,31 +6,30 @@ deeper ones do not, while highway nets of 50 and 100 layers perform like those o
 20; at 100 layers the highway net is more than two orders of magnitude better; and
 highway nets need fewer epochs.
 
-The protocol. 784 pixels -> one plain layer -> 9, 19, 49 or 99 layers -> softmax of 10;
-"depth" counts the plain layer, as the paper does. Highway layers have 50 units and
-plain ones 71, so that a layer of either has about 5100 parameters. All 60,000 training
-images, momentum SGD, normalized initialisation: Glorot's for tanh, He's for relu. Each
-of the eight nets tries the same 100 settings, drawn at random: learning rate, momentum,
-decay of the learning rate per epoch, tanh or relu, and for highway nets the initial
-b_T, a whole number from -1 to -10. Epochs are spent in rungs: all settings train 5,
-each net's best ten train 20, the best four of these 60, the best two of these 60 with
-two seeds more, and the best of these 200 with every seed; every rung starts anew and is
-judged by the training loss of its last epoch, the fourth by the median of its seeds.
-Training loss is the mean over an epoch's steps, each before its update. Test images
-choose nothing. How the plan came about: results/optimization/README.md.
+The plan. 784 pixels -> projection -> 9, 19, 49 or 99 blocks -> softmax of 10: the
+paper's 10 to 100 layers. Highway blocks have 50 units and plain ones 71, so that a
+block of either has about 5100 parameters. All 60,000 training images, momentum SGD,
+normalized initialisation: Glorot's for tanh, He's for relu. Each of the eight nets
+tries the same 100 settings, drawn at random: learning rate, momentum, decay of the
+learning rate per epoch, tanh or relu, and for highway nets the initial b_T, a whole
+number from -1 to -10. Epochs are spent in rungs: all settings train 5, each net's best
+ten train 20, the best four of these 60, the best two of these 60 with two seeds more,
+and the best of these 200 with every seed. Every rung starts anew and is judged by the
+training loss of its last epoch, the fourth by the median of its seeds. Training loss is
+the mean over an epoch's steps, each before its update. Test images choose nothing.
 
 The paper is silent, we assume: pixels in [0, 1], as the MNIST of the authors' framework
 has them; batches of 128, shuffled anew in each epoch; learning rate 1e-5 to 1 and
 1 - momentum 0.01 to 0.5, both log-uniform; a factor per epoch with 1 - factor 0.001 to
-0.1, log-uniform; no clipping, no weight decay; the same draws for all nets, so that
-none has the luckier ones.
+0.1, log-uniform; no clipping, no weight decay; the same draws for all nets.
 
 Deviations: the paper's search is of 100 runs; our 100 settings earn their epochs in
 rungs, which favours those that start fast. Its figure's axis has 400 epochs, ours 200.
 
-Cost on two cores: 80 minutes for the first rung, 35 for the second, 40 for the third
-and for the fourth, 32 for each seed of the last. Finished trials are kept: a stopped
-run goes on where it was.
+How it is judged. The paper speaks of the best networks of each depth: so does each
+claim of its own here, and what holds of every seed stands beside it as ours. A loss
+that is missed in fewer epochs than the paper's is open; a run that diverged has missed
+it for good.
 """
 
 from __future__ import annotations
@@ -43,26 +42,27 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from experiments.lab.drawing import DASHES, colour_of, format_log, title_of
-from experiments.judging import Claim, listed, or_infinite, resting_on
-from experiments.old_lab import Experiment, Lab, main
-from experiments.optimization_claims import TARGET, check_claims
-from experiments.store import Trial
+from experiments.lab import Claim, Experiment, Lab, Trial, judging, main, trial_function
+from experiments.lab.drawing import DASHES, colour_of, title_of
+from experiments.lab.judging import listed, or_infinite
+from experiments.lab.papers import FIGURE_1_EPOCHS
 from highway_suite.figures import LIGHT, TITLE, label_right
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
+TARGET = 1e-4           # the loss that the paper's claim is about
+COLLAPSED = 1.0         # a run that ends above this loss, and was below it, collapsed
+SHALLOW, DEEP = (9, 19), (49, 99)       # blocks: the paper's 10, 20 and 50, 100 layers
 
-PROTOCOL = {"dataset": "mnist", "batch": 128, "depths": [10, 20, 50, 100],
-            "rungs": [[100, 5, 1], [10, 20, 1], [4, 60, 1], [2, 60, 3], [1, 200, 3]],
-            "seeds": [0, 1, 2],
-            "search_seed": 1507}
-SMOKE = {"dataset": "digits", "depths": [10, 20], "seeds": [0, 1],
+PLAN = {"dataset": "mnist", "batch": 128, "depths": [9, 19, 49, 99],
+        "rungs": [[100, 5, 1], [10, 20, 1], [4, 60, 1], [2, 60, 3], [1, 200, 3]],
+        "seeds": [0, 1, 2], "search_seed": 1507}
+SMOKE = {"dataset": "digits", "depths": [9, 19], "seeds": [0, 1],
          "rungs": [[4, 1, 1], [3, 1, 1], [2, 2, 1], [2, 2, 2], [1, 3, 2]]}
 
 
 class Net(NamedTuple):
-    """Depth in layers, the first plain one included."""
+    """A kind of block, and how many."""
 
     block: str
     depth: int
@@ -89,22 +89,21 @@ def draw_settings(count: int, seed: int) -> list[dict]:
              "gate_bias": -float(rng.integers(1, 11))} for _ in range(count)]
 
 
-def make_config(protocol: dict, net: Net, setting: dict, epochs: int, seed: int
+def make_config(plan: dict, net: Net, setting: dict, epochs: int, seed: int
                 ) -> dict:
     """The trial of one net, for hn.Config. Plain nets have no b_T."""
-    config = {"block": net.block, "depth": net.depth - 1, "hidden": WIDTHS[net.block],
+    config = {"block": net.block, "depth": net.depth, "hidden": WIDTHS[net.block],
               "init": INITS[setting["activation"]], "optimizer": "sgd", "clip": 0.0,
-              "epochs": epochs, "seed": seed, "batch": protocol["batch"],
-              "dataset": protocol["dataset"], **setting}
+              "epochs": epochs, "seed": seed, "batch": plan["batch"], **setting}
     if net.block == "plain":
         del config["gate_bias"]
     return config
 
 
+@trial_function("optimization.train")
 def train_net(config: dict, data: hn.Data) -> dict:
     """One trial: its status, and per epoch the training loss and test accuracy."""
-    settings = hn.Config(n_train=len(data.x_train), n_test=len(data.x_test), **{
-        name: value for name, value in config.items() if name != "dataset"})
+    settings = hn.Config(n_train=len(data.x_train), n_test=len(data.x_test), **config)
     data = hn.scale_pixels(data)
     for x in (data.x_train, data.x_test):       # from [-1, 1] to [0, 1]
         x += 1
@@ -136,21 +135,21 @@ def plan_rung(chosen: dict[Net, list[int]], seeds: list[int]) -> list[Run]:
             if place < len(settings)]
 
 
-def search(lab: Lab, data: hn.Data, settings: list[dict]
+def search(lab: Lab, settings: list[dict]
            ) -> list[dict[Net, dict[int, list[Trial]]]]:
     """Run the rungs -> for each of them {net: {setting: its trials}}, in the order in
     which they were chosen."""
-    protocol = lab.protocol
+    plan = lab.plan
     rungs: list[dict[Net, dict[int, list[Trial]]]] = []
-    nets = [Net(block, depth) for depth in protocol["depths"] for block in WIDTHS]
+    nets = [Net(block, depth) for depth in plan["depths"] for block in WIDTHS]
     chosen = dict.fromkeys(nets, list(range(len(settings))))
-    for count, epochs, n in protocol["rungs"]:
-        seeds = protocol["seeds"][:n]
+    for count, epochs, n in plan["rungs"]:
+        seeds = plan["seeds"][:n]
         if rungs:
             chosen = {net: least(found, count) for net, found in rungs[-1].items()}
         trials = lab.trials(train_net, {
-            run: make_config(protocol, run.net, settings[run.setting], epochs, run.seed)
-            for run in plan_rung(chosen, seeds)}, data)
+            run: make_config(plan, run.net, settings[run.setting], epochs, run.seed)
+            for run in plan_rung(chosen, seeds)})
         rungs.append({net: {number: [trials[Run(net, number, seed)] for seed in seeds]
                             for number in numbers} for net, numbers in chosen.items()})
     return rungs
@@ -168,25 +167,22 @@ def epochs_to(losses: Any, target: float) -> int | None:
 
 
 def describe_net(net: Net, rungs: list[dict]) -> dict:
-    """One net's part of the record: all settings, the best ten, four, two and one."""
-    first, ten, four, two, best = (rung[net] for rung in rungs)
+    """One net's row: the ten settings that were best after the first rung, and the best
+    one after the last."""
+    ten, best = rungs[1][net], rungs[-1][net]
     (number, runs), = best.items()
     curves = np.array([curve(trials, "train_loss")[0] for trials in ten.values()])
     loss = curve(runs, "train_loss")
     return {
         "block": net.block, "depth": net.depth, "hidden": WIDTHS[net.block],
         "parameters": runs[0].result["parameters"],
-        "search": {"setting": list(first), "train_loss": listed(
-            [final_loss(trials[0]) for trials in first.values()])},
         "ten": {"setting": list(ten), "mean": listed(curves.mean(axis=0)),
-                "train_loss": listed(curves[:, -1])},
-        "four": {"setting": list(four), "train_loss": listed(
-            [final_loss(trials[0]) for trials in four.values()])},
-        "two": {"setting": list(two), "train_loss": [listed(
-            [final_loss(trial) for trial in trials]) for trials in two.values()]},
+                "train_loss": listed(curves[:, -1]),
+                "trials": [trials[0].hash for trials in ten.values()]},
         "best": {"setting": number, "train_loss": [listed(row) for row in loss],
                  "test_acc": [listed(row) for row in curve(runs, "test_acc")],
                  "status": [trial.result["status"] for trial in runs],
+                 "trials": [trial.hash for trial in runs],
                  "least": listed(or_infinite(loss).min(axis=1)),
                  "final": listed(loss[:, -1]),
                  "epochs_to": {f"{target:g}": [epochs_to(row, target) for row in loss]
@@ -195,8 +191,8 @@ def describe_net(net: Net, rungs: list[dict]) -> dict:
 
 def run(lab: Lab) -> dict:
     """The search -> the record."""
-    settings = draw_settings(lab.protocol["rungs"][0][0], lab.protocol["search_seed"])
-    rungs = search(lab, lab.load_data(), settings)
+    settings = draw_settings(lab.plan["rungs"][0][0], lab.plan["search_seed"])
+    rungs = search(lab, settings)
     return {"settings": settings,
             "nets": [describe_net(net, rungs) for net in rungs[0]]}
 
@@ -215,8 +211,8 @@ def message(record: dict) -> str:
     """What the search found, in a line."""
     found = {block: ", ".join(map(str, depths_reaching(record["nets"], block)))
              for block in WIDTHS}
-    return (f"Loss below {TARGET:g}: highway nets at {found['highway'] or 'no'} "
-            f"layers, plain nets at {found['plain'] or 'no'} layers")
+    return (f"Loss below {TARGET:g}: highway nets of {found['highway'] or 'no'} "
+            f"blocks, plain nets of {found['plain'] or 'no'} blocks")
 
 
 def draw_curves(axes: Axes, nets: list[dict], lines: Callable) -> None:
@@ -247,79 +243,248 @@ def draw_ranges(axes: Axes, nets: list[dict]) -> None:
                   color=colour_of(net["block"]), solid_capstyle="butt")
 
 
-def draw_settings_of(axes: Axes, net: dict, settings: list[dict]) -> None:
-    """Learning rate and initial b_T of all settings, the best ten larger, the best one
-    ringed."""
-    for number in net["search"]["setting"]:
-        ten, best = number in net["ten"]["setting"], number == net["best"]["setting"]
-        axes.scatter(settings[number]["lr"], settings[number]["gate_bias"],
-                     s=34 if ten else 7, zorder=2 + ten + best, linewidth=1.6,
-                     color=LIGHT.highway if ten else LIGHT.soft,
-                     edgecolor=LIGHT.ink if best else "none")
-    axes.set(xscale="log", xlabel="learning rate")
+def columns(record: dict) -> tuple[Figure, list[tuple[Axes, list[dict]]]]:
+    """A figure with a panel for each depth -> it, and each panel with its nets."""
+    depths = record["plan"]["depths"]
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    panels = figure.subplots(1, len(depths), sharey=True, squeeze=False)[0]
+    found = [(axes, [net for net in record["nets"] if net["depth"] == depth])
+             for axes, depth in zip(panels, depths, strict=True)]
+    for axes, nets in found:
+        axes.set_title(f"{nets[0]['depth']} blocks", weight="bold")
+    return figure, found
 
 
-def draw_depth(column: Sequence[Axes], nets: list[dict], settings: list[dict]) -> None:
-    """One depth: the paper's two panels, and two that it did not show."""
-    best, ten, error, winners_of = column
-    draw_curves(best, nets, lambda net: net["best"]["train_loss"])
-    best.axhline(TARGET, color=LIGHT.soft, linewidth=1, linestyle=":")
-    best.set_title(f"{nets[0]['depth']} layers", weight="bold")
-    draw_curves(ten, nets, lambda net: [net["ten"]["mean"]])
-    draw_ranges(ten, nets)
-    draw_curves(error, nets,
-                lambda net: 100 - 100 * np.array(net["best"]["test_acc"], float))
-    format_log(error.yaxis)
-    for net in nets:
-        if net["block"] == "highway":
-            draw_settings_of(winners_of, net, settings)
-
-
-def draw(record: dict) -> Figure:
-    """The record -> the figure: a column for each depth, on common scales."""
-    nets, depths = record["nets"], record["protocol"]["depths"]
-    rungs, n = record["protocol"]["rungs"], len(record["protocol"]["seeds"])
-    figure = Figure(figsize=(9, 10.5), layout="constrained")
-    panels = figure.subplots(4, len(depths), sharex="row", sharey="row", squeeze=False,
-                             height_ratios=(1.5, 1, 1, 1))
-    for column, depth in zip(panels.T, depths, strict=True):
-        draw_depth(column, [net for net in nets if net["depth"] == depth],
-                   record["settings"])
-    labels = (f"training loss\n(best of {rungs[0][0]} settings)",
-              f"training loss\n(mean of the {rungs[1][0]} best)",
-              "test error, %\n(of the best)", "initial $b_T$\n(highway)")
-    for axes, label in zip(panels[:, 0], labels, strict=True):
-        axes.set_ylabel(label)
-    label_right(panels[0, -1], [
-        (float(np.median(or_infinite(net["best"]["final"]))), net["block"],
-         colour_of(net["block"])) for net in nets if net["depth"] == depths[-1]])
+def draw_best(record: dict) -> Figure:
+    """Figure 1, left: the best setting of each net, every seed."""
+    figure, panels = columns(record)
+    for axes, nets in panels:
+        draw_curves(axes, nets, lambda net: net["best"]["train_loss"])
+        axes.axhline(TARGET, color=LIGHT.soft, linewidth=1, linestyle=":")
+    axes, nets = panels[-1]
+    label_right(axes, [(float(np.median(or_infinite(net["best"]["final"]))),
+                        net["block"], colour_of(net["block"])) for net in nets])
+    panels[0][0].set_ylabel("training loss")
     figure.suptitle(message(record), **TITLE)
-    figure.supxlabel(
-        f"{title_of(record)}. Dotted: {TARGET:g}. Best: "
-        f"{n} seeds, thick their median; ×: diverged. Mean of {rungs[1][0]}: one seed,"
-        f"\nthose best after {rungs[0][1]} epochs; bars: their last losses. Below: "
-        "blue, the same; ringed, the best; grey, the rest.", size=8.5)
+    figure.supxlabel(f"{title_of(record['plan'])}, best of "
+                     f"{record['plan']['rungs'][0][0]} settings, "
+                     f"{len(record['plan']['seeds'])} seeds, thick their median; "
+                     f"×: diverged; dotted: {TARGET:g}", size=8.5)
     return figure
 
 
-def check(record: dict) -> list[Claim]:
-    """All claims of a record. Figure 1's right panel rests on the ten best settings
-    of each net in the rung that it shows, all others on the best, whatever the rung."""
-    def trials(kept, **rest):
-        return [{"block": net["block"], "depth": net["depth"] - 1, "lr": [
-            record["settings"][number]["lr"] for number in kept(net)], **rest}
-            for net in record["nets"]]
-    ten = trials(lambda net: net["ten"]["setting"],
-                 epochs=record["protocol"]["rungs"][1][1])
-    best = trials(lambda net: [net["best"]["setting"]])
-    return [made for item in check_claims(record) for made in resting_on(
-        [item], *(ten if item["section"] == "P1 Fig. 1" else best))]
+def draw_ten(record: dict) -> Figure:
+    """Figure 1, right: the mean of the ten best settings of each net."""
+    figure, panels = columns(record)
+    for axes, nets in panels:
+        draw_curves(axes, nets, lambda net: [net["ten"]["mean"]])
+        draw_ranges(axes, nets)
+    panels[0][0].set_ylabel("training loss")
+    panels[0][0].legend()
+    figure.suptitle("Mean of each net's ten best settings", **TITLE)
+    figure.supxlabel("One seed; bars: the range of their last losses, without those "
+                     "that diverged", size=8.5)
+    return figure
+
+
+# --------------------------------------------------------------------------------------
+# Claims
+
+
+def of(nets: list[dict], block: str, depths: Sequence[int]) -> list[dict]:
+    """The nets of a kind, of these depths."""
+    return [net for net in nets if net["block"] == block and net["depth"] in depths]
+
+
+def by_depth(nets: list[dict], value: Callable) -> dict:
+    """{"9 blocks": value of the net}."""
+    return {f"{net['depth']} blocks": value(net) for net in nets}
+
+
+def best_loss(net: dict) -> float:
+    """The last loss of a net's best seed."""
+    return float(or_infinite(net["best"]["final"]).min())
+
+
+def reached(nets: list[dict], epochs: int, every: bool, target: float) -> bool | None:
+    """Whether the best seed of each net, or every one, got below a loss. None where one
+    did not that might with the paper's epochs: not one that diverged."""
+    verdicts = []
+    for net in nets:
+        least, final = (or_infinite(net["best"][name]) for name in ("least", "final"))
+        there = least < target
+        enough = there.all() if every else there.any()
+        lost = ~there & np.isinf(final)
+        hopeless = epochs >= FIGURE_1_EPOCHS or (lost.any() if every else lost.all())
+        verdicts.append(True if enough else False if hopeless else None)
+    return judging.every(verdicts)
+
+
+def missed(nets: list[dict], epochs: int, target: float) -> bool | None:
+    """Whether even the best seed of each net stays above a loss. None where one does
+    that might not with the paper's epochs."""
+    verdicts = [reached([net], epochs, False, target) for net in nets]
+    return None if not nets or None in verdicts else True not in verdicts
+
+
+def claims_on_losses(record: dict) -> list[Claim]:
+    """Which nets get below the paper's loss: their best runs, and every seed."""
+    nets, epochs = record["nets"], record["plan"]["rungs"][-1][1]
+    shallow, highway = of(nets, "plain", SHALLOW), of(nets, "highway", SHALLOW + DEEP)
+    deep = of(nets, "plain", DEEP)
+    within = f"a loss below 1e-4, here within {epochs} epochs"
+
+    def about(name, source, text, found, test, paper=None):
+        return Claim(name=name, source=source, text=text, paper=paper, limit=TARGET,
+                     ours=by_depth(found, lambda net: [
+                         "diverged" if last is None else value for value, last in zip(
+                             net["best"]["least"], net["best"]["final"], strict=True)]),
+                     rows=[net["best"] for net in found], test=test, why="epochs",
+                     n=len(record["plan"]["seeds"]), after_data=source != "ours")
+    return [
+        about("fig1-plain-shallow", "P1 3.1", "plain nets of 10 and 20 layers reach "
+              f"{within}: their best runs", shallow,
+              lambda target: reached(shallow, epochs, False, target), "< 1e-4"),
+        about("fig1-highway", "P1 3.1", f"highway nets of all depths reach {within}: "
+              "their best runs", highway,
+              lambda target: reached(highway, epochs, False, target),
+              "similar to 10 and 20 layers; plain: < 1e-4"),
+        about("fig1-plain-deep", "P1 3.1", "plain nets of 50 and 100 layers do not "
+              f"reach {within}, not even their best runs", deep,
+              lambda target: missed(deep, epochs, target), "> 1e-4"),
+        about("fig1-plain-shallow-seeds", "ours", "plain nets of 10 and 20 layers "
+              f"reach {within}: every seed", shallow,
+              lambda target: reached(shallow, epochs, True, target)),
+        about("fig1-highway-seeds", "ours", f"highway nets of all depths reach "
+              f"{within}: every seed", highway,
+              lambda target: reached(highway, epochs, True, target))]
+
+
+def claims_on_depth(record: dict) -> list[Claim]:
+    """How the end depends on depth, by the best runs of each net."""
+    nets, epochs = record["nets"], record["plan"]["rungs"][-1][1]
+    kinds = {block: (of(nets, block, SHALLOW), of(nets, block, DEEP))
+             for block in WIDTHS}
+
+    def losses(block):
+        return [[best_loss(net) for net in part] for part in kinds[block]]
+
+    def degrades(times):
+        shallow, deep = losses("plain")
+        return min(deep) > times * max(shallow) if shallow and deep else None
+
+    def similar(times):
+        shallow, deep = losses("highway")
+        return (max(shallow + deep) < times * min(shallow + deep)
+                if shallow and deep else None)
+
+    def about(block):
+        found = sum(kinds[block], [])
+        return {"source": "P1 3.1", "ours": by_depth(found, lambda net: listed(
+            best_loss(net))), "rows": [net["best"] for net in found], "limit": 10.0,
+            "n": len(record["plan"]["seeds"]), "after_data": True}
+    return [
+        Claim(name="fig1-plain-degrades", text="the training loss of plain nets "
+              "degrades with depth: that of 50 and 100 layers ends more than ten times "
+              f"above that of 10 and 20, here after {epochs} epochs: best runs",
+              paper="significantly degrades", test=degrades, **about("plain")),
+        Claim(name="fig1-highway-similar", text="highway nets of 50 and 100 layers "
+              "perform like those of 10 and 20: the losses of their best runs are "
+              "within a factor of ten", paper="similar", test=similar,
+              **about("highway"))]
+
+
+def claims_on_pairs(record: dict) -> list[Claim]:
+    """The highway net beside the plain net of the same depth."""
+    nets, epochs = record["nets"], record["plan"]["rungs"][-1][1]
+    highway, plain = ([net for net in nets if net["block"] == block]
+                      for block in ("highway", "plain"))
+    deepest = plain[-1], highway[-1]
+    ends = {"best runs": [best_loss(net) for net in deepest],
+            "medians of the seeds": [float(np.median(or_infinite(net["best"]["final"])))
+                                     for net in deepest]}
+    with np.errstate(all="ignore"):     # infinite / infinite tells nothing
+        orders = {name: float(np.log10(np.divide(*pair)))
+                  for name, pair in ends.items()}
+    pairs = {f"{net['depth']} blocks": [median_epochs(net), median_epochs(other)]
+             for net, other in zip(highway, plain, strict=True)}
+    there = [pair for pair in pairs.values() if not np.isinf(pair).all()]
+    n = len(record["plan"]["seeds"])
+    return [
+        Claim(name="fig1-orders", source="P1 3.1", text="the deepest highway net ends "
+              "more than two orders of magnitude below the deepest plain one, here "
+              f"after {epochs} epochs: best runs", paper="> 2", n=n, limit=2.0,
+              rows=[net["best"] for net in deepest], after_data=True,
+              ours={name: listed(value) for name, value in orders.items()},
+              test=lambda limit: None if np.isnan(orders["best runs"]) else (
+                  orders["best runs"] > limit)),
+        Claim(name="fig1-epochs", source="P1 3.1", text="highway nets need fewer "
+              "epochs than plain ones to a loss of 0.01, at each depth where either "
+              "gets there: medians of the seeds", paper="significantly faster", n=n,
+              ours={depth: dict(zip(WIDTHS, listed(pair), strict=True))
+                    for depth, pair in pairs.items()},
+              rows=[net["best"] for net in nets],
+              limit=1.0, test=lambda times: (
+                  all(times * one < other for one, other in there) if there
+                  else None))]
+
+
+def median_epochs(net: dict) -> float:
+    """The median of the epochs that its seeds need to a loss of 0.01."""
+    return float(np.median(or_infinite(net["best"]["epochs_to"]["0.01"])))
+
+
+def claims_on_ten(record: dict) -> list[Claim]:
+    """Figure 1, right: the mean of the ten best settings. One that diverged makes it
+    infinite."""
+    ends = {block: {net["depth"]: float(or_infinite(net["ten"]["mean"][-1]))
+                    for net in record["nets"] if net["block"] == block}
+            for block in WIDTHS}
+    low, high = min(ends["plain"]), max(ends["plain"])
+
+    def grows(times):
+        if low == high:
+            return None
+        with np.errstate(invalid="ignore"):
+            worse = {block: found[high] / found[low] for block, found in ends.items()}
+        return bool(worse["plain"] > times and worse["highway"] < times)
+    return [Claim(
+        name="fig1-ten", source="P1 Fig. 1", text="right panel, mean loss of the ten "
+        f"best settings, one seed each, here after {record['plan']['rungs'][1][1]} "
+        "epochs: from the least depth to the largest it grows more than tenfold for "
+        "plain nets and not for highway nets", paper="much harder; still optimized "
+        "well", rows=[net["ten"] for net in record["nets"]], limit=10.0, test=grows,
+        after_data=True, ours={block: {
+            f"{depth} blocks": "diverged" if np.isinf(value) else value
+            for depth, value in found.items()} for block, found in ends.items()})]
+
+
+def claims_on_collapses(record: dict) -> list[Claim]:
+    """How many runs of the last rung were lost after they had trained."""
+    def collapsed(net):
+        return int(np.count_nonzero((or_infinite(net["best"]["least"]) < COLLAPSED)
+                                    & (or_infinite(net["best"]["final"]) > COLLAPSED)))
+    deep = [collapsed(net) for net in of(record["nets"], "plain", DEEP)]
+    return [Claim(
+        name="fig1-collapses", source="ours", text="deep plain nets collapse: with 49 "
+        f"and with 99 blocks some runs end above a loss of {COLLAPSED:g}, or diverge, "
+        "after having been below it", n=len(record["plan"]["seeds"]), after_data=True,
+        ours={block: by_depth([net for net in record["nets"] if net["block"] == block],
+                              collapsed) for block in WIDTHS},
+        rows=[net["best"] for net in record["nets"]],
+        test=lambda: all(count > 0 for count in deep) if deep else None)]
+
+
+def claims(record: dict) -> list[Claim]:
+    """All claims of a record."""
+    return [claim for make in (claims_on_losses, claims_on_depth, claims_on_pairs,
+                               claims_on_ten, claims_on_collapses)
+            for claim in make(record)]
 
 
 EXPERIMENT = Experiment(
-    name="experiments.optimization", doc=__doc__, minutes=290, protocol=PROTOCOL,
-    smoke=SMOKE, run=run, draw=draw, check=check,
-    pack_by=lambda config: f"{config['block']}_{config['depth'] + 1}")
+    name="optimization", doc=__doc__, minutes=290, plan=PLAN, smoke=SMOKE, run=run,
+    claims=claims, figures={"figure": draw_best, "ten": draw_ten})
 
 if __name__ == "__main__":
-    main(EXPERIMENT)
+    main("optimization")

@@ -5,30 +5,30 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import optimization, optimization_claims
+from experiments import optimization
+from experiments.lab import Lab, Trial
+from experiments.lab.experiment import Training
+from experiments.lab.judging import judge
+from experiments.lab.trials import Store
 from experiments.optimization import Net
-from tests.fake_lab import trial_of
 
 
-def test_smoke_of_the_search(smoke):
-    """The whole path; each rung takes the best settings of the one before."""
-    record, folder = smoke(optimization.EXPERIMENT)
-    assert {path.stem for path in (folder / "trials").iterdir()} == {
-        f"{block}_{depth}" for block in ("highway", "plain") for depth in (10, 20)}
-    assert len(record["claims"]) == 11
-    assert [(net["block"], net["depth"]) for net in record["nets"]] == [
-        (block, depth) for depth in (10, 20) for block in ("highway", "plain")]
-    for net in record["nets"]:
-        rungs, last = [net[name] for name in (
-            "search", "ten", "four", "two")], net["best"]
-        assert [len(rung["setting"]) for rung in rungs] == [4, 3, 2, 2]
-        rungs[-1] = rungs[-1] | {"train_loss": list(np.median(
-            rungs[-1]["train_loss"], axis=1))}
-        chosen = [*(rung["setting"] for rung in rungs[1:]), [last["setting"]]]
-        for rung, following in zip(rungs, chosen, strict=True):
-            losses = dict(zip(rung["setting"], rung["train_loss"], strict=True))
-            assert following == sorted(losses, key=losses.get)[:len(following)]
-        assert np.shape(last["train_loss"]) == np.shape(last["test_acc"]) == (2, 3)
+def test_each_rung_takes_the_best_settings_of_the_one_before(tmp_path):
+    lab = Lab(optimization.EXPERIMENT, Training(Store(tmp_path / "trials.sqlite"), {},
+                                                jobs=1), smoke=True)
+    rungs = optimization.search(lab, optimization.draw_settings(4, 1507))
+    for net in (Net("plain", 9), Net("highway", 19)):
+        assert [len(rung[net]) for rung in rungs] == [4, 3, 2, 2, 1]
+        for before, after in zip(rungs, rungs[1:], strict=False):
+            losses = {number: np.median([trial.result["train_loss"][-1]
+                                         for trial in trials])
+                      for number, trials in before[net].items()}
+            assert list(after[net]) == sorted(losses, key=losses.get)[:len(after[net])]
+        assert len(rungs[-1][net].popitem()[1]) == 2, "with every seed"
+
+
+def trial_of(result):
+    return Trial("optimization.train", 1, None, {}, "ok", None, result, 0, {})
 
 
 def test_a_setting_that_diverges_is_the_worst():
@@ -40,7 +40,7 @@ def test_a_setting_that_diverges_is_the_worst():
 
 
 def test_a_stopped_run_has_tried_as_many_settings_of_every_net():
-    chosen = {Net("plain", 10): [4, 2], Net("highway", 10): [1, 3]}
+    chosen = {Net("plain", 9): [4, 2], Net("highway", 9): [1, 3]}
     runs = optimization.plan_rung(chosen, [0, 1])
     assert [run.seed for run in runs] == [0, 0, 1, 1] * 2
     assert [run.setting for run in runs] == [1, 4, 1, 4, 3, 2, 3, 2]
@@ -68,10 +68,9 @@ def test_settings_are_drawn_from_the_stated_ranges():
 
 @pytest.mark.parametrize("block, count", [("highway", 544_660), ("plain", 562_543)])
 def test_nets_of_the_search_are_the_papers(block, count):
-    """Depth counts the first plain layer; widths 50 and 71; one draw for both kinds."""
+    """99 blocks are the paper's 100 layers; widths 50 and 71; one draw for both."""
     setting = optimization.draw_settings(1, 0)[0]
-    config = optimization.make_config(optimization.PROTOCOL, Net(block, 100), setting,
-                                      5, 0)
+    config = optimization.make_config(optimization.PLAN, Net(block, 99), setting, 5, 0)
     assert (config["depth"], config["clip"], config["optimizer"]) == (99, 0, "sgd")
     assert config["lr"] == setting["lr"]
     assert config["init"] == {"tanh": "glorot", "relu": "he"}[setting["activation"]]
@@ -80,23 +79,21 @@ def test_nets_of_the_search_are_the_papers(block, count):
 
 def fake_net(block, depth, least, epochs_to=None, final=None, ten=0.01):
     return {"block": block, "depth": depth, "best": {
-        "least": least, "final": final or least,
+        "least": least, "final": final or least, "trials": [],
         "epochs_to": {"0.01": epochs_to or [9] * len(least)}},
-        "ten": {"mean": [1.0, ten], "train_loss": [ten] * 10}}
+        "ten": {"mean": [1.0, ten], "train_loss": [ten] * 10, "trials": []}}
 
 
 def judged(nets, epochs=400):
-    claims = optimization_claims.check_claims({"nets": nets, "protocol": {
-        "rungs": [[9, 1], [3, 2], [1, epochs]]}})
-    return dict(zip(("shallow", "highway", "deep", "shallow, every", "highway, every",
-                     "degrades", "similar", "orders", "speed", "ten", "collapses"),
-                    claims, strict=True))
+    claims = optimization.claims({"nets": nets, "plan": {
+        "rungs": [[9, 1], [3, 2], [1, epochs]], "seeds": [0, 1]}})
+    return {claim.name.removeprefix("fig1-"): judge(claim) for claim in claims}
 
 
 GOOD, BAD = [9e-5, 1e-5], [9e-5, 2e-4]
-NETS = {("highway", 10): {"least": GOOD, "epochs_to": [3, 5]},
-        ("plain", 10): {"least": GOOD}, ("highway", 50): {"least": GOOD},
-        ("plain", 50): {"least": [2e-3, 0.5], "final": [2e-3, 2.3],
+NETS = {("highway", 9): {"least": GOOD, "epochs_to": [3, 5]},
+        ("plain", 9): {"least": GOOD}, ("highway", 49): {"least": GOOD},
+        ("plain", 49): {"least": [2e-3, 0.5], "final": [2e-3, 2.3],
                         "epochs_to": [None, None], "ten": 0.2}}
 
 
@@ -108,36 +105,39 @@ def changed(**about):
 
 
 @pytest.mark.parametrize("about, epochs, expected", [
-    ({}, 400, {"shallow": True, "highway": True, "deep": True, "degrades": True,
-               "highway, every": True, "orders": True, "speed": True, "ten": True,
-               "similar": True, "collapses": True}),
+    ({}, 400, {"plain-shallow": True, "highway": True, "plain-deep": True, "plain-degrades": True,
+               "highway-seeds": True, "orders": True, "epochs": True, "ten": True,
+               "highway-similar": True, "collapses": True}),
     # A miss is open in fewer epochs than the paper's, whoever misses.
-    ({}, 200, {"shallow": True, "deep": None}),
-    ({"highway_50": {"least": [2e-4, 3e-4]}}, 200, {"highway": None,
-                                                    "highway, every": None}),
-    ({"highway_50": {"least": [2e-4, 3e-4]}}, 400, {"highway": False,
-                                                    "highway, every": False}),
+    ({}, 200, {"plain-shallow": True, "plain-deep": None}),
+    ({"highway_49": {"least": [2e-4, 3e-4]}}, 200, {"highway": None,
+                                                    "highway-seeds": None}),
+    ({"highway_49": {"least": [2e-4, 3e-4]}}, 400, {"highway": False,
+                                                    "highway-seeds": False}),
     # Of one seed: the best run decides for the paper, and every seed stands beside it.
-    ({"highway_50": {"least": BAD}}, 400, {"highway": True, "highway, every": False}),
-    ({"plain_50": {"least": BAD}}, 200, {"deep": False, "degrades": False}),
+    ({"highway_49": {"least": BAD}}, 400, {"highway": True, "highway-seeds": False}),
+    ({"plain_49": {"least": BAD}}, 200, {"plain-deep": False, "plain-degrades": False}),
     # A run that diverged has missed it for good.
-    ({"highway_50": {"least": [0.1, 1e-5], "final": [None, 1e-5]}}, 200,
-     {"highway": True, "highway, every": False, "collapses": True}),
-    ({"highway_50": {"least": [0.1, 0.1], "final": [None, None]}}, 200,
-     {"highway": False, "similar": False, "orders": False}),
-    ({"plain_50": {"least": [0.1], "final": [None]}, "highway_50": {
+    ({"highway_49": {"least": [0.1, 1e-5], "final": [None, 1e-5]}}, 200,
+     {"highway": True, "highway-seeds": False, "collapses": True}),
+    ({"highway_49": {"least": [0.1, 0.1], "final": [None, None]}}, 200,
+     {"highway": False, "highway-similar": False, "orders": False}),
+    ({"plain_49": {"least": [0.1], "final": [None]}, "highway_49": {
         "least": [0.1], "final": [None]}}, 400, {"orders": None, "collapses": True}),
-    ({"plain_50": {"least": [2e-3, 3e-3], "ten": 0.05}}, 400,
+    ({"plain_49": {"least": [2e-3, 3e-3], "ten": 0.05}}, 400,
      {"collapses": False, "ten": False}),
-    ({"plain_50": {"least": [2e-3], "ten": None}}, 400, {"ten": True}),
-    ({"highway_10": {"least": GOOD, "epochs_to": [9, 9]}}, 400, {"speed": False})])
+    ({"plain_49": {"least": [2e-3], "ten": None}}, 400, {"ten": True}),
+    ({"highway_9": {"least": GOOD, "epochs_to": [9, 9]}}, 400, {"epochs": False})])
 def test_verdicts_follow_the_numbers(about, epochs, expected):
     claims = judged(changed(**about), epochs)
-    assert {name: claims[name]["holds"] for name in expected} == expected
+    words = {True: "holds", False: "does not hold", None: "open"}
+    assert {name: claims[name]["verdict"] for name in expected} == {
+        name: words[holds] for name, holds in expected.items()}
 
 
 def test_a_verdict_at_half_and_at_twice_the_threshold():
-    claims = judged(changed(plain_50={"least": [1.5e-4], "final": [1.5e-4]}))
-    assert claims["degrades"]["holds"] and claims["degrades"]["also"] == {
-        "5": True, "20": False}
-    assert claims["deep"]["also"] == {"5e-05": True, "0.0002": False}
+    claims = judged(changed(plain_49={"least": [1.5e-4], "final": [1.5e-4]}))
+    assert list(claims["plain-degrades"]["at"].values()) == [
+        "holds", "holds", "does not hold"]
+    assert list(claims["plain-deep"]["at"].values()) == [
+        "holds", "holds", "does not hold"]

@@ -1,6 +1,7 @@
 """Convert committed trials of schema 1 to trials that name their function and data.
 
     python3 -m experiments.lab.convert OLD NEW      results/OLD/trials -> results/NEW
+    python3 -m experiments.lab.convert prune NEW    drop trials that no row asks for
 
 Once per old experiment; idempotent, for what is converted is no longer of schema 1, and
 trials that lie in the new folder already are kept. RULES says for each old experiment
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Callable
 
 import highway_networks as hn
+from experiments.lab.experiment import Lab, Replay, get
 from experiments.lab.trials import Trial, read_packed, write_packed
 from highway_suite.datasets import content_hash
 from highway_suite.files import parse_json
@@ -26,6 +28,8 @@ def without(config: dict, *names: str) -> dict:
 
 RULES: dict[str, Callable[[dict, str], tuple[str, str | None, dict]]] = {
     # old experiment: (config, data set) -> function, data set, config
+    "optimization": lambda config, dataset: ("optimization.train", dataset, without(
+        config, "dataset")),
     "variants": lambda config, dataset: ("variants.train", dataset, without(
         config, "dataset")),
 }
@@ -60,5 +64,17 @@ def main(old: str, new: str) -> None:
     print(f"{len(found)} trials of {old} converted; {len(there)} in {folder.name}")
 
 
+def prune(name: str) -> None:
+    """Keep only the trials that the experiment's plan asks for."""
+    folder = hn.HERE / "results" / name / "trials"
+    trials = read_packed(folder)
+    replay = Replay(trials)
+    Lab(get(name), replay).record("")
+    for path in folder.glob("*.jsonl"):
+        path.unlink()
+    write_packed(folder, (trials[asked] for asked in replay.asked))
+    print(f"{len(replay.asked)} of {len(trials)} trials of {name} kept")
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    prune(sys.argv[2]) if sys.argv[1] == "prune" else main(*sys.argv[1:3])
