@@ -28,6 +28,8 @@ def without(config: dict, *names: str) -> dict:
 
 RULES: dict[str, Callable[[dict, str], tuple[str, str | None, dict]]] = {
     # old experiment: (config, data set) -> function, data set, config
+    "blocks": lambda config, dataset: ("blocks.train", dataset, without(
+        config, "dataset")),
     "optimization": lambda config, dataset: ("optimization.train", dataset, without(
         config, "dataset")),
     "variants": lambda config, dataset: ("variants.train", dataset, without(
