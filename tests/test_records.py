@@ -22,7 +22,7 @@ from tests.committed import tree
 from tests.records_for_figures import make_arm, make_record
 
 ROOT = Path(hn.__file__).parent
-COMMITTED = sorted([*tree().glob("*.json"), *tree().glob("results/headline/*.json")])
+COMMITTED = sorted([*tree().glob("*.json")])
 
 
 @pytest.fixture

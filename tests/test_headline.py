@@ -1,0 +1,67 @@
+"""The headline's sweeps: their nets, and what is concluded from them."""
+
+import numpy as np
+import pytest
+
+import highway_networks as hn
+from experiments import headline
+from experiments.lab.judging import judge, mean_and_std
+from tests.contracts import WrongGradient, check_gradient, small_batch, small_net
+
+
+@pytest.mark.parametrize("depth", [1, 9])
+def test_the_scaled_residual_block_is_under_the_contract(depth, seed):
+    """Its gradient against the complex step; without its scale it is wrong."""
+    with headline.added_blocks(depth):
+        check_gradient(small_net("scaled_residual", depth, seed=seed),
+                       *small_batch(seed), seed=seed)
+        right = hn.BLOCKS["scaled_residual"]
+        hn.BLOCKS["scaled_residual"] = right._replace(
+            backward=hn.BLOCKS["residual"].backward)
+        if depth > 1:
+            with pytest.raises(WrongGradient):
+                check_gradient(small_net("scaled_residual", depth, seed=seed),
+                               *small_batch(seed), seed=seed)
+    assert "scaled_residual" not in hn.BLOCKS
+
+
+def test_a_trial_is_the_commands_net(digits):
+    net = headline.Net("highway", 3, "uniform", 5e-3)
+    config = headline.make_config(headline.PLAN | headline.SMOKE, net, 1)
+    found = headline.train_net(config, digits)
+    settings = hn.Config(**config)
+    data = hn.scale_pixels(hn.take_subset(digits, settings))
+    history, layer_T, _ = hn.train(hn.make_net(settings, data), data, settings)
+    assert found["train_loss"] == history["train_loss"]
+    assert found["test_acc"] == history["test_acc"]
+    assert found["T"] == pytest.approx(list(np.asarray(layer_T[-1][1])))
+
+
+def row(kind, depth, *accuracies, init="uniform", **more):
+    return {"kind": kind, "depth": depth, "init": init, "lr": 0.005, "trials": [],
+            "test_acc": accuracies, **mean_and_std(accuracies), **more}
+
+
+def verdicts(plain, deep_highway, thirds):
+    sweeps = [row(kind, depth, *found, init=init) for init in ("uniform", "glorot")
+              for kind, ends in (("highway", [(0.9, 0.91), deep_highway]),
+                                 ("plain", [(0.9, 0.91), plain]))
+              for depth, found in zip((5, 30), ends, strict=True)]
+    sweeps.append(row("highway", 10, 0.9, 0.9, T_thirds=thirds, init="other"))
+    plan = {"seeds": [0, 1], "sweeps": headline.PLAN["sweeps"]}
+    many = [row("highway", 5, 0.9, 0.91), row("highway", 50, *deep_highway)]
+    return {claim.name: judge(claim)["verdict"] for claim in headline.claims(
+        {"plan": plan, "sweeps": sweeps, "many": many})}
+
+
+def test_verdicts_follow_the_numbers():
+    found = verdicts((0.1, 0.1), (0.9, 0.91), [[0.3, 0.1], [0.2, 0.1]])
+    assert {found["sweep-plain-uniform"], found["sweep-plain-guess"],
+            found["depth-free"], found["lower-layers-open"]} == {"holds"}
+    assert found["sweep-highway-glorot"] == "does not hold"
+    found = verdicts((0.9, 0.7), (0.5, 0.51), [[0.1, 0.3], [0.1, 0.2]])
+    assert {found[name] for name in ("sweep-plain-guess", "depth-free",
+                                     "lower-layers-open")} == {"does not hold"}
+    found = verdicts((0.9, 0.7), (0.95, 0.8), [[0.1, 0.3], [0.3, 0.1]])
+    assert {found[name] for name in ("sweep-plain-uniform", "depth-free",
+                                     "lower-layers-open")} == {"open"}
