@@ -49,7 +49,7 @@ from benchmarks.lab import (
     without_absent,
 )
 from benchmarks.processes import available_cores, bound_to
-from experiments.recurrent_layers import (
+from experiments.nets.recurrent import (
     LSTM,
     Batch,
     Characters,

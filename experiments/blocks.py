@@ -39,7 +39,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 import highway_networks as hn
-from experiments import sizes
+from experiments.nets import sizes
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.drawing import colour_of, plain_numbers, title_of
 from experiments.lab.judging import ahead, every, mean_and_std, or_infinite

@@ -4,7 +4,7 @@ PyTorch; what a broken backward pass would get away with; words by their definit
 import numpy as np
 import pytest
 
-from experiments import recurrent_layers as rl
+from experiments.nets import recurrent as rl
 from tests.contracts import STEP, WrongGradient, compare, of_largest
 
 FORMS = [("plain", 0), ("plain", 1), ("highway", 1), ("highway", 2), ("t_only", 2),

@@ -1,0 +1,292 @@
+"""Which form of the layer helps a language model that reads characters?
+
+P2 (section 5.2, Table 1a) changes the two highway layers that Kim et al. 2016
+(arXiv:1508.06615) put between the characters of a word and an LSTM. Perplexity on the
+Penn Treebank's test text: full 79.09, coupled 79.13, C-only 79.15, T-only 82.94,
+residual (four layers) 91.32, plain (one) 92.60. That is Kim et al.'s large model; their
+small one has 100.3 without such a layer, 111.2 with a plain one, 92.3 and 90.1 with one
+and two highway layers (their Table 7).
+
+The protocol is that of the small model and its code, yoonkim/lstm-char-cnn on GitHub:
+characters of 15 numbers; a word has a start and an end and is padded to the longest;
+kernels of width 1 to 6, 25 filters times the width, tanh, the largest over the word;
+the layer in question, 525 wide, relu, T around -2 at first; two LSTMs of 300; dropout
+0.5 after each; softmax over 10,000 words. All parameters U(-0.05, 0.05). Plain gradient
+descent on 20 streams of 35 words, the state carried on; the gradient, of the sum over
+35 steps, cut to norm 5; rate 1, from the third epoch on halved after each in which the
+validation perplexity fell by less than 1. 20 epochs; the last net reads the test text,
+once. Nine forms take the layer's place, and all train alike. Then the gates of the
+trained nets are held at their means, and layers are left out.
+
+P2 is silent, we assume: C starts around +2, so that it carries what T around -2 does.
+Deviations: the small model; 20 epochs for 25; the LSTMs start each epoch from zeros,
+not only the first; padding is no parameter; b_T = -2 is not searched.
+
+The meaning of each statement in perplexity was fixed before the runs. A statement is
+judged seed by seed, with the seeds that all of its nets have: it holds, or not, where
+they agree, and is open where they do not. A run that diverged or guesses counts as
+worse than any other; two of them cannot be told apart.
+
+The text is the LDC's and not ours to give: --data-dir, or $HIGHWAY_PTB_DIR, names a
+folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt. A trial takes two hours on
+one core and keeps a checkpoint after each epoch.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import highway_networks as hn
+from experiments.lab import Claim, Experiment, Lab, Trial
+from experiments.lab.judging import listed, or_infinite
+from experiments.lab.papers import TABLE_1A, name_of
+from experiments.language.text import content, load
+from experiments.language.train import train_model
+from highway_suite.figures import COLOURS, LIGHT, TITLE
+
+SEEDS: dict[tuple, list] = {        # of each net: block, layers
+    ("highway", 1): [0, 1], ("highway", 2): [0, 1], ("full", 2): [0, 1],
+    ("c_only", 2): [0, 1], ("plain", 1): [0], ("t_only", 2): [0],
+    ("residual", 4): [0], ("plain", 0): [0], ("residual", 2): [0]}
+NETS: list[dict] = [{"block": block, "depth": depth, "seeds": seeds}
+                    for (block, depth), seeds in SEEDS.items()]
+PLAN: dict[str, Any] = {
+    "dataset": "ptb", "batch": 20, "steps": 35, "epochs": 20, "lr": 1.0,
+    "lr_decay": 0.5, "least_gain": 1.0, "clip": 5.0, "dropout": 0.5, "scale": 0.05,
+    "gate_bias": -2.0, "nets": NETS,
+    "sizes": {"units": 300, "numbers": 15, "widths": [1, 2, 3, 4, 5, 6], "maps": 25}}
+SMOKE: dict[str, Any] = {
+    "dataset": "lecture", "batch": 3, "steps": 6, "epochs": 3, "scale": 0.2,
+    "sizes": {"units": 16, "numbers": 6, "widths": [1, 2, 3], "maps": 4},
+    "nets": [net | {"seeds": [0]} for net in NETS]}
+P2 = {("plain", 1): "plain", ("residual", 4): "residual"} | {
+    (block, 2): block for block in ("highway", "t_only", "c_only", "full")}
+KIM = {         # Kim et al.'s Table 7, small model: by block and number of layers
+    ("plain", 0): 100.3, ("plain", 1): 111.2, ("highway", 1): 92.3,
+    ("highway", 2): 90.1}
+GUESSES = 300           # last validation perplexity of a run that has not learnt: that
+                        # of the words' frequencies is 600 to 800
+
+
+def make_config(plan: dict, net: dict, seed: int) -> dict:
+    """The trial of a net of the plan with a seed."""
+    names = ("batch", "steps", "epochs", "lr", "lr_decay", "least_gain", "clip",
+             "dropout", "scale")
+    gated = net["depth"] and hn.BLOCKS[net["block"]].gates
+    bias = {"gate_bias": plan["gate_bias"]} if gated else {}
+    return {**{name: plan[name] for name in names}, **plan["sizes"], **bias,
+            "block": net["block"], "depth": net["depth"], "seed": seed}
+
+
+def row_of(net: dict, trials: list[Trial]) -> dict:
+    """The trials of one net of the plan -> its row."""
+    results: list[Any] = [trial.result for trial in trials]
+    names = ("status", "lr", "train_loss", "grad_norm", "valid_perplexity",
+             "test_perplexity", "instead")
+    return {"block": net["block"], "depth": net["depth"], "seeds": net["seeds"],
+            "parameters": results[0]["parameters"],
+            **{name: [result.get(name) for result in results] for name in names},
+            "trials": [trial.hash for trial in trials]}
+
+
+def run(lab: Lab) -> dict:
+    """All trials -> the record."""
+    nets = lab.plan["nets"]
+    trials = lab.trials(train_model, {
+        (net["block"], net["depth"], seed): make_config(lab.plan, net, seed)
+        for net in nets for seed in net["seeds"]})
+    return {"nets": [row_of(net, [trials[net["block"], net["depth"], seed]
+                                  for seed in net["seeds"]]) for net in nets],
+            "papers": [{"block": key[0], "depth": key[1], "small": KIM.get(key),
+                        "large": TABLE_1A[P2[key]].perplexity if key in P2 else None}
+                       for key in SEEDS]}
+
+
+# --------------------------------------------------------------------------------------
+# The figure
+
+NUMBERS = {1: "one", 2: "two", 4: "four"}
+
+
+def label_of(net: Mapping) -> str:
+    """What stands between characters and LSTM."""
+    if not net["depth"]:
+        return "nothing"
+    name = name_of(net["block"])
+    return f"{NUMBERS[net['depth']]} {name if '-' in name else name.lower()}"
+
+
+def by_perplexity(nets: list[dict]) -> list[dict]:
+    """Nets, the worst by the median of its seeds first."""
+    return sorted(nets, reverse=True, key=lambda net: np.median(
+        or_infinite(net["test_perplexity"])))
+
+
+def draw(record: dict) -> Figure:
+    """Test perplexity of every form, ours and what the papers report."""
+    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    axes, nets = figure.subplots(), by_perplexity(record["nets"])
+    theirs = {(row["block"], row["depth"]): row for row in record["papers"]}
+    for at, net in enumerate(nets):
+        ours = [value for value in net["test_perplexity"] if value is not None]
+        colour = COLOURS[net["block"]] if net["depth"] else LIGHT.soft
+        row = theirs[net["block"], net["depth"]]
+        axes.plot(ours, [at] * len(ours), "o", color=colour, markersize=7)
+        for name, mark in (("small", "D"), ("large", "s")):
+            if row[name]:
+                axes.plot(row[name], at, mark, color=LIGHT.ink, fillstyle="none",
+                          markersize=6)
+    for mark, label in (("o", "ours, each seed"), ("D", "Kim et al., small model"),
+                        ("s", "P2, large model")):
+        axes.plot([], [], mark, color=LIGHT.ink, label=label,
+                  fillstyle="full" if mark == "o" else "none")
+    axes.legend(fontsize=8)
+    axes.set_yticks(range(len(nets)), [label_of(net) for net in nets])
+    axes.set(xlabel="test perplexity", ylim=(-0.6, len(nets) - 0.4))
+    axes.grid(axis="x")
+    figure.suptitle("A gate on the input, C, is what helps the language model", **TITLE)
+    return figure
+
+
+# --------------------------------------------------------------------------------------
+# Claims
+
+BySeed = Mapping[tuple, Mapping[int, float]]    # (block, layers) -> seed -> perplexity
+THREE = {"full": ("full", 2), "coupled": ("highway", 2), "C-only": ("c_only", 2)}
+
+
+def learnt(net: dict, at: int) -> bool:
+    """Whether the run of a net's seed did not diverge, and does not guess."""
+    last = net["valid_perplexity"][at][-1]
+    return last is not None and last <= GUESSES
+
+
+def test_perplexities(nets: list[dict]) -> BySeed:
+    """Infinite where a run diverged or guesses."""
+    return {(net["block"], net["depth"]): {
+        seed: value if learnt(net, i) and value is not None else math.inf
+        for i, (seed, value) in enumerate(zip(net["seeds"], net["test_perplexity"],
+                                              strict=True))} for net in nets}
+
+
+def costs_of_holding(nets: list[dict]) -> BySeed:
+    """What holding its gates at their means costs a net, in validation perplexity; NaN
+    where a run diverged or guesses."""
+    def cost(net, i):
+        if not learnt(net, i):
+            return math.nan
+        held = net["instead"][i]["held_gates"]
+        return math.inf if held is None else held - net["valid_perplexity"][i][-1]
+    return {(net["block"], net["depth"]): {
+        seed: cost(net, i) for i, seed in enumerate(net["seeds"])} for net in nets
+        if (net["block"], net["depth"]) in THREE.values()}
+
+
+class Judged:
+    """What claims on a record's nets have in common."""
+
+    def __init__(self, nets: list[dict]):
+        self.rows = {(net["block"], net["depth"]): net for net in nets}
+
+    def claim(self, name: str, source: str, text: str, values: BySeed,
+              nets: Mapping[str, tuple], measure: Callable[..., float], limit: float, *,
+              paper: Any = None, within: bool = False) -> Claim:
+        """A claim that measure(value of each net) is at least a limit, or no further
+        than that from 0. nets: {name: (block, layers)}."""
+        seeds = sorted(set.intersection(*(set(values[key]) for key in nets.values())))
+        found = [measure(*(values[key][seed] for key in nets.values()))
+                 for seed in seeds]
+
+        def holds(limit):
+            verdicts = {None if math.isnan(number) else number <= limit if within else
+                        number >= limit for number in found}
+            return verdicts.pop() if len(verdicts) == 1 else None
+        rows = [{"trials": [hash for seed, hash in zip(
+            self.rows[key]["seeds"], self.rows[key]["trials"], strict=True)
+            if seed in seeds]} for key in nets.values()]
+        ours = {name: listed([values[key][seed] for seed in seeds])
+                for name, key in nets.items()}
+        return Claim(name=name, source=source, text=text, paper=paper, n=len(seeds),
+                     ours=ours | {"apart" if within else "margin": listed(found)},
+                     rows=rows, test=holds, limit=limit)
+
+
+def claims_of_kim(record: dict) -> list[Claim]:
+    """Kim et al.'s statements."""
+    judged, test = Judged(record["nets"]), test_perplexities(record["nets"])
+    one, two = {"one highway": ("highway", 1)}, {"two highway": ("highway", 2)}
+    plain, nothing = {"plain": ("plain", 1)}, {"nothing": ("plain", 0)}
+
+    def pair(name, text, worse, better):
+        nets = worse | better
+        return judged.claim(name, "Kim Table 7", f"{text}, by a perplexity of 1", test,
+                            nets, operator.sub, 1.0,
+                            paper={name: KIM[key] for name, key in nets.items()})
+    return [
+        judged.claim("lm-one-highway", "Kim Table 7", "one highway layer has their "
+                     "test perplexity, to 4", test, one,
+                     lambda ours: abs(ours - KIM["highway", 1]), 4.0,
+                     paper=KIM["highway", 1], within=True),
+        pair("lm-plain-harms", "a plain layer is worse than nothing", plain, nothing),
+        pair("lm-highway-helps", "a highway layer is better than nothing", nothing,
+             one),
+        pair("lm-two-highway", "two highway layers are better than one", one, two)]
+
+
+def claims_of_p2(record: dict) -> list[Claim]:
+    """P2's statements on Table 1a."""
+    judged, test = Judged(record["nets"]), test_perplexities(record["nets"])
+    t_only, residual, plain = {"T-only": ("t_only", 2)}, {
+        "four residual": ("residual", 4)}, {"plain": ("plain", 1)}
+    last = {"worst of three": max(TABLE_1A[block].perplexity
+                                  for block, _ in THREE.values())}
+
+    def theirs(nets):
+        return {name: TABLE_1A[block].perplexity for name, (block, _) in nets.items()}
+
+    def ahead(*values):
+        *three, other = values
+        return other - max(three)
+    return [
+        judged.claim("lm-three-similar", "P2 5.2", "the full, coupled and C-only forms "
+                     "have similar performance, within 1.5", test, THREE,
+                     lambda *three: max(three) - min(three), 1.5, paper=theirs(THREE),
+                     within=True),
+        judged.claim("lm-three-t-only", "P2 5.2", "each of these three is better than "
+                     "T-only, by 1 (b_T of T-only is not searched)", test,
+                     THREE | t_only, ahead, 1.0, paper=last | theirs(t_only)),
+        judged.claim("lm-three-residual", "P2 5.2", "each of these three is "
+                     "substantially better than four residual layers, by 5", test,
+                     THREE | residual, ahead, 5.0, paper=last | theirs(residual)),
+        judged.claim("lm-residual-plain", "P2 5.2", "four residual layers are close to "
+                     "a single plain one, within 3", test, residual | plain,
+                     lambda one, other: abs(one - other), 3.0,
+                     paper=theirs(residual | plain), within=True),
+        judged.claim("lm-input-gate", "P2 5.2", "a significant advantage for all forms "
+                     "with a gate on the input: the worst of them is better than the "
+                     "best of the others, by 1", test,
+                     THREE | t_only | residual | plain,
+                     lambda *values: ahead(*values[:3], min(values[3:])), 1.0,
+                     paper=last | theirs(t_only)),
+        judged.claim("lm-dynamic", "P2 5.2", "it is crucial to replace parts of the "
+                     "input dynamically: gates held at their mean over words cost "
+                     "validation perplexity in each of the three, at least 5",
+                     costs_of_holding(record["nets"]), THREE,
+                     lambda *costs: math.nan if any(map(math.isnan, costs)) else
+                     min(costs), 5.0)]
+
+
+def claims(record: dict) -> list[Claim]:
+    """The papers' statements, with our numbers."""
+    return [*claims_of_kim(record), *claims_of_p2(record)]
+
+
+EXPERIMENT = Experiment(
+    name="language", doc=__doc__, minutes=820, plan=PLAN, smoke=SMOKE, run=run,
+    claims=claims, figures={"figure": draw}, load=load, content=content)

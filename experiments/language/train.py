@@ -1,0 +1,145 @@
+"""One trial of the language model: a net, its training by `hn.fit`, and what its layers
+are good for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.lab import trial_function
+from experiments.lab.judging import listed
+from experiments.language.text import Batches, Text
+from experiments.nets.recurrent import Cache, GradientDescent, LanguageModel
+from highway_suite.terminal import say
+
+
+def make_net(config: dict, spelling: np.ndarray) -> LanguageModel:
+    """The untrained net of a trial."""
+    names = ("block", "depth", "units", "numbers", "widths", "maps", "dropout",
+             "gate_bias", "scale", "seed")
+    return LanguageModel(spelling, **{name: config[name] for name in names
+                                      if name in config})
+
+
+def learning_rate(config: dict, history: list[dict]) -> float:
+    """The rate of the next epoch, from the rows of those before: halved, from the third
+    epoch on, after each in which the validation perplexity fell by less than 1."""
+    valid = [row["valid_perplexity"] for row in history]
+    small = sum(before - now < config["least_gain"]
+                for before, now in pairwise(valid[1:]))
+    return config["lr"] * config["lr_decay"] ** small
+
+
+def perplexity(loss: float) -> float:
+    """Mean -log p per word -> exp of it; infinite where that is no number."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def mean_loss(net: LanguageModel, batches: Batches, cache: Cache) -> float:
+    """Mean -log p of the words of a text that follow, nothing dropped."""
+    return np.mean([net.forward(batch, cache).mean(dtype=float) for batch in batches])
+
+
+def read_through(net: LanguageModel, text: np.ndarray, steps: int) -> float:
+    """Mean -log p of every word of a text but the first, read as one stream."""
+    cache, count = net.cache(1, steps), len(text) - 1
+    padded, total = np.pad(text, (0, -count % steps)), 0.0
+    for batch, left in zip(Batches(padded, 1, steps), range(count, 0, -steps),
+                           strict=True):
+        total += net.forward(batch, cache)[:left].sum(dtype=float)
+    return total / count
+
+
+class Training(NamedTuple):
+    """A net and what it learns from."""
+
+    net: LanguageModel
+    cache: Cache
+    batches: Batches        # of the training text
+    valid: Batches
+
+
+def make_training(config: dict, text: Text) -> Training:
+    """A trial before its first epoch."""
+    net = make_net(config, text.spell(text.vocabulary))
+    size, steps = config["batch"], config["steps"]
+    rng = np.random.default_rng(hn.streams(config["seed"])["batches"])
+    return Training(net, net.cache(size, steps), Batches(text.train, size, steps, rng),
+                    Batches(text.valid, size, steps))
+
+
+def learn(training: Training, config: dict, checkpoint: Any = None) -> tuple[list, str]:
+    """`hn.fit` -> its history, a row of each epoch, and status. Each epoch, which takes
+    minutes, leaves a line on stderr."""
+    def tell(row):
+        say(f"{config['block']} {config['depth']}, seed {config['seed']}, epoch "
+            f"{row['epoch']}: perplexity {perplexity(row['train_loss']):.1f} in "
+            f"training, {row['valid_perplexity']:.1f} on the validation text")
+
+    def validate(net, cache):
+        loss = mean_loss(net, training.valid, cache)
+        if not math.isfinite(perplexity(loss)):
+            raise hn.Diverged(f"validation loss {loss}")
+        return {"valid_perplexity": hn.significant(perplexity(loss))}
+    return hn.fit(training.net, training.batches, GradientDescent(),
+                  lambda epoch, history: learning_rate(config, history), tell,
+                  epochs=config["epochs"], clip=config["clip"], measure=validate,
+                  cache=training.cache, checkpoint=checkpoint)
+
+
+@trial_function("language.train", resumable=True)
+def train_model(config: dict, text: Text, checkpoint: Any = None) -> dict:
+    """One trial: rates and losses of each epoch, the test perplexity, and validation
+    perplexities without what the layers do."""
+    training = make_training(config, text)
+    history, status = learn(training, config, checkpoint)
+    found: dict[str, Any] = {"test_perplexity": None}
+    if status == "ok":
+        loss = read_through(training.net, text.test, config["batch"] * config["steps"])
+        found = {"test_perplexity": listed(perplexity(loss)),
+                 "instead": without(training, mean_gates(training))}
+    missing = [None] * (config["epochs"] - len(history))
+    return {"status": status, "parameters": int(training.net.params.size), **found,
+            "lr": [learning_rate(config, history[:n]) for n in range(len(history))]
+            + missing,
+            **{name: [row[name] for row in history] + missing
+               for name in ("train_loss", "grad_norm", "valid_perplexity")}}
+
+
+# --------------------------------------------------------------------------------------
+# What the layers are good for
+
+
+def mean_gates(training: Training) -> dict[str, np.ndarray]:
+    """The gates of each layer, {"T": (L, F)}: means over the words of the training
+    text, as often as they occur."""
+    net = training.net
+    cache, F = net.cache(1, net.words), net.features
+    net.read(np.arange(net.words), cache)
+    counts = np.bincount(training.batches.words.ravel(), minlength=net.words)
+    return {gate: np.average([z[k * F:(k + 1) * F] for z in cache.family.z], axis=2,
+                             weights=counts)
+            for k, gate in enumerate(net.block.gates, 1) if net.depth}
+
+
+def without(training: Training, gates: Mapping[str, np.ndarray]) -> dict:
+    """Validation perplexities of a trained net if each gate is held at its mean, None
+    without gates; and without each layer. None, too, where that is beyond all numbers.
+    """
+    net, cache, _, valid = training
+    family = cache.family
+    if gates:
+        family.held = dict(enumerate(np.concatenate([*gates.values()], axis=1)[
+            :, :, None]))
+    held = perplexity(mean_loss(net, valid, cache)) if gates else None
+    family.held, skipped = {}, []
+    for layer in range(net.depth):
+        family.skipped = (layer,)
+        skipped.append(perplexity(mean_loss(net, valid, cache)))
+    family.skipped = ()
+    return {"held_gates": held and listed(held), "without_layer": listed(skipped)}
