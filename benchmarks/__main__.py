@@ -72,7 +72,7 @@ def run(names: Iterable[str], effort: tuple[int, float]) -> tuple[dict, dict]:
     return kind, found
 
 
-def name(text: str) -> str:
+def known(text: str) -> str:
     """An argparse type: one of NAMES."""
     if text not in NAMES:
         raise argparse.ArgumentTypeError(f"choose from {', '.join(NAMES)}")
@@ -84,7 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=records.COMMAND, description=__doc__, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", type=name, metavar="NAME",
+    parser.add_argument("names", nargs="*", type=known, metavar="NAME",
                         help=", ".join(NAMES))
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--quick", action="store_true", help="few rounds; only print")

@@ -2,22 +2,26 @@
 
     {"processors": [{"vendor", "vector_unit", "blas_kernel",
                      "contests": {name: what harness.measure returns, and "env"},
-                     "deepest": {command, seconds, peak_mb, test_acc, env}}, ...]}
+                     "deepest": {command, seconds, peak_mb, test_acc, env}}, ...],
+     "ranges": {contest: {contestant: [least, largest]}}}
 
 How programs compare depends on the processor and on the kernels that BLAS chooses for
 it. So a new measurement takes the place of the one on the same kind, and of no other.
+Ranges go over the kinds, of medians: milliseconds of our step, and for each other
+contestant how many times as long it takes; texts quote them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+import highway_networks as hn
 from highway_suite.figures import LIGHT, TITLE, saved, style
 from highway_suite.files import parse_json, read_file, to_json, write_files
 from highway_suite.records import environment
@@ -65,7 +69,22 @@ def with_entry(record: Mapping, kind: Mapping, contests: Mapping,
     before = entries[place] if place < len(entries) else {**kind, "contests": {}}
     entry = before | {"contests": before["contests"] | contests} | (
         {"deepest": deepest} if deepest else {})
-    return {**record, "processors": [*entries[:place], entry, *entries[place + 1:]]}
+    entries = [*entries[:place], entry, *entries[place + 1:]]
+    return {**record, "processors": entries, "ranges": ranges(entries)}
+
+
+def ranges(entries: Iterable[Mapping]) -> dict[str, dict[str, list[float]]]:
+    """{contest: {contestant: [least, largest] over the entries}}."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for entry in entries:
+        for contest, measured in entry["contests"].items():
+            for name, part in measured["contestants"].items():
+                median = (1e3 * part["median"] if name == "ours" else
+                          part["times_ours"]["median"])
+                found.setdefault(contest, {}).setdefault(name, []).append(
+                    hn.significant(median))
+    return {contest: {name: [min(values), max(values)] for name, values in row.items()}
+            for contest, row in found.items()}
 
 
 def read() -> dict:
@@ -73,7 +92,7 @@ def read() -> dict:
     if RECORD.exists():
         return parse_json(read_file(RECORD).decode())
     return {"schema": "highway-networks/speed", "schema_version": 1,
-            "command": COMMAND, "processors": []}
+            "command": COMMAND, "processors": [], "ranges": {}}
 
 
 def write(record: dict) -> None:
@@ -127,8 +146,8 @@ def draw(record: Mapping) -> Figure:
     axes.axvline(1, color=LIGHT.ink, lw=1)
     axes.margins(x=0.12)
     axes.grid(axis="x")
-    axes.set_xlabel("seconds of a training step by ours; right of 1, ours is faster")
-    figure.suptitle("How many times as long as ours a training step takes others",
+    axes.set_xlabel("times our time; right of 1 our step is faster")
+    figure.suptitle("How many times as long as ours a training step of others takes",
                     **TITLE)
     kinds = "; ".join(
         f"{MARKERS[number % len(MARKERS)]}: {' '.join(map(str, kind_of(entry)))}"
