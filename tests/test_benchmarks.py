@@ -13,14 +13,7 @@ import benchmarks.__main__ as program
 import highway_networks as hn
 from benchmarks import convolution, deepest, fully_connected, language_model, records
 from benchmarks.contests import CONTESTS, variables_for
-from benchmarks.harness import (
-    Contest,
-    Contestant,
-    OtherWork,
-    absent,
-    measure,
-    take_turns,
-)
+from benchmarks.harness import Contest, Contestant, OtherWork, absent, measure
 
 SMALL = {"hidden": 8, "inputs": 16, "images": 100, "batch": 32, "steps": 10}
 
@@ -73,8 +66,7 @@ def test_ratios_are_taken_within_a_round():
 
 
 def test_out_of_patience_three_rounds_are_enough():
-    seconds = take_turns({"ours": Twin(1.0)}, 5, lambda: Twin.now, patience=0)
-    assert seconds == {"ours": [1.0] * 3}
+    assert measure(twins(Twin(1.0), Twin(1.0)), 5, patience=0)["rounds"] == 3
 
 
 @pytest.mark.parametrize("slope", [2.001, 1.0, np.nan])
@@ -152,14 +144,13 @@ def test_the_products_are_those_of_a_step():
     assert np.array_equal(cache.x, inputs)
 
 
-@pytest.mark.parametrize("task", [
-    convolution.Task("Table 1", width=3, batch=4, piece=2),
-    language_model.Task(3, 4, words=60)], ids=["convolution", "language model"])
+@pytest.mark.parametrize("module, task", [
+    (convolution, convolution.Task("Table 1", width=3, batch=4, piece=2)),
+    (language_model, language_model.Task(3, 4, words=60))], ids=["images", "words"])
 @pytest.mark.parametrize("kind", ["Ours", "Torch"])
-def test_steps_move_the_weights(task, kind):
+def test_steps_move_the_weights(module, task, kind):
     if kind == "Torch":
         pytest.importorskip("torch")
-    module = (convolution if isinstance(task, convolution.Task) else language_model)
     contestant = getattr(module, kind)(task)
     before = {name: grad.copy() for name, grad in contestant.gradient().items()}
     contestant.work()
@@ -232,9 +223,3 @@ def test_the_deepest_net(monkeypatch):
     found = deepest.measure()
     assert found["seconds"] > 0 and 0 < found["test_acc"] <= 1
     assert found["peak_mb"] is None or 20 < found["peak_mb"] < 2000
-
-
-def test_an_unknown_name_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        program.main(["--quick", "nobody"])
-    assert "fully_connected" in capsys.readouterr().err
