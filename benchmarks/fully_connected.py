@@ -3,7 +3,7 @@
 A step gathers a batch from images in memory, and does forward, mean cross-entropy,
 backward, the norm of the whole gradient, clip and Adam. scikit-learn's MLPClassifier
 has no gates and clips nothing: it meets plain nets, which do not clip either. Images
-and labels are drawn at random; how long a step takes does not depend on them.
+and labels are drawn at random, so that no data set is needed.
 
 Each framework gets the fastest of the programs that were tried for it (30 blocks of 50
 units, batch 128, one core; PyTorch 2.13, JAX 0.10), with H and T in one stacked
