@@ -1,4 +1,8 @@
-"""Speed and memory, compared within one run; nothing here is a test."""
+"""The same training step by several programs, in turns; nothing here is a test.
+
+    python3 -m benchmarks           all contests -> benchmarks/speed.json and speed.png
+    python3 -m benchmarks --quick   three minutes; only prints who is ahead
+"""
 
 from highway_suite.terminal import check_libraries
 

@@ -1,167 +1,95 @@
-"""A convolutional highway net's training step against PyTorch's and its own products.
+"""The convolutional training step: ours against PyTorch.
 
-    python3 -m benchmarks.convolution [--widths 16,32 --tables 2,3 --batch 100]
-    python3 -m benchmarks.convolution --plot
+The nets are those of the paper's Table 1, of ten layers and two widths, of Table 2,
+eleven layers in our reading, and of Table 3, nineteen, on pixels and labels drawn at
+random. A step is all of it: dropout, forward, loss, backward, Nesterov's momentum with
+weight decay; ours takes the batch in pieces. For the comparison of gradients nothing is
+dropped, and in float64 no rounding decides on which side of a kink of relu a number
+lies.
 
-The nets are those of Table 1, of ten layers and several widths, of Table 2, eleven
-layers in our reading, and of Table 3, nineteen; the last two in colour, on pixels drawn
-at random. All contestants start from the same weights and get the same batch; first
-PyTorch's gradient, with nothing dropped, is held to ours, in float64. Then one after
-the other makes a step in float32, round after round, in one process on one core with
-one thread; a ratio is taken within a round, and its median, least and largest over the
-rounds are reported. Seconds are those that the processor spent on the step, so that
-other programs matter less. A step is all of it: dropout, forward, loss, backward,
-Nesterov's momentum with weight decay.
-
-    ours     `hn.train_step`, the batch in pieces
-    floor    its matrix products alone, on the same arrays
-    torch    PyTorch, with examples in its "channels last" layout and H and T as two
-             convolutions, which is the fastest of the forms we tried: stacked kernels,
-             the usual layout and torch.compile take longer
-
-Without PyTorch, which pip install -e '.[bench]' brings, torch is left out. Writes
-benchmarks/convolution.json and draws convolution.png from it; of other settings than
-the committed record's both go to runs/benchmarks.
+PyTorch has the fastest of the forms that we tried: examples in its "channels last"
+layout, H and T as two convolutions. Stacked kernels, the usual layout and torch.compile
+took longer.
 """
 
 from __future__ import annotations
 
-import argparse
-import copy
-import math
-import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from benchmarks.lab import (
-    Benchmark,
-    build_parser,
-    dataset_flag,
-    draw_bars,
-    entitle,
-    machine_with,
-    main,
-    same_gradient,
-    step_times,
-    with_own_kernels,
-    without_absent,
-)
-from benchmarks.processes import available_cores, bound_to
-from experiments import convolution, convolution_trials
-from experiments.convolution_layers import Dense, Plain
-from highway_suite.cli import in_range, several
-from highway_suite.datasets import obtain_as_asked
+from benchmarks.harness import Contest, Contestant
+from experiments import convolution_trials as nets
 
-RECORD = Path(__file__).with_suffix(".json")
-SCHEMA = "highway-networks/convolution-step"
-LR = 0.001              # so small that no net diverges
+NETS: dict[str, dict[str, Any]] = {
+    "Table 1": {"dataset": "mnist", "stages": [2, 3, 3]},
+    "Table 2": {"dataset": "cifar10", "centre": [127.5] * 3},
+    "Table 3": {"dataset": "cifar10", "centre": [127.5] * 3}}
+PIXELS = {"mnist": 784, "cifar10": 3072}
+BATCH, PIECE = 100, 25          # of the experiments
 
 
 class Task:
     """A net's configuration, one batch as pixels (P, N) and its labels."""
 
-    def __init__(self, table: int, config: dict, images: np.ndarray,
-                 labels: np.ndarray):
-        self.table, self.config = table, config
-        self.x = convolution_trials.pixels(images, config)
-        self.labels = labels.astype(np.intp)
+    def __init__(self, net: str, dtype: str = "float32", *, batch: int = BATCH,
+                 piece: int = PIECE, **settings: Any):
+        rng = np.random.default_rng(0)
+        self.config: dict[str, Any] = {
+            "net": net.lower(), "block": "highway", "gate_bias": -1.0, "seed": 0,
+            "lr": 0.001, "decay": 0.001, "momentum": 0.9,    # lr: none diverges
+            **NETS[net], **settings}
+        size = PIXELS[self.config["dataset"]]
+        images = rng.integers(256, size=(batch, size), dtype=np.uint8)
+        self.x = nets.pixels(images, self.config).astype(dtype)
+        self.labels = rng.integers(10, size=batch)
+        self.piece = piece
 
-    def in_double(self) -> Task:
-        """The same in float64, where no rounding decides which side of a kink of relu a
-        number lies on."""
-        double = copy.copy(self)
-        double.x = self.x.astype("float64")
-        return double
-
-
-def table_1(dataset: str, data: hn.Data, width: int, args: argparse.Namespace) -> Task:
-    """The net of Table 1 of this width, on the first training images."""
-    plan = convolution.planned("table", "highway", 10, width, 1, 1)
-    config = convolution.make_config(convolution.PROTOCOL | {
-        "dataset": dataset, "batch": args.batch, "piece": args.piece}, plan, LR, 0)
-    return Task(1, config, data.x_train[:args.batch], data.y_train[:args.batch])
-
-
-def in_colour(table: int, args: argparse.Namespace) -> Task:
-    """The net of Table 2 or 3, on an image and a label drawn for each example."""
-    rng = np.random.default_rng(0)
-    config = {"net": f"table {table}", "dataset": "cifar10", "block": "highway",
-              "gate_bias": -1.0, "seed": 0, "centre": [127.5] * 3, "lr": LR,
-              "decay": 0.001, "momentum": 0.9, "batch": args.batch, "piece": args.piece}
-    return Task(table, config,
-                rng.integers(256, size=(args.batch, 3072), dtype=np.uint8),
-                rng.integers(10, size=args.batch))
+    def make_net(self) -> Any:
+        """The net to start from. Its biases are drawn: zero ones would hide an error in
+        their use."""
+        net = nets.make_net(self.config, len(self.x), self.x.dtype)
+        rng = np.random.default_rng(1)
+        for (_, name), tensor in net.views(net.params).items():
+            if name == "b":
+                tensor += rng.normal(0, 0.1, tensor.shape)
+        return net
 
 
 class Ours:
     """This suite's training step."""
 
     def __init__(self, task: Task):
-        self.task = task
-        self.net = convolution_trials.make_net(task.config, len(task.x), task.x.dtype)
-        self.cache = self.net.cache(task.config["piece"])
-        self.optimizer = convolution_trials.make_optimizer(self.net, task.config)
+        self.task, self.net = task, task.make_net()
+        self.cache = self.net.cache(task.piece)
+        self.optimizer = nets.make_optimizer(self.net, task.config)
         self.rng = np.random.default_rng(0)
 
     def gradient(self) -> dict:
-        """With nothing dropped, by layer and name."""
         batch = self.task.x, self.task.labels, None
         _, grad = self.net.gradient(batch, self.cache)
         return self.net.views(grad)
 
-    def step(self) -> None:
+    def work(self) -> None:
         hn.train_step(self.net, (self.task.x, self.task.labels, self.rng), self.cache,
                       self.optimizer, self.task.config["lr"], clip=0)
-
-
-class Floor(Ours):
-    """The matrix products of `Ours` alone."""
-
-    def __init__(self, task):
-        super().__init__(task)
-        super().step()          # puts numbers into the arrays
-        self.d = np.ones_like(self.cache.logits[0])
-
-    def step(self):
-        for _ in range(0, self.task.x.shape[1], self.cache.batch):
-            for i, layer in enumerate(self.cache.layers):
-                if isinstance(layer, Plain):
-                    self.multiply(layer, lowest=i == 1)
-                elif isinstance(layer, Dense):
-                    np.matmul(layer.tensors["W"], layer.columns, out=self.d)
-                    np.matmul(self.d, layer.columns.T, out=layer.grads["W"])
-                    np.matmul(layer.tensors["W"].T, self.d, out=layer.dcolumns)
-
-    def multiply(self, layer: Plain, lowest: bool) -> None:
-        W, back = layer.tensors["W"], layer.W_back
-        np.matmul(W.reshape(len(W), -1), layer.fields, out=layer.z_parts)
-        np.matmul(layer.all_fields, layer.z.transpose(0, 2, 1), out=layer.dW)
-        if not lowest:
-            np.matmul(back.reshape(-1, back.shape[2] * back.shape[3]), layer.dz_fields,
-                      out=layer.spread_parts)
 
 
 class Torch:
     """PyTorch, operation by operation."""
 
-    def __init__(self, task):
+    def __init__(self, task: Task):
         import torch
-        torch.set_num_threads(1)
-        self.torch, self.task, self.net = torch, task, Ours(task).net
+        self.torch, self.task, self.net = torch, task, task.make_net()
         side, channels = self.net.shapes[0]
         images = np.ascontiguousarray(task.x.T).reshape(-1, channels, side, side)
         self.x = torch.tensor(images).contiguous(memory_format=torch.channels_last)
         self.labels = torch.tensor(task.labels)
-        self.weights = [self.parts(kind, tensors) for (kind, *_), tensors in zip(
+        self.tensors = [self.parts(kind, tensors) for (kind, *_), tensors in zip(
             self.net.layers, self.net.by_layer(self.net.params), strict=True)]
         lr, decay = task.config["lr"], task.config["decay"]
-        pairs: list = sum(self.weights, [])     # (W, b); those of the outputs are last
+        pairs: list = sum(self.tensors, [])     # (W, b); those of the outputs are last
         self.optimizer = torch.optim.SGD(
             [{"params": [W for W, _ in pairs[:-1]], "weight_decay": decay},
              {"params": [pairs[-1][0]], "weight_decay": 10 * decay},
@@ -193,7 +121,7 @@ class Torch:
 
     def loss(self, training: bool) -> Any:
         F, h = self.torch.nn.functional, self.x
-        for (kind, *numbers), parts in zip(self.net.layers, self.weights, strict=True):
+        for (kind, *numbers), parts in zip(self.net.layers, self.tensors, strict=True):
             if kind == "dropout":
                 h = F.dropout(h, numbers[0], training)
             elif kind == "pool":
@@ -214,7 +142,7 @@ class Torch:
         self.optimizer.zero_grad()
         self.loss(training=False).backward()
         flat = np.zeros_like(self.net.params)
-        for (kind, *_), parts, view in zip(self.net.layers, self.weights,
+        for (kind, *_), parts, view in zip(self.net.layers, self.tensors,
                                            self.net.by_layer(flat), strict=True):
             if parts:
                 W = np.concatenate([W.grad.numpy() for W, _ in parts])
@@ -227,99 +155,23 @@ class Torch:
                 view["b"][:, 0] = np.concatenate([b.grad.numpy() for _, b in parts])
         return self.net.views(flat)
 
-    def step(self):
+    def work(self) -> None:
         self.optimizer.zero_grad()
         self.loss(training=True).backward()
         self.optimizer.step()
 
 
-CONTESTANTS = {"ours": Ours, "floor": Floor, "torch": Torch}
+def contest(net: str, threads: int = 1, **settings: Any) -> Contest:
+    """The contest on one of NETS."""
+    return Contest(lambda dtype: Task(net, dtype, **settings),
+                   {"ours": Contestant(Ours), "PyTorch": Contestant(Torch, ("torch",))},
+                   {"net": net, "batch": BATCH, "piece": PIECE, **settings},
+                   threads=threads)
 
 
-def check_gradient(task: Task) -> float:
-    """How far PyTorch's gradient is from ours, in float64."""
-    ours, theirs = (made(task.in_double()).gradient() for made in (Ours, Torch))
-    return same_gradient("torch", ours, theirs)
-
-
-def measure(task: Task, names: Sequence[str], repeats: int) -> dict:
-    """One task -> its part of the record."""
-    contestants: dict[str, Any] = {name: CONTESTANTS[name](task) for name in names}
-    error = check_gradient(task) if "torch" in names else None
-    return {"table": task.table, "width": task.config.get("width"),
-            "gradient_error": error, **step_times(
-                contestants, lambda contestant: contestant.step(), 1, repeats,
-                time.process_time)}
-
-
-def run(args: argparse.Namespace) -> dict:
-    """Measure every width -> the record. Raises hn.DataError."""
-    names = without_absent(CONTESTANTS)
-    dataset, data = obtain_as_asked(args.dataset, args.data_dir)
-    with bound_to(available_cores()[:1]), threadpool_limits(1, "blas"):
-        tasks = [*(table_1(dataset, data, width, args) for width in args.widths),
-                 *(in_colour(table, args) for table in args.tables)]
-        nets = [measure(task, names, args.repeats) for task in tasks]
-        env = machine_with(names)
-    return {"command": "python3 -m benchmarks.convolution --widths "
-                       f"{','.join(map(str, args.widths))} --tables "
-                       f"{','.join(map(str, args.tables))} --batch {args.batch} "
-                       f"--piece {args.piece} --repeats {args.repeats}"
-                       + dataset_flag(args),
-            "dataset": dataset, "batch": args.batch, "piece": args.piece,
-            "repeats": args.repeats, "env": env, "nets": nets}
-
-
-def title_of(net: dict) -> str:
-    """Its table and, where there are several, its width."""
-    return f"Table {net['table']}" + (
-        f", width {net['width']}" if net["width"] else "")
-
-
-def report(record: dict) -> None:
-    """The record as a small table."""
-    print("net                          ms/step   times ours (least - largest)")
-    for net in record["nets"]:
-        for name, part in net["contestants"].items():
-            times = part["times_ours"]
-            print(f"{title_of(net):<17} {name:>8} {1e3 * part['median']:>9.1f}"
-                  f"   {times['median']:.2f} ({times['least']:.2f} - "
-                  f"{times['largest']:.2f})")
-
-
-def draw(record: dict) -> Figure:
-    """The record -> Figure: a panel for each net."""
-    nets = record["nets"]
-    rows = math.ceil(len(nets) / 2)
-    figure = Figure(figsize=(9, 1.0 + 1.8 * rows), layout="constrained")
-    panels = figure.subplots(rows, 2, squeeze=False).ravel()
-    for axes, net in zip(panels, nets, strict=False):
-        draw_bars(axes, {name: (1e3 * np.array(part["seconds"]),
-                                f"({part['times_ours']['median']:.2f}×)")
-                         for name, part in net["contestants"].items()},
-                  "milliseconds per step (× ours)")
-        axes.set_title(f"{title_of(net)}, {net['parameters']:,} parameters", size=10)
-    for axes in panels[len(nets):]:
-        axes.remove()
-    entitle(figure, [net["contestants"] for net in nets],
-            f"Convolutional highway nets, batch {record['batch']}, float32, one core; "
-            f"{record['env']['cpu']}", record["repeats"])
-    return figure
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """The command line."""
-    parser = build_parser(__doc__ or "", "benchmarks.convolution", batch=100, piece=25,
-                          repeats=15)
-    parser.add_argument("--widths", type=several(in_range(int, 1, 1024)),
-                        metavar="A,B,...", default=[16, 32], help="(default: 16,32)")
-    parser.add_argument("--tables", type=several(in_range(int, 2, 3)),
-                        metavar="A,B,...", default=[2, 3], help="(default: 2,3)")
-    return parser
-
-
-BENCHMARK = Benchmark(make_parser, RECORD, SCHEMA, run, report, draw)
-
-if __name__ == "__main__":
-    with_own_kernels("benchmarks.convolution")
-    main(BENCHMARK)
+CONTESTS = {
+    "convolution, Table 1, width 16": contest("Table 1", width=16),
+    "convolution, Table 1, width 32": contest("Table 1", width=32),
+    "convolution, Table 2": contest("Table 2"),
+    "convolution, Table 3": contest("Table 3"),
+    "convolution, Table 1, width 32, two threads": contest("Table 1", 2, width=32)}

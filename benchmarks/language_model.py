@@ -1,65 +1,25 @@
-"""A language model's training step against PyTorch's and its own matrix products.
+"""The language model's training step: ours against PyTorch.
 
-    python3 -m benchmarks.language_model [--batch 20 --steps 35 --words 10000]
-    python3 -m benchmarks.language_model --plot
+The net is the one of the language experiment with one highway layer. Nobody needs its
+text for this: 10,000 words of random letters, as long as English ones, are drawn by
+Zipf's law, which gives a batch of 700 about as many distinct words as newspapers do,
+360. A step is all of it: distinct words, dropout, forward, loss, backward, the
+gradient's norm, the update. For the comparison of gradients nothing is dropped.
 
-The net is the one of experiments/language_model.py with one highway layer, in float32.
-Nobody needs its text for this: 10,000 words of random letters, as long as English ones,
-are drawn by Zipf's law, which gives a batch of 700 about as many distinct words as
-newspapers do, 360. All contestants start from the same weights and get the same
-batches; first PyTorch's gradient, with nothing dropped, is held to ours, 1e-4 of the
-largest entry of each tensor. Then one after the other makes a few steps, round after
-round, in one process on one core with one thread; a ratio is taken within a round, and
-its median, least and largest over the rounds are reported. A step is all of it:
-distinct words, dropout, forward, loss, backward, the gradient's norm, the update.
-
-    ours     `LanguageModel.gradient`, `hn.clip_norm`, `GradientDescent`
-    floor    its matrix products alone, on the same arrays
-    torch    PyTorch with nn.LSTM; characters and highway layer, as ours, once for each
-             distinct word; fused cross-entropy, foreach clipping and SGD
-
-Without PyTorch, which pip install -e '.[bench]' brings, torch is left out. Writes
-benchmarks/language_model.json and draws language_model.png from it; of other settings
-than the committed record's both go to runs/benchmarks.
+PyTorch has nn.LSTM; characters and highway layer, as ours, once for each distinct word;
+fused cross-entropy, foreach clipping and SGD.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
-from threadpoolctl import threadpool_limits
 
 import highway_networks as hn
-from benchmarks.contestants import peak_memory
-from benchmarks.lab import (
-    Benchmark,
-    build_parser,
-    check_gradient,
-    draw_bars,
-    entitle,
-    machine_with,
-    main,
-    step_times,
-    with_own_kernels,
-    without_absent,
-)
-from benchmarks.processes import available_cores, bound_to
-from experiments.nets.recurrent import (
-    LSTM,
-    Batch,
-    Characters,
-    GradientDescent,
-    LanguageModel,
-    Softmax,
-)
+from benchmarks.harness import Contest, Contestant
+from experiments.nets.recurrent import Batch, GradientDescent, LanguageModel
 
-RECORD = Path(__file__).with_suffix(".json")
-SCHEMA = "highway-networks/language-model-step"
 STEPS = 3               # of a round
 LR, CLIP = 1.0, 5.0
 WORDS, CHARACTERS, PLACES = 10_000, 51, 21
@@ -107,51 +67,10 @@ class Ours:
             self.net.forward(batch, self.cache)
         return self.net.views(self.net.backward(self.cache))
 
-    def step(self, batch: Batch) -> None:
-        hn.train_step(self.net, batch._replace(rng=self.rng), self.cache,
-                      self.optimizer, LR, CLIP)
-
-
-class Floor(Ours):
-    """The matrix products of `Ours` alone."""
-
-    def __init__(self, task: Task):
-        super().__init__(task)
-        super().step(task.batches[0])       # puts numbers into the arrays
-
-    def step(self, batch: Batch) -> None:
-        self.characters(self.cache.characters)
-        family, D = self.cache.family, self.cache.lstms[0].x.shape[1]
-        for layer in family.layers(D):
-            np.matmul(layer.W, layer.x1, out=layer.z)
-            np.matmul(layer.z, layer.x1.T, out=layer.dW)
-            np.matmul(layer.W_back, layer.z, out=family.dH[:, :D])
-        self.recurrent(self.cache.lstms[0], self.cache.dx[:, :D])
-        self.recurrent(self.cache.lstms[1], self.cache.dh)
-        self.softmax(self.cache.softmax)
-
-    def characters(self, layer: Characters) -> None:
-        C, c = layer.starts[-1], self.net.numbers
-        for width, W, dW, filters in layer.kernels:
-            z, fields = layer.z[:C, filters], layer.fields[:C, :width * c]
-            np.matmul(fields, W.T, out=z)
-            np.matmul(z.T, fields, out=dW)
-            np.matmul(z, W, out=layer.part.ravel()[:fields.size].reshape(C, -1))
-
-    def recurrent(self, lstm: LSTM, dx: np.ndarray) -> None:
-        u = lstm.z if lstm.where is None else lstm.u[:, :lstm.x.shape[1]]
-        np.matmul(lstm.W, lstm.x, out=u)
-        for step in lstm.steps:
-            np.matmul(lstm.W_parts, step.h_before, out=lstm.back_parts)
-            np.matmul(lstm.W_h.T, step.z, out=lstm.dh)
-        np.matmul(lstm.z, lstm.h[:, :-lstm.B].T, out=lstm.dW_h)
-        np.matmul(u, lstm.x.T, out=lstm.dW)
-        np.matmul(lstm.W[:, :-1].T, u, out=dx)
-
-    def softmax(self, layer: Softmax) -> None:
-        np.matmul(layer.W, layer.x, out=layer.e)
-        np.matmul(layer.e, layer.scaled.T, out=layer.dW)
-        np.matmul(layer.W[:, :-1].T, layer.e, out=layer.d)
+    def work(self) -> None:
+        for batch in self.task.batches:
+            hn.train_step(self.net, batch._replace(rng=self.rng), self.cache,
+                          self.optimizer, LR, CLIP)
 
 
 class Torch:
@@ -159,22 +78,21 @@ class Torch:
 
     def __init__(self, task: Task):
         import torch
-        torch.set_num_threads(1)
         self.torch, self.task = torch, task
         self.net = LanguageModel(task.spelling, **task.net)
         self.spelling = torch.tensor(task.spelling)
         own = self.net.views(self.net.params)
-        self.weights = {name: torch.tensor(W).requires_grad_()
+        self.tensors = {name: torch.tensor(W).requires_grad_()
                         for name, W in self.theirs(own).items()}
-        dtype, M = self.weights["E"].dtype, self.net.units
+        dtype, M = self.tensors["E"].dtype, self.net.units
         self.lstm = torch.nn.LSTM(self.net.features, M, 2, dropout=self.net.dropout,
                                   dtype=dtype)
         for name, parameter in self.lstm.named_parameters():
             # Its second bias, of the recurrent part, is held at 0: one is enough.
             parameter.requires_grad_(not name.startswith("bias_hh"))
-            parameter.data = self.weights.get(name, torch.zeros_like(parameter)).data
-        self.weights |= dict(self.lstm.named_parameters())
-        self.learnt = [W for W in self.weights.values() if W.requires_grad]
+            parameter.data = self.tensors.get(name, torch.zeros_like(parameter)).data
+        self.tensors |= dict(self.lstm.named_parameters())
+        self.learnt = [W for W in self.tensors.values() if W.requires_grad]
         self.state = torch.zeros(2, 2, task.batch, M, dtype=dtype)
         self.optimizer = torch.optim.SGD(self.learnt, lr=LR, foreach=True)
 
@@ -215,11 +133,11 @@ class Torch:
     def linear(self, name: str, x: Any) -> Any:
         """x W^T + b"""
         return self.torch.nn.functional.linear(
-            x, self.weights[f"weight_{name}"], self.weights[f"bias_{name}"])
+            x, self.tensors[f"weight_{name}"], self.tensors[f"bias_{name}"])
 
     def features(self, words: Any) -> Any:
         """Distinct words (D,) -> what the LSTM reads, (D, F)."""
-        torch, W, F = self.torch, self.weights, self.torch.nn.functional
+        torch, W, F = self.torch, self.tensors, self.torch.nn.functional
         x = F.embedding(self.spelling[words], W["E"], padding_idx=0).transpose(1, 2)
         x = torch.cat([F.conv1d(x, W[f"K_{k}"]).amax(dim=2)
                        for k in self.net.widths], dim=1)
@@ -253,14 +171,15 @@ class Torch:
             loss = self.loss(batch, training=False)
         self.optimizer.zero_grad()
         loss.backward()
-        return self.ours({name: W.grad.numpy() for name, W in self.weights.items()
+        return self.ours({name: W.grad.numpy() for name, W in self.tensors.items()
                           if W.grad is not None})
 
-    def step(self, batch: Batch) -> None:
-        self.optimizer.zero_grad()
-        self.loss(batch, training=True).backward()
-        self.torch.nn.utils.clip_grad_norm_(self.learnt, CLIP, foreach=True)
-        self.optimizer.step()
+    def work(self) -> None:
+        for batch in self.task.batches:
+            self.optimizer.zero_grad()
+            self.loss(batch, training=True).backward()
+            self.torch.nn.utils.clip_grad_norm_(self.learnt, CLIP, foreach=True)
+            self.optimizer.step()
 
 
 FORMS = {       # of PyTorch's layers; gate by its name
@@ -270,72 +189,8 @@ FORMS = {       # of PyTorch's layers; gate by its name
     "t_only": lambda torch, x, H, gate: H * gate["T"] + x,
     "c_only": lambda torch, x, H, gate: H + x * gate["C"],
     "full": lambda torch, x, H, gate: H * gate["T"] + x * gate["C"]}
-CONTESTANTS = {"ours": Ours, "floor": Floor, "torch": Torch}
 
-
-def measure(task: Task, names: Sequence[str], repeats: int) -> dict:
-    """The record's measurements."""
-    def work(contestant):
-        for batch in task.batches:
-            contestant.step(batch)
-    work(Ours(task))
-    memory = peak_memory()              # before the others are there
-    contestants: dict[str, Any] = {name: CONTESTANTS[name](task) for name in names}
-    error = check_gradient(contestants)
-    return {"distinct_words": [len(np.unique(batch.words)) for batch in task.batches],
-            "memory_mb": memory and round(memory / 2**20), "gradient_error": error,
-            **step_times(contestants, work, STEPS, repeats)}
-
-
-def run(args: argparse.Namespace) -> dict:
-    """Measure -> the record."""
-    names = without_absent(CONTESTANTS)
-    with bound_to(available_cores()[:1]), threadpool_limits(1, "blas"):
-        measured = measure(Task(args.batch, args.steps, words=args.words), names,
-                           args.repeats)
-        env = machine_with(names)
-    options = {name: getattr(args, name) for name in OPTIONS}
-    return {"command": " ".join(["python3 -m benchmarks.language_model", *(
-                f"--{name} {value}" for name, value in options.items())]),
-            "dataset": "words by Zipf's law", **options, "env": env, **measured}
-
-
-def report(record: dict) -> None:
-    """The record as a small table."""
-    print("         ms/step   times ours (least - largest)")
-    for name, part in record["contestants"].items():
-        times = part["times_ours"]
-        print(f"{name:>6} {1e3 * part['median']:>9.1f}   {times['median']:.2f} "
-              f"({times['least']:.2f} - {times['largest']:.2f})")
-    print(f"{record['memory_mb']} MiB")
-
-
-def draw(record: dict) -> Figure:
-    """The record -> Figure."""
-    figure = Figure(figsize=(9, 2.7), layout="constrained")
-    draw_bars(figure.subplots(), {
-        name: (1e3 * np.array(part["seconds"]),
-               f"({part['times_ours']['median']:.2f}×)")
-        for name, part in record["contestants"].items()},
-        "milliseconds per step (× ours)")
-    entitle(figure, [record["contestants"]],
-            f"Character-aware LSTM, {record['parameters']:,} parameters, batches of "
-            f"{record['batch']} × {record['steps']} words, float32, one core; "
-            f"{record['env']['cpu']}", record["repeats"])
-    return figure
-
-
-OPTIONS = {"batch": 20, "steps": 35, "words": 10_000, "repeats": 15}
-
-
-def make_parser() -> argparse.ArgumentParser:
-    """The command line."""
-    return build_parser(__doc__ or "", "benchmarks.language_model", data=False,
-                        **OPTIONS)
-
-
-BENCHMARK = Benchmark(make_parser, RECORD, SCHEMA, run, report, draw)
-
-if __name__ == "__main__":
-    with_own_kernels("benchmarks.language_model")
-    main(BENCHMARK)
+CONTESTS = {"language model, LSTM": Contest(
+    lambda dtype: Task(dtype=dtype),
+    {"ours": Contestant(Ours), "PyTorch": Contestant(Torch, ("torch",))},
+    {"batch": 20, "steps": 35, "words": WORDS}, steps=STEPS)}

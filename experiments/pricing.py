@@ -14,7 +14,7 @@ import numpy as np
 import highway_networks as hn
 from experiments import movement, tracing
 from experiments.old_lab import Lab, load_record
-from experiments.sizes import matched_width
+from experiments.nets.sizes import matched_width
 
 MODELS = ("bytedmd", "address")
 FORMS = ("plain", "highway", "residual", "t_only", "c_only", "full")    # in the record

@@ -1,360 +1,225 @@
-"""The benchmarks: equal work is checked, ratios and laws are as they say."""
+"""The benchmarks: equal work is checked, ratios and records are as they say."""
 
 import hashlib
-import importlib.util
 import json
-import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
+import benchmarks.__main__ as program
 import highway_networks as hn
-from benchmarks import (
-    cold_start,
-    convolution,
-    lab,
-    language_model,
-    peers,
-    processes,
-    scaling,
-)
-from benchmarks.contestants import CONTESTANTS, Floor, Ours, Task
-from highway_suite.files import write_json
-from highway_suite.records import environment
+from benchmarks import convolution, deepest, fully_connected, language_model, records
+from benchmarks.contests import CONTESTS, variables_for
+from benchmarks.harness import Contest, Contestant, OtherWork, absent, measure
 
-ONE_CORE = processes.available_cores()[:1]
+SMALL = {"hidden": 8, "inputs": 16, "images": 100, "batch": 32, "steps": 10}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory, digits):
-    """The digits' images.npz and small tasks of each block beside it; those of one
-    layer are compiled sooner."""
-    path = tmp_path_factory.mktemp("tasks")
-    shape = processes.write_images(path, digits)
-    for block in ("highway", "plain"):
-        processes.write_task(path / f"{block}.npz", shape, block, 3, 8, 32, 10)
-        processes.write_task(path / f"{block}_1.npz", shape, block, 1, 8, 32, 10)
-    return path
+class Twin:
+    """A program whose work takes so many seconds by `clock`, round after round."""
+
+    now = 0.0
+
+    def __init__(self, *seconds, slope=2.0):
+        self.seconds, self.slope, self.rounds = seconds, slope, 0
+
+    def gradient(self):
+        return {"W": np.array([1.0, self.slope])}
+
+    def work(self):
+        Twin.now += self.seconds[self.rounds % len(self.seconds)]
+        self.rounds += 1
 
 
-@pytest.fixture
-def task(folder):
-    return Task(folder / "highway.npz")
+def twins(ours, other):
+    """The contest of two programs, without a task."""
+    made = {"ours": Contestant(lambda task: ours), "other": Contestant(
+        lambda task: other), "absent": Contestant(Twin, ("no_such_library",))}
+    return Contest(lambda dtype: None, made, {"size": 1}, steps=2)
 
 
-def test_a_task_has_the_classes_of_its_data(tmp_path, rng):
-    x = np.zeros((6, 4), np.uint8)
-    labels = np.arange(6) * 2
-    shape = processes.write_images(tmp_path, hn.Data(x, labels, x, labels, classes=12))
-    task = Task(processes.write_task(tmp_path / "a.npz", shape, "highway", 2, 3, 5, 2))
-    assert task.settings["classes"] == 12
+def measured(ours, other, rounds=4):
+    return measure(twins(ours, other), rounds, clock=lambda: Twin.now)
 
 
-class InThisProcess:
-    """What `peers` needs of a Process, without another one."""
-
-    def __init__(self, contestant):
-        self.contestant = contestant
-
-    def arrays(self, what):
-        return {name: array.copy()
-                for name, array in getattr(self.contestant, what)().items()}
+@pytest.mark.parametrize("seconds, verdict", [
+    ([6.0], "ahead"), ([4.0], "level"), ([4.1], "level"), ([3.0], "behind"),
+    ([6.0, 3.9], "level"),              # two rounds of four: no verdict
+    ([3.0, 3.9], "behind")])
+def test_who_is_ahead(seconds, verdict):
+    found = measured(Twin(4.0), Twin(*seconds))["contestants"]
+    assert found["other"]["verdict"] == verdict and found["ours"]["verdict"] is None
 
 
-def half_the_gate(grads):
-    grads["b_T"] *= 0.5
+def test_ratios_are_taken_within_a_round():
+    """Their median is not that of the seconds: the first round only warms up."""
+    found = measured(Twin(50.0, 1.0, 1.0, 4.0), Twin(90.0, 2.0, 3.0, 4.0), 3)
+    ours, other = (found["contestants"][name] for name in ("ours", "other"))
+    assert other["times_ours"] == {"median": 2.0, "least": 1.0, "largest": 3.0}
+    assert ours["seconds"] == [0.5, 0.5, 2.0] and other["median"] == 1.5    # of a step
+    assert other["preparation"] == 87 and ours["preparation"] == 49
+    assert found["skipped"] == {"absent": ["no_such_library"]}
+    assert found["rounds"] == 3 and found["settings"] == {"size": 1}
 
 
-def one_wrong_entry(grads):
-    """A thousandth in a single entry, of the largest size."""
-    where = np.unravel_index(abs(grads["W_H"]).argmax(), grads["W_H"].shape)
-    grads["W_H"][where] *= 1.001
+def test_out_of_patience_three_rounds_are_enough():
+    assert measure(twins(Twin(1.0), Twin(1.0)), 5, patience=0)["rounds"] == 3
 
 
-def no_number(grads):
-    grads["b_out"][...] = np.nan
+@pytest.mark.parametrize("slope", [2.001, 1.0, np.nan])
+def test_another_gradient_is_refused(slope):
+    with pytest.raises(OtherWork, match="other does other work"):
+        measured(Twin(1.0), Twin(1.0, slope=slope))
 
 
-@pytest.mark.parametrize("breaking", [half_the_gate, one_wrong_entry, no_number])
-def test_a_wrong_gradient_is_refused(breaking, task):
-    class Broken(Ours):
-        def gradient(self):
-            grads = {name: grad.copy() for name, grad in super().gradient().items()}
-            breaking(grads)
-            return grads
-    ours, theirs = (InThisProcess(kind(task)) for kind in (Ours, Broken))
-    with pytest.raises(SystemExit, match="it does other work"):
-        peers.check_work("it", theirs, ours, task.initial)
+def test_another_optimiser_is_refused():
+    """The gradient is right; the weights end elsewhere."""
+    class Slower(fully_connected.Ours):
+        def __init__(self, task):
+            super().__init__(task)
+            self.adam = hn.Adam(self.net.params, beta1=0.5)
+    contest = fully_connected.contest({"slower": Contestant(Slower)}, block="highway",
+                                      depth=2, **SMALL)
+    with pytest.raises(OtherWork, match="slower .* weights"):
+        measure(contest, 1)
 
 
-def test_the_same_work_is_accepted(task):
-    """And the gradient belongs to the initial weights, after any number of epochs."""
-    ours, other = (InThisProcess(Ours(task)) for _ in range(2))
-    before = ours.arrays("gradient")
-    for process in (ours, other):
-        process.contestant.epoch()
-    assert peers.check_work("it", other, ours, task.initial) == {
-        "gradient_error": 0.0, "weights_apart": 0.0}
-    after = ours.arrays("gradient")
-    assert all(np.array_equal(before[name], after[name]) for name in before)
-    assert not np.array_equal(ours.arrays("weights")["W_H"], task.initial["W_H"])
+# --------------------------------------------------------------------------------------
+# The contestants
 
 
-def check_framework(found):
+def check_framework(found, name):
     """Gradient, clip and Adam: ten steps later the weights are still the same."""
-    assert 0 < found["gradient_error"] < 1e-5 and found["weights_apart"] < 1e-2
+    other = found["contestants"][name]
+    assert 0 < other["gradient_error"] < 1e-5
+    assert 0 <= other.get("weights_apart", 0) < 1e-2
 
 
-@pytest.mark.parametrize("block", ["highway", "plain"])
-def test_torch_does_our_work(block, folder, monkeypatch):
-    pytest.importorskip("torch")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    task = Task(folder / f"{block}.npz")
-    ours, theirs = (InThisProcess(CONTESTANTS[name](task))
-                    for name in ("ours", "torch"))
-    for process in (ours, theirs):
-        process.contestant.epoch()
-    check_framework(peers.check_work("torch", theirs, ours, task.initial))
+@pytest.mark.parametrize("name, block, clip", [
+    ("PyTorch", "highway", 0.1), ("PyTorch", "plain", 5.0),
+    ("scikit-learn", "plain", 0.0)])
+def test_a_program_does_our_work(name, block, clip):
+    rivals = fully_connected.FRAMEWORKS | fully_connected.SCIKIT_LEARN
+    if lacks := absent(rivals[name].needs):
+        pytest.skip(f"{lacks} not installed")
+    contest = fully_connected.contest({name: rivals[name]}, block=block, depth=3,
+                                      clip=clip, **SMALL)
+    check_framework(measure(contest, 1), name)
 
 
-@pytest.mark.parametrize("name, block", [("torch.compile", "highway"),
-                                         ("jax", "highway"), ("jax scan", "plain")])
-def test_a_compiled_program_does_our_work(name, block, folder, monkeypatch):
-    for library in peers.NEEDS[name]:       # not imported here: it may draw from NumPy
-        if importlib.util.find_spec(library) is None:
-            pytest.skip(f"{library} is not installed")
-    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")    # no workers for so few
-    monkeypatch.setattr(processes, "PATIENCE", 3600)
-    task = folder / f"{block}_1.npz"
-    with (processes.Process("ours", task, ONE_CORE) as ours,
-          processes.Process(name, task, ONE_CORE) as theirs):
-        ours.wait()
-        try:
-            theirs.wait()
-        except processes.Skipped as reason:
-            pytest.skip(f"{name}: {reason}")
-        check_framework(peers.check_work(name, theirs, ours, Task(task).initial))
+@pytest.mark.parametrize("name", ["PyTorch compiled", "JAX"])
+def test_a_compiled_program_does_our_work(name, tmp_path):
+    """In a process of its own: what it imports may draw from NumPy's generator."""
+    if lacks := absent(fully_connected.FRAMEWORKS[name].needs):
+        pytest.skip(f"{lacks} not installed")
+    code = ("import json, sys; from benchmarks import fully_connected as f, harness\n"
+            "name, small = sys.argv[1], json.loads(sys.argv[2])\n"
+            "contest = f.contest({name: f.FRAMEWORKS[name]}, block='highway', depth=1,"
+            " clip=0.1, **small)\n"
+            "print(json.dumps(harness.measure(contest, 1)))")
+    done = subprocess.run([sys.executable, "-c", code, name, json.dumps(SMALL)],
+                          cwd=hn.HERE, check=True, text=True, stdout=subprocess.PIPE,
+                          env=variables_for(1, tmp_path))
+    check_framework(json.loads(done.stdout), name)
 
 
-def test_the_floor_has_the_products_of_a_step(task):
+def test_the_products_are_those_of_a_step():
     """Each product of the two passes, and nothing else, from the cache's own arrays."""
-    floor = Floor(task)
-    x, _ = floor.gather(task.order[0])
-    net, cache = floor.net, floor.cache
-    net.forward(x, cache)
+    products = fully_connected.Products(fully_connected.Task(
+        "float64", block="highway", depth=3, **SMALL))
+    net, cache, x = products.net, products.cache, products.rows.T
     weights, inputs = net.tensors(net.params), cache.x.copy()
-    floor.forward_products()
+    products.forward()
     found = [cache.d.copy(), cache.z.copy(), cache.logits.copy()]
-    floor.backward_products()
+    products.backward()
     expected = [weights["W_in"] @ x, weights["blocks"] @ inputs[:-1],
                 weights["out"] @ inputs[-1], cache.z @ inputs[:-1].swapaxes(1, 2),
                 cache.d @ x.T]
     for one, other in zip([*found, cache.dW["blocks"], cache.dW["W_in"]], expected,
                           strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
     assert np.array_equal(cache.x, inputs)
 
 
-def test_a_pair_is_judged_by_its_better_way():
-    """And ratios are taken within a round: the median is not 3 / 1."""
-    side, turn = peers.WAYS
-    part = peers.compare_pairs(
-        {("ours", side): [1.0, 1.0, 2.0], ("ours", turn): [3.0, 3.0, 3.0],
-         ("jax", side): [9.0, 9.0, 9.0], ("jax", turn): [2.0, 3.0, 5.0]},
-        {("ours", side): 1.5, ("ours", turn): 0.0,
-         ("jax", side): 0.0, ("jax", turn): 15.0})
-    assert part["ours"][turn]["preparation"] == 0       # never less
-    ours, jax = ({name: value for name, value in part[who].items()
-                  if name not in (side, turn)} for who in ("ours", "jax"))
-    assert ours == {"better": side, "headline_seconds": 12, "times_ours_prepared": 1,
-                    "headline_seconds_prepared": 12.5,
-                    "times_ours": {"median": 1, "least": 1, "largest": 1}}
-    assert jax == {"better": turn, "headline_seconds": 36,
-                   "headline_seconds_prepared": 48,         # 36 + (15 - 3)
-                   "times_ours_prepared": 3.84,             # 48 / 12.5
-                   "times_ours": {"median": 2.5, "least": 2.0, "largest": 3.0}}
+@pytest.mark.parametrize("module, task", [
+    (convolution, convolution.Task("Table 1", width=3, batch=4, piece=2)),
+    (language_model, language_model.Task(3, 4, words=60))], ids=["images", "words"])
+@pytest.mark.parametrize("kind", ["Ours", "Torch"])
+def test_steps_move_the_weights(module, task, kind):
+    if kind == "Torch":
+        pytest.importorskip("torch")
+    contestant = getattr(module, kind)(task)
+    before = {name: grad.copy() for name, grad in contestant.gradient().items()}
+    contestant.work()
+    after = contestant.gradient()
+    assert all(np.isfinite(grad).all() for grad in after.values())
+    assert any(not np.allclose(before[name], after[name]) for name in before)
 
 
-def test_jax_is_stood_for_by_its_faster_program():
-    part = {name: {"median": median} for name, median in (
-        ("ours", 1), ("floor", 0.5), ("jax", 2), ("torch", 3), ("jax scan", 1.5))}
-    assert peers.contenders(part) == ["ours", "torch", "jax scan"]
+# --------------------------------------------------------------------------------------
+# Records and the command line
+
+KINDS = [{"vendor": vendor, "vector_unit": unit, "blas_kernel": kernel}
+         for vendor, unit, kernel in (("AMD", "AVX-512", "SkylakeX"),
+                                      ("Intel", "AVX-512", "SkylakeX"),
+                                      ("AMD", "AVX-512", "Zen"))]
 
 
-DEPTHS = np.array([10, 20, 50, 100, 200, 500, 1000], float)
-
-
-@pytest.mark.parametrize("seconds, linear, exponent", [
-    (0.004 + 0.002 * DEPTHS, True, 0.965), (1e-6 * DEPTHS ** 2, False, 2),
-    (0.002 * DEPTHS * np.where(DEPTHS < 1000, 1, 1.3), False, 1.03)])
-def test_a_line_is_linear_and_a_parabola_is_not(seconds, linear, exponent):
-    law = scaling.depth_law(DEPTHS.tolist(), seconds)
-    assert law["linear"] is linear
-    assert law["exponent"] == pytest.approx(exponent, abs=0.02)
-    assert law["largest_deviation"] == max(map(abs, law["deviation"]))
-    points = [{**scaling.CENTRE, "depth": int(depth), "median": 2.0 * second,
-               "least": second} for depth, second in zip(DEPTHS, seconds, strict=True)]
-    other = {**scaling.CENTRE, "hidden": 7, "median": 1.0, "least": 1.0}
-    beyond = points[0] | {"depth": 2000}, points[0] | {"depth": 5}
-    assert scaling.depth_laws([*points, other, *beyond])["least"] == law
-    assert scaling.depth_laws(points[:2]) is None
-
-
-def test_a_contestant_is_bound_to_its_core_and_skipped_if_it_cannot_run(
-        folder, monkeypatch):
-    cores, task = processes.available_cores(), folder / "highway.npz"
-    with (processes.Process("nobody", task, ONE_CORE) as process,
-          pytest.raises(processes.Skipped, match="ended with 1: KeyError: 'nobody'")):
-        process.wait()
-    with (monkeypatch.context() as patch,
-          processes.Process("ours", task, ONE_CORE) as process,
-          pytest.raises(processes.Skipped, match="no epoch trained")):
-        patch.setattr(processes, "PATIENCE", 0)     # before it has started to train
-        process.wait()
-    with processes.Process("ours", task, cores[-1:]) as process:
-        if hasattr(os, "sched_getaffinity"):
-            assert os.sched_getaffinity(process.process.pid) == {cores[-1]}
-        assert processes.available_cores() == cores
-        process.wait()
-        assert process.ask("environment").keys() == {*environment(), "cpu"}
-
-
-def check_files(out, record):
-    """The record is on disk as returned, and its picture is one."""
-    assert json.loads(out.read_text(encoding="utf-8")) == record
-    with Image.open(out.with_suffix(".png")) as image:
-        image.load()
-        assert image.info["Source"] == record["command"]
-
-
-@pytest.fixture
-def no_frameworks(monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None
-                        if name in ("torch", "jax", "optax") else find(name, *rest))
-
-
-def test_peers_without_frameworks(tmp_path, no_frameworks):
-    out = tmp_path / "p.json"
-    record = lab.main(peers.BENCHMARK, [
-        "--depth", "2", "--hidden", "4", "--batch", "16", "--repeats", "1",
-        "--dataset", "digits", "--out", str(out)])
-    assert record["skipped"].keys() == {"torch", "torch.compile", "jax", "jax scan"}
-    assert list(record["one_core"]) == ["ours", "floor"]
-    assert list(record["all_cores"]) == ["ours"]
-    ours, floor = record["one_core"].values()
-    assert ours["times_ours"] == {"median": 1.0, "least": 1.0, "largest": 1.0}
-    assert ours["gradient_error"] == 0 and "gradient_error" not in floor
-    check_files(out, record)
-    with pytest.raises(SystemExit, match="not 'highway-networks/scaling'"):
-        lab.main(scaling.BENCHMARK, ["--plot", "--out", str(out)])
-
-
-def test_a_cold_start(tmp_path, no_frameworks, folder, monkeypatch):
-    out = tmp_path / "c.json"
-    record = lab.main(cold_start.BENCHMARK, ["--depth", "2", "--repeats", "1",
-                                             "--dataset", "digits", "--out", str(out)])
-    ours, = record["contestants"].values()
-    assert ours["times_ours"]["median"] == 1 and ours["parts"][0] > 0
-    check_files(out, record)
-    monkeypatch.setattr(cold_start, "EPOCHS", 2)
-    start, first, others = cold_start.time_parts(
-        "ours", [folder / "highway.npz", folder / "plain.npz"], [ONE_CORE, ONE_CORE])
-    assert start > 0 and first > 0 and others > 0
-
-
-def test_scaling_of_small_nets(tmp_path, monkeypatch):
-    for name, value in (("SEARCH_REPEATS", 1), ("STEPS", 2),
-                        ("available_cores", lambda: ONE_CORE)):
-        monkeypatch.setattr(scaling, name, value)
-    out = tmp_path / "s.json"
-    record = lab.main(scaling.BENCHMARK, [
-        "--depths", "10,11,12", "--widths", "4", "--batches", "8", "--repeats", "1",
-        "--runs", "1", "--deepest", "7", "--dataset", "digits", "--out", str(out)])
-    assert [p["depth"] for p in record["points"]] == [10, 11, 12, 30, 30]
-    for point in record["points"]:
-        assert point["least"] == point["median"] == point["seconds_per_step"][0] > 0
-        assert 20 < point["peak_mb"] < 1000
-    assert record["depth_law"]["median"]["depths"] == [10, 11, 12]
-    whole = record["whole_run"]
-    assert whole["under_limit"] == (whole["peak_mb"] < 700) and whole["depth"] == 12
-    assert record["search"][0]["jobs"] == 1
-    deepest = record["deepest"]
-    assert deepest["depth"] == 7 and 0 < deepest["test_acc"] <= 1
-    assert "--depth 7" in deepest["command"] and deepest["seconds"] > 0
-    check_files(out, record)
-    write_json(out, record | {"depth_law": None})       # too few depths: no law
-    lab.main(scaling.BENCHMARK, ["--plot", "--out", str(out)])
-
-
-@pytest.mark.parametrize("benchmark, flags", [
-    (convolution, "--dataset digits --widths 3 --tables 2 --batch 4 --piece 2"),
-    (language_model, "--batch 3 --steps 4 --words 60")])
-def test_steps_that_take_turns(benchmark, flags, tmp_path, no_frameworks, capsys):
-    out, cores = tmp_path / "steps.json", processes.available_cores()
-    flags = [*flags.split(), "--repeats", "2", "--out", str(out)]
-    record = lab.main(benchmark.BENCHMARK, flags)
-    assert processes.available_cores() == cores
-    assert "torch: not installed, skipped" in capsys.readouterr().out
-    for net in record.get("nets", [record]):
-        ours, floor = (net["contestants"][name] for name in ("ours", "floor"))
-        assert ours["times_ours"] == {"median": 1, "least": 1, "largest": 1}
-        ratios = np.array(floor["seconds"]) / ours["seconds"]
-        assert floor["times_ours"]["median"] == pytest.approx(np.median(ratios), 1e-4)
-    check_files(out, record)
-    picture = out.with_suffix(".png").read_bytes()
-    assert lab.main(benchmark.BENCHMARK, ["--plot", "--out", str(out)]) == record
-    assert out.with_suffix(".png").read_bytes() == picture
-
-
-def test_only_the_committed_settings_replace_the_committed_record(home):
-    committed, runs = home / "benchmarks" / "x.json", home / "runs" / "benchmarks"
-    record = {"schema": "x", "command": "c --depth 30", "dataset": "mnist", "n": 1}
-    assert lab.place_of(record, committed) == committed, "there is none yet"
-    committed.parent.mkdir()
-    write_json(committed, record)
-    assert lab.place_of(record | {"n": 2}, committed) == committed
-    for other in ({"command": "c --depth 5"}, {"dataset": "digits"}):
-        assert lab.place_of(record | other, committed) == runs / "x.json"
-
-
-@pytest.mark.parametrize("benchmark", [cold_start, convolution, language_model, peers,
-                                       scaling],
-                         ids=lambda module: module.__name__)
-def test_the_defaults_are_the_committed_settings(benchmark):
-    """So the command of the README makes the committed record again."""
-    record = json.loads(benchmark.RECORD.read_text("utf-8"))
-    args = vars(benchmark.make_parser().parse_args(record["command"].split()[3:]))
-    assert args == vars(benchmark.make_parser().parse_args([]))
-    assert record["env"]["git_dirty"] is False
-    digest = hashlib.sha256(benchmark.RECORD.read_bytes()).hexdigest()
-    with Image.open(benchmark.RECORD.with_suffix(".png")) as picture:
+def test_a_record_keeps_other_processors_and_other_contests(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "RECORD", tmp_path / "speed.json")
+    record = records.read()
+    one, two = measured(Twin(1.0), Twin(2.0)), measured(Twin(1.0), Twin(3.0))
+    for kind in KINDS:
+        record = records.with_entry(record, kind, {"a": one, "b": one}, {"seconds": 1})
+    changed = records.with_entry(record, KINDS[1], {"a": two})
+    assert changed["processors"][::2] == record["processors"][::2]
+    assert changed["processors"][1] == {**KINDS[1], "contests": {"a": two, "b": one},
+                                        "deepest": {"seconds": 1}}
+    records.write(changed)
+    assert records.read() == changed
+    digest = hashlib.sha256(records.RECORD.read_bytes()).hexdigest()
+    with Image.open(records.RECORD.with_suffix(".png")) as picture:
+        picture.load()
         assert picture.info["Record-SHA-256"] == digest
 
 
-def test_a_record_is_not_written_where_its_picture_goes(tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        lab.main(scaling.BENCHMARK, ["--out", str(tmp_path / "x.png")])
-    assert "is the name of a picture" in capsys.readouterr().err
+def test_the_committed_record_is_of_commits_and_drawn():
+    record = records.read()
+    assert record["processors"]
+    for entry in record["processors"]:
+        assert entry["contests"].keys() <= CONTESTS.keys()
+        assert not any(part["env"]["git_dirty"] for part in (
+            *entry["contests"].values(), *[entry["deepest"]] * ("deepest" in entry)))
+    digest = hashlib.sha256(records.RECORD.read_bytes()).hexdigest()
+    with Image.open(records.RECORD.with_suffix(".png")) as picture:
+        assert picture.info["Record-SHA-256"] == digest
 
 
-def test_a_failed_part_of_scaling_ends_in_one_line(tmp_path):
-    with pytest.raises(ValueError, match="ZeroDivisionError: division by zero"):
-        scaling.ask_python("1 / 0", [], ONE_CORE)
-    with pytest.raises(SystemExit, match=r"absent.json: .*Make it with: python3 -m"):
-        lab.main(scaling.BENCHMARK, ["--plot", "--out", str(tmp_path / "absent.json")])
+def test_quick_prints_a_line_for_each_contest_and_writes_nothing(monkeypatch, capsys):
+    before = records.RECORD.read_bytes()
+    monkeypatch.setattr(program, "ask", lambda name, rounds, patience: {
+        "kind": KINDS[0], "contest": measured(Twin(1.0), Twin(2.0), rounds)})
+    program.main(["--quick"])
+    lines = capsys.readouterr().out.splitlines()
+    for name, line in zip(CONTESTS, lines, strict=True):
+        assert line.startswith(name) and "other 2.00 ahead" in line
+        assert "no_such_library" in line
+    assert records.RECORD.read_bytes() == before
 
 
-def test_a_place_for_the_record_is_looked_for_before_measuring(tmp_path):
-    benchmark = scaling.BENCHMARK._replace(measure=lambda _: pytest.fail("measured"))
-    with pytest.raises(SystemExit, match="not a regular file"):
-        lab.main(benchmark, ["--out", str(tmp_path)])
+def test_a_contest_in_a_process_of_its_own():
+    answer = program.ask("plain, 3 blocks of 50", 1, 0.0)
+    assert answer["kind"] == records.processor()
+    assert answer["contest"]["contestants"]["ours"]["median"] > 0
+    assert answer["contest"]["env"]["blas_threads"] == 1
 
 
-def test_a_record_without_a_field_is_one_line(tmp_path):
-    record = json.loads(scaling.RECORD.read_text("utf-8"))
-    del record["points"], record["deepest"]
-    (tmp_path / "r.json").write_text(json.dumps(record))
-    with pytest.raises(SystemExit, match="a field is missing or wrong"):
-        lab.main(scaling.BENCHMARK, ["--plot", "--out", str(tmp_path / "r.json")])
+def test_the_deepest_net(monkeypatch):
+    monkeypatch.setattr(deepest, "COMMAND", "python3 highway_networks.py --depth 7 "
+                        "--blocks highway --dataset digits --epochs 1")
+    found = deepest.measure()
+    assert found["seconds"] > 0 and 0 < found["test_acc"] <= 1
+    assert found["peak_mb"] is None or 20 < found["peak_mb"] < 2000

@@ -310,7 +310,7 @@ def test_a_missing_library_is_one_line_that_says_what_to_install(tmp_path, libra
 
 
 @pytest.mark.parametrize("module", ["experiments", "experiments.claims",
-                                    "benchmarks.peers"])
+                                    "benchmarks"])
 def test_outside_the_environment_a_module_ends_in_a_line(module):
     ended = subprocess.run([sys.executable, "-S", "-m", module], cwd=hn.HERE,
                            capture_output=True, text=True)     # -S: no site-packages

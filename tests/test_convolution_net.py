@@ -8,6 +8,7 @@ from test_gradients import gates_swapped, without_carry, without_gate_on_H
 
 import highway_networks as hn
 from benchmarks import convolution as benchmark
+from benchmarks.harness import gradient_error
 from experiments import convolution_layers as cl
 from experiments import convolution_net
 from experiments import convolution_trials as ct
@@ -158,14 +159,14 @@ def test_a_broken_backward_pass_is_caught(name, where, what, broken, monkeypatch
 
 
 @pytest.mark.parametrize("table", [1, 2, 3])
-def test_gradient_agrees_with_torch(table, digits):
+def test_gradient_agrees_with_torch(table):
     """Of the experiments' whole nets, by automatic differentiation."""
     pytest.importorskip("torch")
-    size = {1: "20", 2: "4", 3: "1"}[table]
-    args = benchmark.make_parser().parse_args(["--batch", size, "--piece", size])
-    task = (benchmark.in_colour(table, args) if table > 1 else
-            benchmark.table_1("digits", digits, 3, args))
-    assert benchmark.check_gradient(task) < 1e-10
+    size = {1: 20, 2: 4, 3: 1}[table]
+    task = benchmark.Task(f"Table {table}", "float64", batch=size, piece=size, width=3)
+    ours, theirs = (contestant(task).gradient()
+                    for contestant in (benchmark.Ours, benchmark.Torch))
+    assert gradient_error(ours, theirs) < 1e-10
 
 
 @pytest.mark.parametrize("piece", [4, 1])

@@ -159,7 +159,8 @@ SMALL = config_of(epochs=4)
 
 
 def train(config, text, folder):
-    return training_of.train_model(dict(config), text, Checkpoint(folder / "one.npz", config))
+    return training_of.train_model(dict(config), text,
+                                   Checkpoint(folder / "one.npz", config))
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ template there are
     claim["NAME"]       a judged claim: its ours, paper, n, verdict
     claims_section      all claims of the page, a heading for each, to be linked to
     run, sweep          run.json and run_sweep.json;  experiments: name -> Experiment
+    speed               benchmarks/speed.json; its ranges over kinds of processor
     filters             percent, number, span, mean, table; words of a value
 """
 
@@ -183,7 +184,8 @@ def rendered() -> dict[Path, bytes]:
     environment.globals |= {
         "records": Records(), "claim": {item["name"]: item for item in claims},
         "claims": claims, "counts": counts, "verdict_of": verdict_of,
-        "run": read("run.json"), "sweep": read("run_sweep.json"), "hn": hn,
+        "run": read("run.json"), "sweep": read("run_sweep.json"),
+        "speed": read("benchmarks/speed.json"), "hn": hn,
         "lecture": lecture, "experiments": {name: get(name) for name in NAMES}}
     texts = {}
     for pattern in PLACES:

@@ -1,0 +1,157 @@
+"""The record of all contests, with an entry for each kind of processor; its picture.
+
+    {"processors": [{"vendor", "vector_unit", "blas_kernel",
+                     "contests": {name: what harness.measure returns, and "env"},
+                     "deepest": {command, seconds, peak_mb, test_acc, env}}, ...],
+     "ranges": {contest: {contestant: [least, largest]}}}
+
+How programs compare depends on the processor and on the kernels that BLAS chooses for
+it. So a new measurement takes the place of the one on the same kind, and of no other.
+Ranges go over the kinds, of medians: milliseconds of our step, and for each other
+contestant how many times as long it takes; texts quote them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import highway_networks as hn
+from highway_suite.figures import LIGHT, TITLE, saved, style
+from highway_suite.files import parse_json, read_file, to_json, write_files
+from highway_suite.records import environment
+
+RECORD = Path(__file__).with_name("speed.json")
+COMMAND = "python3 -m benchmarks"
+KIND = ("vendor", "vector_unit", "blas_kernel")
+VENDORS = {"GenuineIntel": "Intel", "AuthenticAMD": "AMD"}
+VECTOR_UNITS = {"avx512f": "AVX-512", "avx2": "AVX2", "asimd": "NEON"}
+
+
+# --------------------------------------------------------------------------------------
+# Entries
+
+
+def processor() -> dict[str, str | None]:
+    """The kind of this processor; None for what the system does not say."""
+    facts = {"vendor_id": platform.processor() or platform.machine(), "flags": "",
+             "Features": ""}
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            facts[name.strip()] = value.strip()
+    except OSError:
+        pass
+    flags = f"{facts['flags']} {facts['Features']}".split()
+    return {"vendor": VENDORS.get(facts["vendor_id"], facts["vendor_id"]),
+            "vector_unit": next((unit for flag, unit in VECTOR_UNITS.items()
+                                 if flag in flags), None),
+            "blas_kernel": environment()["blas_kernel"]}
+
+
+def kind_of(entry: Mapping) -> tuple:
+    """What tells entries apart."""
+    return tuple(entry[name] for name in KIND)
+
+
+def with_entry(record: Mapping, kind: Mapping, contests: Mapping,
+               deepest: Mapping | None = None) -> dict:
+    """A record in which these measurements took the place of the earlier ones on this
+    kind of processor; whatever else was there stays."""
+    entries = list(record["processors"])
+    place = next((i for i, entry in enumerate(entries)
+                  if kind_of(entry) == kind_of(kind)), len(entries))
+    before = entries[place] if place < len(entries) else {**kind, "contests": {}}
+    entry = before | {"contests": before["contests"] | contests} | (
+        {"deepest": deepest} if deepest else {})
+    entries = [*entries[:place], entry, *entries[place + 1:]]
+    return {**record, "processors": entries, "ranges": ranges(entries)}
+
+
+def ranges(entries: Iterable[Mapping]) -> dict[str, dict[str, list[float]]]:
+    """{contest: {contestant: [least, largest] over the entries}}."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for entry in entries:
+        for contest, measured in entry["contests"].items():
+            for name, part in measured["contestants"].items():
+                median = (1e3 * part["median"] if name == "ours" else
+                          part["times_ours"]["median"])
+                found.setdefault(contest, {}).setdefault(name, []).append(
+                    hn.significant(median))
+    return {contest: {name: [min(values), max(values)] for name, values in row.items()}
+            for contest, row in found.items()}
+
+
+def read() -> dict:
+    """The record that is there, or one without entries. Raises ValueError, OSError."""
+    if RECORD.exists():
+        return parse_json(read_file(RECORD).decode())
+    return {"schema": "highway-networks/speed", "schema_version": 1,
+            "command": COMMAND, "processors": [], "ranges": {}}
+
+
+def write(record: dict) -> None:
+    """The record and its picture. Raises OSError."""
+    content = (to_json(record) + "\n").encode()
+    with style(LIGHT):
+        picture = saved(draw(record), "png", "speed", COMMAND,
+                        hashlib.sha256(content).hexdigest())
+    write_files({RECORD: content, RECORD.with_suffix(".png"): picture})
+
+
+# --------------------------------------------------------------------------------------
+# The picture
+
+COLOURS = {"PyTorch": "#E69F00", "PyTorch compiled": "#CC79A7", "JAX": "#009E73",
+           "scikit-learn": "#0072B2"}
+MARKERS = "osD^vPX*"        # of the processors
+
+
+def rivals(record: Mapping) -> Iterator[tuple[str, str, dict, int]]:
+    """(contest, contestant, its times ours, number of the processor)."""
+    for number, entry in enumerate(record["processors"]):
+        for contest, found in entry["contests"].items():
+            for name, part in found["contestants"].items():
+                if part["verdict"]:
+                    yield contest, name, part["times_ours"], number
+
+
+def draw_rows(axes: Axes, record: Mapping) -> None:
+    """A row for each contestant of each contest: medians and ranges of the rounds."""
+    rows = list(dict.fromkeys((contest, name) for contest, name, *_ in rivals(record)))
+    for contest, name, times, number in rivals(record):
+        row, colour = rows.index((contest, name)), COLOURS.get(name, LIGHT.soft)
+        row += 0.25 * (number - (len(record["processors"]) - 1) / 2)
+        axes.plot([times["least"], times["largest"]], [row, row], color=colour, lw=1.5)
+        axes.plot(times["median"], row, MARKERS[number % len(MARKERS)], color=colour)
+        axes.annotate(f"{times['median']:.2f}", (times["largest"], row), size=8,
+                      xytext=(6, 0), textcoords="offset points", va="center")
+    axes.set_yticks(range(len(rows)), [f"{contest}   {name}" for contest, name in rows],
+                    size=9)
+    axes.tick_params(axis="y", length=0)
+    axes.invert_yaxis()
+
+
+def draw(record: Mapping) -> Figure:
+    """The record -> Figure."""
+    rows = len({(contest, name) for contest, name, *_ in rivals(record)})
+    figure = Figure(figsize=(9, 1.5 + 0.36 * rows), layout="constrained")
+    axes = figure.subplots()
+    draw_rows(axes, record)
+    axes.axvline(1, color=LIGHT.ink, lw=1)
+    axes.margins(x=0.12)
+    axes.grid(axis="x")
+    axes.set_xlabel("times our time; right of 1 our step is faster")
+    figure.suptitle("How many times as long as ours a training step of others takes",
+                    **TITLE)
+    kinds = "; ".join(
+        f"{MARKERS[number % len(MARKERS)]}: {' '.join(map(str, kind_of(entry)))}"
+        for number, entry in enumerate(record["processors"]))
+    figure.supxlabel(f"Medians and ranges of rounds. {kinds}", size=8,
+                     color=LIGHT.soft)
+    return figure
