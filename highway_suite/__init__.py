@@ -1,1 +1,2 @@
-"""What the scripts share: files, data sets, records, figures, command line."""
+"""What stands around the machine: data sets, records, figures, checkpoints, workers and
+the whole command line."""
