@@ -1151,10 +1151,12 @@ def blas_threads(threads: int | None) -> Iterator[int | None]:
 
     Several threads of one process may be in such a body: the first sets the number, the
     last restores what was; who wants another number waits until they have ended. Inside
-    another body of the same thread the outer number holds. Without threadpoolctl nothing
-    is limited, and the number yielded is that of $OPENBLAS_NUM_THREADS, or None: run as
-    the program this module has set it to 1 before. In a script of your own do so too:
-    on all cores small products take longer, and the last bits may differ.
+    another body of the same thread the outer number holds.
+
+    Without threadpoolctl nothing is limited, and the number yielded is that of
+    $OPENBLAS_NUM_THREADS, or None. Run as the program this module has set it to 1
+    before. A script of your own should, too, before it imports NumPy: on all cores the
+    products of narrow nets take no less time, and the last bits may differ.
     """
     if threadpool_limits is None or hasattr(BLAS.here, "inside"):
         yield BLAS.default()
@@ -1247,7 +1249,8 @@ def train_epoch(net: Any, batches: Iterable, cache: Any, optimizer: Any, lr: flo
 def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
         report: Callable | None = None, *, epochs: int, clip: float = 0.0,
         measure: Callable | None = None, untrained: bool = False, cache: Any = None,
-        checkpoint: Any = None, threads: int = 1) -> tuple[list[dict], str]:
+        checkpoint: Any = None, threads: int | None = 1
+        ) -> tuple[list[dict], str]:
     """The training loop of every net here -> history and status, on so many threads of
     BLAS (`blas_threads`).
 
@@ -1499,8 +1502,9 @@ def check_target(path: Path) -> None:
     """Raise OSError unless a file can be written there, so that it is known before the
     work that fills it. Only a regular file is replaced: a link is not what its owner
     meant. A missing folder is taken for one that will be made."""
-    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
-        raise OSError(22, "not a regular file, which alone is replaced", str(path))
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(22, "not a regular file, which alone is replaced", str(path))
     there = next((folder for folder in path.parents if folder.exists()), path.parent)
     with tempfile.TemporaryFile(dir=there):
         pass

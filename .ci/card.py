@@ -15,13 +15,15 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
 NOT_COMPARED = ("env", "wallclock_sec", "command")
 
 
-def environment_with(folder, *packages):
+def environment_with(folder: Path, *packages: str) -> Path:
     """Make an environment -> its Python."""
     venv.create(folder, with_pip=True)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
@@ -29,7 +31,7 @@ def environment_with(folder, *packages):
     return python
 
 
-def run(python, *words, cwd):
+def run(python: Path, *words: str, cwd: Path) -> str:
     """Run a program; its lines are shown where it fails."""
     print("card:", *words, flush=True)
     done = subprocess.run([python, *words], cwd=cwd, text=True, capture_output=True,
@@ -39,7 +41,7 @@ def run(python, *words, cwd):
     return done.stdout
 
 
-def differences(old, new, place=""):
+def differences(old: Any, new: Any, place: str = "") -> Iterator[str]:
     """Where two records differ: by name, length, or more than a processor may."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted((set(old) | set(new)) - set(NOT_COMPARED)):
@@ -57,7 +59,7 @@ def differences(old, new, place=""):
         yield f"{place}: {old} {new}"
 
 
-def compare(path):
+def compare(path: Path) -> None:
     """End unless a record has the numbers of the committed one."""
     old, new = (json.loads(file.read_text(encoding="utf-8"))
                 for file in (HERE / "run.json", path))
@@ -69,7 +71,7 @@ def compare(path):
     print("card: equal to the last digit:", next(arms) == next(arms))
 
 
-def main():
+def main() -> None:
     work = Path(sys.argv[1])
     copy, alone = work / "checkout", work / "alone"
     ignore = shutil.ignore_patterns(".git", "runs", "results", "__pycache__", ".*cache")

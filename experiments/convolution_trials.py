@@ -28,7 +28,7 @@ from experiments.convolution_net import Cache, ConvNet, Nesterov
 from experiments.judging import listed
 from experiments.store import hash_of
 from experiments.trials import reporting
-from highway_suite.checkpoints import Checkpoint, hash_of
+from highway_suite.checkpoints import Checkpoint, data_hash
 
 
 class Facts(NamedTuple):
@@ -241,7 +241,7 @@ def fit_net(config: dict, images: np.ndarray, labels: np.ndarray, folder: str,
         make_optimizer(net, config),
         lambda epoch, history: learning_rate(config, epoch), reporting(config),
         epochs=config["epochs"], measure=evaluate, cache=cache,
-        checkpoint=(kept := Checkpoint(path, config, hash_of(images, labels))))
+        checkpoint=(kept := Checkpoint(path, config, data_hash(images, labels))))
     return Trained(net, cache, history, status, kept.seconds_before)
 
 

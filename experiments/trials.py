@@ -51,10 +51,9 @@ from experiments.store import (
     open_store,
     scratch_in,
 )
+from highway_networks import environment, in_range
 from highway_suite.checkpoints import numerics
-from highway_networks import in_range
 from highway_suite.files import parse_json
-from highway_networks import environment
 from highway_suite.terminal import say
 from highway_suite.workers import (
     end_with,

@@ -1,6 +1,7 @@
 """Checkpoints: what `highway_networks.fit` goes on from where it was stopped.
 
-    kept = Checkpoint("training.npz", vars(config), hash_of(data.x_train, data.y_train))
+    learned_from = data_hash(data.x_train, data.y_train)
+    kept = Checkpoint("training.npz", vars(config), learned_from)
     history, layer_T, status = hn.train(net, data, config, checkpoint=kept)
 
 One .npz, written whole after each epoch: the arrays that training changes, the state of
@@ -43,19 +44,19 @@ def numerics() -> dict:
             if not name.startswith("git")}
 
 
-def hash_of(*arrays: np.ndarray) -> str:
+def data_hash(*arrays: np.ndarray) -> str:
     """The SHA-256 of arrays, their shapes and types: what a training learns from."""
     digest = hashlib.sha256()
     for array in map(np.ascontiguousarray, arrays):
         digest.update(f"{array.dtype.str} {array.shape}".encode())
-        digest.update(array)
+        digest.update(array.tobytes())
     return digest.hexdigest()
 
 
 def digest_of(state: dict, arrays: Mapping[str, np.ndarray]) -> str:
     """The SHA-256 of all that a checkpoint holds."""
     kept = {name: value for name, value in state.items() if name != "sha256"}
-    return hash_of(np.frombuffer(json.dumps(kept, sort_keys=True).encode(), np.uint8),
+    return data_hash(np.frombuffer(json.dumps(kept, sort_keys=True).encode(), np.uint8),
                    *(arrays[name] for name in sorted(arrays)))
 
 
@@ -64,7 +65,7 @@ class Checkpoint:
 
     config: a dict of JSON, all settings that the training depends on; `epochs` alone
         may be raised later.
-    data: `hash_of` what it learns from. A file of other data is refused.
+    data: `data_hash` what it learns from. A file of other data is refused.
     anyway: go on also where the file was made by another processor, Python or library;
         the last bits may then differ from a training in one piece.
 
@@ -102,13 +103,13 @@ class Checkpoint:
         nothing changed, for a file that holds anything else."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         check_target(self.path)
-        for left in self.path.parent.glob(f".{glob.escape(self.path.name[:40])}.*.part"):
+        litter = f".{glob.escape(self.path.name[:40])}.*.part"
+        for left in self.path.parent.glob(litter):
             left.unlink(missing_ok=True)        # by one that was killed as it wrote
         if not self.path.exists():
             return []
         try:
             state, found = self.read(arrays)
-            self.check(state)
             for name, stream in streams.items():    # on copies first: it may raise
                 copy.deepcopy(stream.bit_generator).state = state["streams"][name]
         except MemoryError:
@@ -127,13 +128,15 @@ class Checkpoint:
         return state["history"]
 
     def read(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
-        """The file's state and its arrays, shaped like these."""
+        """The file's state, checked, and its arrays, shaped like these."""
         most = sum(array.nbytes for array in arrays.values()) + LIMIT
         content = io.BytesIO(read_file(self.path, most))
         with zipfile.ZipFile(content) as archive:
             state = parse_json(archive.read(STATE).decode())
         if not isinstance(state, dict) or set(state) != KEYS:
             raise ValueError("it is no checkpoint of this version")
+        self.check(state)
+        content.seek(0)
         with np.load(content) as members:       # no pickles
             found = {name: members[name] for name in arrays}
         for name, array in arrays.items():

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 
 import highway_networks as hn
-from highway_suite.checkpoints import Checkpoint, CheckpointError, hash_of
+from highway_suite.checkpoints import Checkpoint, CheckpointError, data_hash
 from highway_suite.datasets import obtain_as_asked
-from highway_suite.schema import JUST_GUESSING
+from highway_suite.schema import JUST_GUESSING, NAME, check
 from highway_suite.terminal import prepare_streams
 from highway_suite.workers import (
     ended_by_signals,
+    find_joblib,
     processes_for,
     start_workers,
     train_all,
@@ -84,7 +85,7 @@ def checkpoint_of(path: Path, config: hn.Config, data: hn.Data,
                   anyway: bool) -> Checkpoint:
     """FILE.npz -> the checkpoint FILE-highway-30-0.npz of a net."""
     name = f"{path.stem}-{config.block}-{config.depth}-{config.seed}.npz"
-    return Checkpoint(path.with_name(name), vars(config), hash_of(
+    return Checkpoint(path.with_name(name), vars(config), data_hash(
         data.x_train, data.y_train, data.x_test, data.y_test), anyway)
 
 
@@ -110,11 +111,20 @@ def jobs_of(configs: list[hn.Config], own: dict) -> int:
     return min(own["jobs"] or (1 if alone else processes_for(configs)), len(configs))
 
 
-def check_flags(own: dict, fail: Callable) -> None:
-    """Fail where flags do not go together, or cannot be done here."""
+def check_flags(settings: dict, own: dict, fail: Callable) -> None:
+    """Fail where flags do not go together, or cannot be done here, or a kind of block
+    that a script added is none, or has a name that no record can hold."""
+    try:
+        for block in settings["blocks"]:
+            check(block, NAME, "--blocks")
+            hn.DeepNet(block, 1, 1, inputs=1, classes=1)
+    except ValueError as error:
+        fail(str(error))
     hn.check_out(own["checkpoint"], fail, "--checkpoint")
     if own["no_save"] and own["out"]:
         fail("argument --out: not allowed with argument --no-save")
+    if (own["jobs"] or 1) > 1 and find_joblib() is None:
+        fail("argument --jobs: more than 1 needs joblib")
     if (own["threads"] or 1) > 1 and hn.threadpool_limits is None:
         fail("argument --threads: more than 1 needs threadpoolctl")
     if (own["threads"] or 1) > 1 and (own["jobs"] or 1) > 1:
@@ -126,18 +136,21 @@ class Run:
 
     def __init__(self, fail: Callable):
         self.fail, self.jobs = fail, 1
+        self.starting: Iterable = ()
 
     def obtain(self, settings: dict, own: dict) -> tuple[str, hn.Data]:
         """The data set's name and Data, fetched if need be while processes start."""
-        check_flags(own, self.fail)
+        check_flags(settings, own, self.fail)
         self.jobs = jobs_of(hn.make_configs(settings), own)
-        start_workers(self.jobs)
+        self.starting = start_workers(self.jobs)
         try:
             return obtain_as_asked(settings["dataset"], own["data_dir"])
         except hn.MissingData as error:
             if settings["dataset"] == "digits":
                 raise
             raise hn.MissingData(f"{error}, or use --dataset digits") from error
+        finally:
+            list(self.starting)
 
     def train(self, configs: list[hn.Config], data: hn.Data, own: dict
               ) -> tuple[list[dict], int | None]:

@@ -86,10 +86,11 @@ def check(value: Any, kind: Any, place: str = "") -> None:
     if isinstance(kind, dict):
         for name, inner in kind.items():
             known = name.rstrip("?")
+            below = f"{place}.{known}".lstrip(".")
             if known in value:
-                check(value[known], inner, f"{place}.{known}".lstrip("."))
+                check(value[known], inner, below)
             elif known == name:
-                raise RecordError(f"{here} has no {name!r}")
+                raise RecordError(f"field '{below}' is missing")
 
 
 def field(holder: dict, name: str, kind: Any, place: str = "") -> Any:

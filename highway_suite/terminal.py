@@ -6,11 +6,13 @@ import io
 import os
 import sys
 from importlib.util import find_spec
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
-from highway_networks import say
 
-__all__ = ("check_libraries", "end_without", "prepare_streams", "say")
+def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
+    """`highway_networks.say`, imported late: this module itself needs no library."""
+    from highway_networks import say as write
+    return write(text, stream, end)
 
 
 def end_without(program: str, missing: ImportError) -> NoReturn:

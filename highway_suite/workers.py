@@ -11,9 +11,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from typing import Any
 
 import highway_networks as hn
@@ -27,11 +26,15 @@ except ImportError:
 START_SECONDS = 0.6     # that starting processes takes
 
 
-def has_joblib() -> bool:
-    """Whether processes can be started. A start method that the environment names is
-    not for them, and joblib cannot be imported where it is no method at all."""
+def find_joblib() -> Any:
+    """joblib, or None where it is not installed. A start method that the environment
+    names is not for our processes, and joblib fails where it is no method at all."""
     os.environ.pop("JOBLIB_START_METHOD", None)
-    return find_spec("joblib") is not None
+    try:
+        import joblib
+    except ImportError:
+        return None
+    return joblib
 
 
 def bar_of(config: hn.Config, row: int) -> Callable:
@@ -142,13 +145,15 @@ def start_up() -> None:
     """The work of a process that only starts: the imports."""
 
 
-def start_workers(jobs: int) -> None:
-    """Start so many processes, with NumPy, and do not wait for them."""
-    if jobs > 1:
-        from joblib import Parallel, delayed
-        with sparing_children_ctrl_c():
-            Parallel(n_jobs=jobs, return_as="generator", **options())(
-                delayed(start_up)() for _ in range(jobs))
+def start_workers(jobs: int) -> Iterable:
+    """Start so many processes, with NumPy -> what ends when all of them have started.
+    """
+    if jobs == 1:
+        return ()
+    joblib = find_joblib()
+    with sparing_children_ctrl_c():
+        return joblib.Parallel(n_jobs=jobs, return_as="generator", **options())(
+            joblib.delayed(start_up)() for _ in range(jobs))
 
 
 def cost(config: hn.Config) -> float:
@@ -165,11 +170,10 @@ def processes_for(configs: list[hn.Config]) -> int:
     work = sum(map(cost, configs))
     if work < START_SECONDS or len(configs) == 1:
         return 1
-    if not has_joblib():
+    if (joblib := find_joblib()) is None:
         say("joblib is not installed: the nets train one after the other")
         return 1
-    from joblib import cpu_count
-    jobs = min(cpu_count(), len(configs))
+    jobs = min(joblib.cpu_count(), len(configs))
     return jobs if work - work / jobs > START_SECONDS else 1
 
 
@@ -183,9 +187,10 @@ def train_all(tasks: list[tuple], jobs: int) -> list[dict]:
     if jobs == 1:
         done = [train_reported(*task) for task in work]
     else:
-        from joblib import Parallel, delayed
-        done = Parallel(n_jobs=jobs, **options())(
-            delayed(train_in_worker)(hn.BLOCKS[task[0].block], *task) for task in work)
+        joblib = find_joblib()
+        done = joblib.Parallel(n_jobs=jobs, **options())(
+            joblib.delayed(train_in_worker)(hn.BLOCKS[task[0].block], *task)
+            for task in work)
     if bars:
         say("\n" * len(tasks), end="")
     arms = dict(zip(order, done, strict=True))

@@ -356,8 +356,9 @@ def test_a_missing_or_broken_file_is_one_line(tmp_path, content):
         with pytest.raises(SystemExit) as stop:
             run_main(tmp_path, None, None, flag, str(path))
         assert str(path) in stop.value.code and "\n" not in stop.value.code
-        assert "Make it with: python3 highway_networks.py --seed 0" in stop.value.code
-        assert stop.value.code.endswith(f" --out '{path}'")     # to be pasted
+        told = "Make it with: python3 highway_networks.py --seed 0" in stop.value.code
+        assert told is (content is None)    # never to replace what is there
+        assert not told or stop.value.code.endswith(f" --out '{path}'")
     file, = (tmp_path / "out").iterdir()
     assert file.read_bytes() == b"old"
 
