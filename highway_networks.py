@@ -124,9 +124,9 @@ except ImportError:
     raise SystemExit("highway_networks.py needs numpy. Install: python3 -m venv .venv "
                      "&& .venv/bin/pip install numpy") from None
 try:
-    from threadpoolctl import threadpool_info, threadpool_limits
+    import threadpoolctl
 except ImportError:
-    threadpool_info = threadpool_limits = None
+    threadpoolctl = None
 
 HERE: Path = Path(__file__).resolve().parent
 
@@ -1135,11 +1135,21 @@ class Blas:
         variables, or one per core. None where only threadpoolctl would know."""
         if self.bodies:
             return self.threads if hasattr(self.here, "inside") else self.free
-        if threadpool_info is None:
+        if threadpoolctl is None:
             told = os.environ.get("OPENBLAS_NUM_THREADS", "")
             return int(told) if told.isdecimal() else None
-        return max((library["num_threads"] for library in threadpool_info()
-                    if library["user_api"] == "blas"), default=1)
+        return max((library["num_threads"] for library in
+                    threadpoolctl.threadpool_info() if library["user_api"] == "blas"),
+                   default=1)
+
+    def set(self, limit: Callable) -> Any:
+        """Call what changes the number. Since 3.8, threadpoolctl lets only the thread
+        do so that did first, unless it is told that this one has ended; here the count
+        decides whose turn it is."""
+        with suppress(AttributeError):
+            openblas = threadpoolctl.OpenBLASController     # type: ignore
+            openblas.clear_controlling_thread(force=True)
+        return limit()
 
 
 BLAS = Blas()
@@ -1158,14 +1168,14 @@ def blas_threads(threads: int | None) -> Iterator[int | None]:
     before. A script of your own should, too, before it imports NumPy: on all cores the
     products of narrow nets take no less time, and the last bits may differ.
     """
-    if threadpool_limits is None or hasattr(BLAS.here, "inside"):
+    if threadpoolctl is None or hasattr(BLAS.here, "inside"):
         yield BLAS.default()
         return
     with BLAS.changed:
         BLAS.changed.wait_for(lambda: not BLAS.bodies or BLAS.threads == threads)
         if not BLAS.bodies:
             BLAS.free = BLAS.default()
-        limits = threadpool_limits(threads, "blas")     # OpenMP: each thread its own
+        limits = BLAS.set(lambda: threadpoolctl.threadpool_limits(threads, "blas"))
         if not BLAS.bodies:
             BLAS.threads, BLAS.limits = threads, limits
         BLAS.bodies += 1
@@ -1177,7 +1187,7 @@ def blas_threads(threads: int | None) -> Iterator[int | None]:
         with BLAS.changed:
             BLAS.bodies -= 1
             if not BLAS.bodies:
-                BLAS.limits.restore_original_limits()
+                BLAS.set(BLAS.limits.restore_original_limits)
             BLAS.changed.notify_all()
 
 
@@ -1397,8 +1407,8 @@ def git_state() -> tuple[str | None, bool | None]:
 @lru_cache(maxsize=1)
 def blas_in_use() -> dict:
     """What threadpoolctl knows of it; to ask takes longer than to train a small net."""
-    return next((library for library in (threadpool_info or list)()
-                 if library["user_api"] == "blas"), {})
+    return next((library for library in threadpoolctl.threadpool_info()
+                 if library["user_api"] == "blas"), {}) if threadpoolctl else {}
 
 
 def environment(threads: int | None = 1) -> dict:

@@ -125,7 +125,7 @@ def check_flags(settings: dict, own: dict, fail: Callable) -> None:
         fail("argument --out: not allowed with argument --no-save")
     if (own["jobs"] or 1) > 1 and find_joblib() is None:
         fail("argument --jobs: more than 1 needs joblib")
-    if (own["threads"] or 1) > 1 and hn.threadpool_limits is None:
+    if (own["threads"] or 1) > 1 and hn.threadpoolctl is None:
         fail("argument --threads: more than 1 needs threadpoolctl")
     if (own["threads"] or 1) > 1 and (own["jobs"] or 1) > 1:
         fail("argument --threads: not allowed with more than one of --jobs")

@@ -102,7 +102,8 @@ def field(holder: dict, name: str, kind: Any, place: str = "") -> Any:
 def check_version(record: Any, schema: str, version: int) -> None:
     """Raise RecordError unless this is a record of the schema, no newer than this code.
     """
-    check(record, {"schema?": one_of((schema,)), "schema_version?": whole(1, version)})
+    check(record, {"schema?": Kind(lambda value: value == schema, repr(schema)),
+                   "schema_version?": whole(1, version)})
 
 
 def check_rising(values: list, place: str) -> None:
