@@ -1440,6 +1440,8 @@ def train_arm(config: Config, data: Data, report: Callable | None = None,
         "depth": config.depth, "hidden": config.hidden, "epochs": config.epochs,
         "batch_size": config.batch, "lr": config.lr, "seed": config.seed,
         "parameters": net.params.size, "status": status,
+        # What the best constant answer would get.
+        "chance": significant(np.bincount(data.y_test).max() / len(data.y_test)),
         "history": history,
         **{"final_" + name: history[name][-1]
            for name in ("train_acc", "test_acc", "train_loss")},

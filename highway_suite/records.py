@@ -8,11 +8,12 @@ import os
 from pathlib import Path
 
 import highway_networks as hn
+from highway_networks import COMMAND
 from highway_suite.files import parse_json, read_file
 from highway_suite.schema import RecordError, check_record
 
 
-def read_with_hash(path: str | Path, command: str = f"{hn.COMMAND} --seed 0"
+def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0"
                    ) -> tuple[dict, str]:
     """A checked record and the SHA-256 of its file. Records without our `schema` key,
     by the earlier reproduction, are read too. Raises RecordError, one line that names
@@ -28,7 +29,7 @@ def read_with_hash(path: str | Path, command: str = f"{hn.COMMAND} --seed 0"
     return record, hashlib.sha256(content).hexdigest()
 
 
-def read_record(path: str | Path, command: str = f"{hn.COMMAND} --seed 0") -> dict:
+def read_record(path: str | Path, command: str = f"{COMMAND} --seed 0") -> dict:
     """The record of `read_with_hash`."""
     return read_with_hash(path, command)[0]
 

@@ -66,7 +66,8 @@ GATES = Kind(lambda value: not value or isinstance(value, list), "a list")
 NET = {"history": {"epoch": [whole(0, 10**6)], "train_loss": [or_null(real(0, 1e30))],
                    "train_acc": [or_null(SHARE)], "test_acc": [or_null(SHARE)]},
        "status?": or_null(one_of(("ok", "diverged"))),
-       "parameters?": or_null(whole(1)), "layer_T_history?": GATES}
+       "parameters?": or_null(whole(1)), "chance?": or_null(SHARE),
+       "layer_T_history?": GATES}
 RECORD = {"seed?": whole(0), "runs": [{"depth": whole(1, 10**5), "seed?": whole(0)}],
           "n_train": whole(1), "n_test": whole(1), "command?": LINE}
 LATER = {"dataset": LINE, "command": LINE, "config": {      # than the first records

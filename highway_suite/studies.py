@@ -18,8 +18,9 @@ import numpy as np
 
 import highway_networks as hn
 from highway_suite.files import write_files
-from highway_suite.records import read_with_hash
+from highway_suite.records import COMMAND, read_with_hash
 from highway_suite.schema import RecordError, is_earlier, nets_of
+from highway_suite.terminal import say
 
 # What makes each record that is drawn unasked: its name, and the flags of its command.
 RUN = ("run.json", "--seed 0")
@@ -145,7 +146,7 @@ def load(path: str | Path, flags: str = RUN[1]) -> Study:
     RecordError, one line that names file, field and command."""
     path = Path(path)
     # --out even for run.json: where MNIST is not to be had, --seed 0 goes to runs/.
-    return make_study(*read_with_hash(path, f"{hn.COMMAND} {flags} --out "
+    return make_study(*read_with_hash(path, f"{COMMAND} {flags} --out "
                                       f"{shlex.quote(str(path))}"))
 
 
@@ -160,5 +161,5 @@ def write_pictures(program: str, draw: Callable[[], dict[Path, bytes]],
     except OSError as error:
         sys.exit(f"{program}: {error.filename or place}: {error.strerror}; nothing "
                  "written")
-    hn.say("wrote " + ", ".join(map(str, contents)), sys.stdout)
+    say("wrote " + ", ".join(map(str, contents)), sys.stdout)
     return list(contents)

@@ -135,8 +135,9 @@ def test_auto_gate_bias_is_a_number_in_the_record():
                                                (None, True)])
 def test_a_highway_net_that_guesses_gets_advice(accuracy, advised, capsys):
     """At the accuracy up to which the pictures say so."""
-    net = {"depth": 50, "seed": 3, "label": "net 50", "final_test_acc": accuracy}
-    cli.give_advice({"dataset": "mnist", "config": {"gate_bias": -2.0},
+    net = {"depth": 50, "seed": 3, "label": "net 50", "final_test_acc": accuracy,
+           "chance": 0.1}
+    cli.give_advice({"config": {"gate_bias": -2.0},
                      "runs": [{"highway": net, "plain": net}]})
     assert ("--gate-bias auto (-3.89)" in capsys.readouterr().err) is advised
 
