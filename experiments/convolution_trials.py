@@ -219,7 +219,7 @@ class Trained(NamedTuple):
     cache: Cache
     history: list
     status: str
-    before: float       # seconds until it was stopped, if it was
+    before: float = 0.0     # seconds until it was stopped, if it was
 
     def columns(self, config: dict, *names: str) -> dict:
         """What was measured in each epoch, by name; None in those that never came."""
