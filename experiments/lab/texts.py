@@ -93,8 +93,8 @@ def words(value: Any) -> str:
         if set(value) == {"lowest", "median", "highest"}:
             return (f"{number(value['median'])} ({number(value['lowest'])} to "
                     f"{number(value['highest'])})")
-        return "; ".join(f"{name.replace('_', ' ')}: {words(item)}"
-                         for name, item in value.items())
+        return "; ".join(f"{re.sub('(?<!b)_', ' ', name)}: {words(item)}"
+                         for name, item in value.items())    # b_T stays
     return str(value)
 
 
