@@ -20,12 +20,15 @@ from highway_suite.terminal import say
 
 hn.DATASETS["fashion"] = hn.Dataset("Fashion-MNIST", images=(60000, 10000),
                                     shape=(28, 28), files=hn.idx_files(
-    # Xiao, Rasul, Vollgraf 2017; of the packed files alone the hashes are known.
-    60000, 10000, 28,
-    ("", "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", 26421880),
-    ("", "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", 29515),
-    ("", "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073", 4422102),
-    ("", "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", 5148)),
+    60000, 10000, 28,   # Xiao, Rasul, Vollgraf 2017
+    ("c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+     "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", 26421880),
+    ("bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+     "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", 29515),
+    ("5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+     "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073", 4422102),
+    ("0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+     "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", 5148)),
     scale=255, classes=10, read=hn.read_idx, cache="fashion-mnist",
     mirrors=("https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
              "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/"
