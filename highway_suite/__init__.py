@@ -1,1 +1,16 @@
 """What the scripts share: files, data sets, records, figures, command line."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from highway_networks import Data
+
+
+def load(name: str, data_dir: str | os.PathLike | None = None) -> Data:
+    """A data set by name, fetched if it is not there -> highway_networks.Data. Raises
+    highway_networks.DataError. See highway_suite.datasets."""
+    from highway_suite import datasets  # which takes NumPy: so this module is light
+    return datasets.load(name, data_dir)

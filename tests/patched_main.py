@@ -10,9 +10,10 @@ from highway_suite.cli import run_as_program
 
 if __name__ == "__main__":
     table = json.loads(Path(sys.argv.pop(1)).read_text())
-    files = tuple(hn.DataFile(name, tuple(shape), *facts)
-                  for name, shape, *facts in table["files"])
+    files = tuple(hn.DataFile(name, tuple(shape), sha256)
+                  for name, shape, sha256 in table["files"])
     hn.DATASETS["mnist"] = hn.DATASETS["mnist"]._replace(
         files=files, images=tuple(file.shape[0] for file in files[::2]),
-        mirrors=tuple(table["mirrors"]))
+        mirrors=tuple(table["mirrors"]),
+        downloads=tuple(hn.Download(*facts) for facts in table["downloads"]))
     run_as_program()
