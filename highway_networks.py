@@ -289,8 +289,8 @@ def decode_idx(payload: bytes) -> np.ndarray:
     if payload[:2] != b"\0\0" or len(payload) < 4:
         raise DataError(f"no idx file: starts with {payload[:8]!r}, expected 0000 08")
     if payload[2] != 0x08:
-        raise DataError(f"an idx file of type {payload[2]:02x}; expected 08, unsigned "
-                        "bytes")
+        raise DataError(f"an idx file of type {payload[2]:02x}; only 08, unsigned "
+                        "bytes, is read: store pixels as 0 to 255")
     ndim = payload[3]
     start = 4 + 4 * ndim
     if not 1 <= ndim <= 4 or len(payload) < start:
@@ -371,17 +371,16 @@ def listing(folder: Path) -> str:
 
 def find_idx(folder: Path, file: DataFile) -> np.ndarray:
     """The array of one idx file, whatever it is named and packed in: its SHA-256
-    decides. Raises DataError where one of its name lies in the folder and is another,
-    MissingData where none does."""
+    decides. Raises DataError where another has its very name, else MissingData."""
     faults = {}
     for path in find_files(folder, file.name):
         try:
             return check_idx(path, file)
         except DataError as error:
             faults[path] = error
-    for path, error in faults.items():
-        if path.parent == folder:
-            raise error
+    for name in (file.name, f"{file.name}.gz"):
+        if folder / name in faults:
+            raise faults[folder / name]
     told = "; ".join(map(str, [listing(folder), *faults.values()][:2]))
     raise MissingData(f"{folder}: no {file.name}, packed or not; {told}")
 
@@ -475,7 +474,7 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
             fault = f"{folder}: {fault}"
         cure = ("What is not there, or is moved away, highway_suite.load and the "
                 "command line fetch" if dataset.mirrors else
-                "Put there what its row of DATASETS describes")
+                f"The files must be what the row of {name!r} in DATASETS says")
         raise (type(error) if known else DataError)(
             f"{fault}. {cure}; or name another folder with {NAMED}") from error
 
