@@ -470,8 +470,7 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
     except Exception as error:
         known = isinstance(error, DataError)
         fault = str(error) if known else f"{type(error).__name__}: {error}"
-        if str(folder) not in fault:
-            fault = f"{folder}: {fault}"
+        fault = " ".join((f"{folder}: " * (str(folder) not in fault) + fault).split())
         cure = ("What is not there, or is moved away, highway_suite.load and the "
                 "command line fetch" if dataset.mirrors else
                 f"The files must be what the row of {name!r} in DATASETS says")
