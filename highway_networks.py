@@ -287,15 +287,15 @@ def decode_idx(payload: bytes) -> np.ndarray:
     there before any array is made, so no header can wrap around or ask for memory.
     """
     if payload[:2] != b"\0\0" or len(payload) < 4:
-        raise DataError(f"no idx file: starts with {payload[:8]!r}, expected 0000 08")
+        raise DataError(f"starts with {payload[:4]!r}, which no idx file does")
     if payload[2] != 0x08:
-        raise DataError(f"an idx file of type {payload[2]:02x}; only 08, unsigned "
-                        "bytes, is read: store pixels as 0 to 255")
+        raise DataError(f"an idx file of type {payload[2]:02x}; expected 08, unsigned "
+                        "bytes, as for pixels from 0 to 255")
     ndim = payload[3]
     start = 4 + 4 * ndim
     if not 1 <= ndim <= 4 or len(payload) < start:
-        raise DataError(f"an idx file of {ndim} dimensions in {len(payload)} bytes; "
-                        "expected 1 to 4 dimensions, of 4 bytes each")
+        raise DataError(f"an idx file of {ndim} dimensions, expected 1 to 4, in "
+                        f"{len(payload)} bytes")
     shape = [int(n) for n in np.frombuffer(payload, ">u4", ndim, 4)]
     if math.prod(shape) != len(payload) - start:
         raise DataError(f"an idx file of shape {shape} with {len(payload) - start} "
@@ -306,10 +306,8 @@ def decode_idx(payload: bytes) -> np.ndarray:
 def read_content(path: Path, most: int) -> bytes:
     """The bytes of a regular file of at most so many, unpacked if they are gzip, of one
     member or several. Raises DataError."""
-    if not os.path.lexists(path):
-        raise MissingData(f"{path}: there is no such file")
     if not path.is_file():          # before it is opened: a FIFO would block
-        raise DataError(f"{path}: not a regular file")
+        raise MissingData(f"{path}: there is no such regular file")
     packed = False
     try:
         with open(path, "rb") as file:
@@ -322,6 +320,7 @@ def read_content(path: Path, most: int) -> bytes:
     if len(content) > most:
         raise DataError(f"{path}: more than the {most} bytes expected")
     return content
+
 
 def check_idx(path: Path, file: DataFile) -> np.ndarray:
     """An idx file, packed or not -> its array, if it is the one expected. Raises
@@ -348,9 +347,8 @@ def check_idx(path: Path, file: DataFile) -> np.ndarray:
 
 
 def find_files(folder: Path, name: str) -> Iterator[Path]:
-    """Files of about this name, the nearest first: in the folder, or as unpackers and
-    other libraries leave them, up to three folders deeper and with other punctuation
-    or more letters."""
+    """Files of about this name, the nearest first: as unpackers and other libraries
+    leave them, in folders below, with other punctuation or more letters."""
     def letters(text):
         return "".join(filter(str.isalnum, text.lower()))
     for level in ("*", "*/*", "*/*/*"):
@@ -361,10 +359,7 @@ def find_files(folder: Path, name: str) -> Iterator[Path]:
 
 def listing(folder: Path) -> str:
     """What lies in a folder, in a few words."""
-    try:
-        names = sorted(path.name for path in folder.iterdir())
-    except OSError as error:
-        return f"there is no such folder ({error.strerror})"
+    names = sorted(os.listdir(folder)) if folder.is_dir() else ["no such folder"]
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     return f"found there: {', '.join(names[:6]) or 'nothing'}{more}"
 
@@ -400,9 +395,8 @@ def idx_set(title: str, train: int, test: int, side: int, scale: int, hashes: tu
     shapes = ((train, side, side), (train,), (test, side, side), (test,))
     return Dataset(title, tuple(map(DataFile, names, shapes, hashes)), (train, test),
                    (side, side), scale, 10, read_idx, downloads=tuple(
-                       Download(f"{name}.gz", *facts)
-                       for name, facts in zip(names, downloads,
-                                               strict=False)), **more)
+                       Download(f"{name}.gz", *facts) for name, facts in
+                       zip(names, downloads, strict=False)), **more)
 
 
 DATASETS: dict[str, Dataset] = {
@@ -502,21 +496,19 @@ def scale_pixels(data: Data, dtype: str = "float32") -> Data:
     above 1 and the scale is: floats from 0 to 1 have scale=1.
     """
     if data.scale is None:
-        raise DataError("these pixels are scaled already: scale_pixels takes them as "
-                        "they were read, once")
+        raise DataError("these pixels are scaled already, and that is done once")
     low = min(data.x_train.min(), data.x_test.min())
     high = max(data.x_train.max(), data.x_test.max())
     if low < 0 or high > data.scale:
-        raise DataError(f"pixels go from {low:g} to {high:g}: they must lie between 0 "
-                        f"and scale={data.scale:g}, the largest that there can be; "
-                        "those in [-1, 1] need no scaling")
+        raise DataError(f"pixels go from {low:g} to {high:g}: to be scaled they must "
+                        f"lie between 0 and the largest possible, {data.scale=:g}")
     if 0 < high <= 1 < data.scale:
         warnings.warn(f"no pixel is above {high:g}, and scale={data.scale:g}: for "
                       "pixels from 0 to 1 set scale=1", stacklevel=2)
 
-    def scaled(x):
+    def scaled(x, factor=2 / data.scale):
         x = x.astype(dtype)
-        x *= 2 / data.scale
+        x *= factor
         x -= 1
         return x
     return replace(data, x_train=scaled(data.x_train), x_test=scaled(data.x_test),

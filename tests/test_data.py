@@ -64,10 +64,10 @@ def flipped(packed, position):
 
 
 @pytest.mark.parametrize("content, found", [
-    (b"", "no idx file"), (PACKED[:-9], "broken gzip"), (PACKED[:5], "broken gzip"),
+    (b"", "starts with b''"), (PACKED[:-9], "broken gzip"), (PACKED[:5], "broken gzip"),
     (flipped(PACKED, -8), "broken gzip"), (flipped(PACKED, -1), "broken gzip"),
     (PACKED + b"x", "broken gzip"), (PACKED + PACKED, "expected 4"),
-    (b"<!DOCTYPE html>", "no idx file: starts with b'<!DOCT"),
+    (b"<!DOCTYPE html>", "starts with b'<!DO"),
     (b"\0\0\x0d\x01\0\0\0\4" + bytes(16), "type 0d"),
     (gzip.compress(bytes(2 * 10 ** 6), mtime=0), "more than"),
     (bytes(2 * 10 ** 6), "more than"),
