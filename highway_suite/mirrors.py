@@ -4,65 +4,37 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import sys
 import time
 import urllib.error
 import urllib.request
-from typing import Any
 
 import highway_networks as hn
 from highway_suite.terminal import say
 
 TIMEOUT, DEADLINE = 20, 900     # seconds without a byte, and for one file in all
 SLOWEST = 50_000                # bytes a second, that a large file may take longer at
+EVERY = 5                       # seconds from one line of progress to the next
 
 
-class MirrorError(ValueError):
+class MirrorError(Exception):
     """A mirror does not give the file: why, in a line."""
 
 
-class Lines:
-    """What tqdm shows, where it is not installed, in a line every few seconds."""
-
-    def __init__(self, desc: str, total: int, **_: Any):
-        self.name, self.total, self.done, self.next = desc, total, 0, 0.0
-
-    def update(self, count: int) -> None:
-        """So many more bytes are there."""
-        self.done += count
-        if time.monotonic() > self.next:
-            say(f"{self.name}: {self.done / 1e6:.1f} of {self.total / 1e6:.1f} MB")
-            self.next = time.monotonic() + 5
-
-    def close(self) -> None:
-        """Nothing is left to say."""
-
-
-def progress(file: hn.Download) -> Any:
-    """A bar that is updated with the bytes that came."""
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        return Lines(file.name, file.size)
-    return tqdm(desc=file.name, total=file.size, unit="B", unit_scale=True,
-                disable=not sys.stderr.isatty())
-
-
 def read(url: str, file: hn.Download) -> bytes:
-    """What an address gives: at most a byte more than expected, within the deadline."""
+    """What an address gives: at most a byte more than expected, within the deadline.
+    Says every few seconds how much is there."""
     request = urllib.request.Request(url, headers={"User-Agent": "highway-networks"})
-    stop, body = time.monotonic() + max(DEADLINE, file.size / SLOWEST), bytearray()
-    bar = progress(file)
-    try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-            while chunk := answer.read1(min(file.size + 1 - len(body), 1 << 16)):
-                body += chunk
-                bar.update(len(chunk))
-                if time.monotonic() > stop:
-                    raise MirrorError(f"{len(body)} of {file.size} bytes when time was "
-                                      "up")
-    finally:
-        bar.close()
+    body, start = bytearray(), time.monotonic()
+    shown = start - EVERY
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+        while chunk := answer.read1(min(file.size + 1 - len(body), 1 << 16)):
+            body += chunk
+            now = time.monotonic()
+            if now - start > max(DEADLINE, file.size / SLOWEST):
+                raise MirrorError(f"{len(body)} of {file.size} bytes when time was up")
+            if now - shown >= EVERY:
+                say(f"{file.name}: {len(body) / 1e6:.1f} of {file.size / 1e6:.1f} MB")
+                shown = now
     return bytes(body)
 
 
@@ -70,8 +42,6 @@ def download(url: str, file: hn.Download) -> bytes:
     """The right content of a file. Raises MirrorError for all that may go wrong."""
     try:
         body = read(url, file)
-    except MirrorError:
-        raise
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = " ".join(str(getattr(error, "reason", None) or error).split())
         if isinstance(error, urllib.error.HTTPError):

@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -182,10 +181,15 @@ def test_a_full_disk_or_a_folder_not_to_be_written_is_one_clear_line(
     assert len(load("mnist", small_mnist).x_train) == 20    # reading needs no writing
 
 
-def test_progress_without_tqdm_is_lines(use, cache, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "tqdm", None)
+def test_progress_is_said_every_few_seconds(server, use, cache, monkeypatch, capsys):
     use("good")
     load("mnist", cache)
     told = capsys.readouterr().err.splitlines()
     assert [line.partition(":")[0] for line in told] == [
         file.name for file in hn.DATASETS["mnist"].downloads]
+    monkeypatch.setattr(mirrors, "EVERY", 0.05)
+    (address,) = use("drip")
+    file = hn.DATASETS["mnist"].downloads[3]
+    body = mirrors.read(address + file.name, file)
+    assert len(body) == file.size
+    assert 3 < len(capsys.readouterr().err.splitlines()) < file.size
