@@ -347,12 +347,12 @@ def check_idx(path: Path, file: DataFile) -> np.ndarray:
 
 
 def find_files(folder: Path, name: str) -> Iterator[Path]:
-    """Files of about this name, the nearest first: as unpackers and other libraries
-    leave them, in folders below, with other punctuation or more letters."""
+    """Files of about this name, the nearest and the shortest names first: as unpackers
+    and other libraries leave them, below, with other punctuation or more letters."""
     def letters(text):
         return "".join(filter(str.isalnum, text.lower()))
     for level in ("*", "*/*", "*/*/*"):
-        for path in sorted(folder.glob(level)):
+        for path in sorted(folder.glob(level), key=lambda path: (len(path.name), path)):
             if letters(name) in letters(path.name) and path.is_file():
                 yield path
 

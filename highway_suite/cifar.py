@@ -120,15 +120,12 @@ def arrays_of(rows: np.ndarray, expected: hn.DataFile) -> list[np.ndarray]:
     """The rows of a part, in any order -> its images (N, 3072) and labels (N,), if they
     are those expected. Raises DataError."""
     rows = np.ascontiguousarray(rows)
-    if len(rows) != expected.shape[0]:
-        raise hn.DataError(f"{len(rows)} images of {expected.name}, expected "
-                           f"{expected.shape[0]}")
     if hashlib.sha256(rows.data).hexdigest() != expected.sha256:
         content = b"".join(sorted(map(bytes, rows)))
         found = hashlib.sha256(content).hexdigest()
         if found != expected.sha256:
-            raise hn.DataError(f"the SHA-256 of {expected.name} is {found}, expected "
-                               f"{expected.sha256}: other images")
+            raise hn.DataError(f"the SHA-256 of {expected.name}, {len(rows)} images, is "
+                               f"{found}, expected {expected.sha256}: other images")
         rows = np.frombuffer(content, np.uint8).reshape(rows.shape)
     if (rows[1:, 0] >= rows[:-1, 0]).all():
         rows = rows[np.random.default_rng(ORDER).permutation(len(rows))]
