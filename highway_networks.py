@@ -465,8 +465,8 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
         known = isinstance(error, DataError)
         fault = str(error) if known else f"{type(error).__name__}: {error}"
         fault = " ".join((f"{folder}: " * (str(folder) not in fault) + fault).split())
-        cure = ("What is not there, or is moved away, highway_suite.load and the "
-                "command line fetch" if dataset.mirrors else
+        cure = ("What is not there, or is moved away, highway_suite fetches"
+                if dataset.mirrors else
                 f"The files must be what the row of {name!r} in DATASETS says")
         raise (type(error) if known else DataError)(
             f"{fault}. {cure}; or name another folder with {NAMED}") from error

@@ -124,8 +124,8 @@ def arrays_of(rows: np.ndarray, expected: hn.DataFile) -> list[np.ndarray]:
         content = b"".join(sorted(map(bytes, rows)))
         found = hashlib.sha256(content).hexdigest()
         if found != expected.sha256:
-            raise hn.DataError(f"the SHA-256 of {expected.name}, {len(rows)} images, is "
-                               f"{found}, expected {expected.sha256}: other images")
+            raise hn.DataError(f"{len(rows)} images of {expected.name}, whose SHA-256 "
+                               f"is {found}, expected {expected.sha256}: other images")
         rows = np.frombuffer(content, np.uint8).reshape(rows.shape)
     if (rows[1:, 0] >= rows[:-1, 0]).all():
         rows = rows[np.random.default_rng(ORDER).permutation(len(rows))]

@@ -114,12 +114,6 @@ def test_a_mirror_that_fails_is_passed_over(server, use, cache, small_mnist, fau
     assert server.asked.count("good") == 4, "a file that is there was asked for again"
 
 
-def test_of_an_endless_answer_a_byte_too_many_is_read(server, use):
-    (address,) = use("longer")
-    file = hn.DATASETS["mnist"].downloads[0]._replace(size=100_000)
-    assert len(mirrors.read(address + file.name, file)) == 100_001
-
-
 def test_what_is_there_is_read_and_only_the_rest_is_fetched(server, use, cache,
                                                             small_mnist):
     use("good")
