@@ -89,6 +89,13 @@ def test_a_row_without_a_hash_is_told_the_hash(tmp_path):
         hn.check_idx(tmp_path / "file", hn.DataFile("file", (4,), ""))
 
 
+def test_a_file_may_be_as_long_as_is_expected_and_no_longer(tmp_path):
+    (tmp_path / "file").write_bytes(b"12345")
+    assert hn.read_content(tmp_path / "file", 5) == b"12345"
+    with pytest.raises(hn.DataError, match="more than the 4 bytes"):
+        hn.read_content(tmp_path / "file", 4)
+
+
 def test_a_gzip_bomb_is_not_unpacked(tmp_path):
     (tmp_path / "bomb").write_bytes(gzip.compress(bytes(10 ** 7)))
     tracemalloc.start()
@@ -193,8 +200,9 @@ def test_where_nothing_fits_the_message_says_what_is_there(tmp_path):
     for found, folder in (("nothing", tmp_path), ("no such folder", tmp_path / "no")):
         with pytest.raises(hn.MissingData, match=found):
             hn.load_dataset("mnist", folder)
-    (tmp_path / "mnist.npz").touch()
-    with pytest.raises(hn.MissingData, match="mnist.npz") as caught:
+    for number in range(8):
+        (tmp_path / f"{number}.npz").touch()
+    with pytest.raises(hn.MissingData, match="0.npz.*5.npz and 2 more") as caught:
         hn.load_dataset("mnist", tmp_path)
     assert "train-images-idx3-ubyte" in str(caught.value)
     for way in ("--data-dir", "data_dir=", "$HIGHWAY_DATA_DIR", "highway_suite"):
@@ -210,6 +218,7 @@ def test_swapped_files_are_refused_and_left_alone(small_mnist):
     with pytest.raises(hn.DataError, match="train-labels.*this is t10k-labels") as told:
         highway_suite.load("mnist", small_mnist)
     assert not {"delete", "remove", "replace"} & set(str(told.value).lower().split())
+    assert str(told.value).startswith(str(small_mnist))
     assert test.read_bytes() == content
 
 
