@@ -86,6 +86,7 @@ flat gradient -> `clip_norm` -> `Adam` or `SGD`, in place on one flat vector of 
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import json
 import math
@@ -99,6 +100,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -206,54 +208,52 @@ class Config:
 
 
 class DataError(ValueError):
-    """Data are missing or wrong: which file, what was found, and what to do."""
+    """Data are missing or wrong: where, what was expected and found, and what to do."""
 
 
 class MissingData(DataError):
-    """A file is not there."""
-
-
-class ForeignData(DataError):
-    """A good file, but another one."""
+    """No file of the data set is there."""
 
 
 NAMED = "--data-dir, data_dir= or $HIGHWAY_DATA_DIR"     # for commands, scripts, both
-FETCH_AGAIN = ("Delete it and run again to fetch a good copy, or name another folder "
-               f"with {NAMED}")
-FETCH = f"The command line fetches it; or name another folder with {NAMED}"
 
 
 class DataFile(NamedTuple):
-    """One file of a data set, as it must be."""
+    """One file of a data set: what must be in it, once it is unpacked."""
 
-    name: str       # gzipped; the same name without .gz may lie unpacked
+    name: str       # the official one; unpackers give others
     shape: tuple    # (N, height, width) of images, (N,) of labels
-    sha256: str     # of the payload, which re-packing does not change
-    gz_sha256: str = ""     # of the official .gz, which is looked at first,
-    gz_bytes: int = 0       # and its size
+    sha256: str
+
+
+class Download(NamedTuple):
+    """One file as mirrors have it."""
+
+    name: str
+    sha256: str
+    size: int       # bytes
 
 
 class Dataset(NamedTuple):
-    """A row of the table of data sets; `read` tells how one of its files is read."""
+    """A row of the table of data sets; `read` tells how its files are read."""
 
     title: str          # on pictures
-    files: tuple        # training images, their labels, test images, theirs; or fewer
+    files: tuple        # of DataFile
     images: tuple       # how many: training, test
     shape: tuple        # of one image: height, width; of colour: 3, height, width
-    scale: int          # the largest pixel value
+    scale: float        # the largest pixel value
     classes: int
-    read: Callable      # (path, DataFile, classes) -> uint8 array, or a tuple of those
-                        # that lie in one file, in this order; raises DataError
+    read: Callable      # (folder, Dataset) -> training images, their labels, test
+                        # images, theirs, all checked; raises DataError
     folder: Path | None = None      # where it is shipped, if it is
     cache: str = ""                 # else its folder in ~/.cache,
-    mirrors: tuple = ()             # and where its files are to be had
-    contents: tuple = ()            # SHA-256 of training and test rows, where files of
-                                    # several kinds hold the same ones
+    mirrors: tuple = ()             # the addresses below which it is to be had,
+    downloads: tuple = ()           # and its files there
 
 
 @dataclass(frozen=True)
 class Data:
-    """Images and labels: uint8 or floats as read, or in [-1, 1] by `scale_pixels`.
+    """Images and labels: numbers as read, or in [-1, 1] by `scale_pixels`.
 
     Raises DataError where they do not fit together.
     """
@@ -263,24 +263,46 @@ class Data:
     x_test: np.ndarray
     y_test: np.ndarray
     classes: int = 10
-    scale: float = 255      # the largest pixel value, before scaling
+    scale: float | None = 255   # the largest value of a pixel; None: scaled already
 
     def __post_init__(self):
+        if self.scale is not None and not self.scale > 0:
+            raise DataError(f"scale={self.scale}: the largest value of a pixel must be "
+                            "above 0")
         for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
             if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)):
-                raise DataError("images and labels must be NumPy arrays")
+                raise DataError("images and labels must be NumPy arrays, as np.asarray "
+                                "makes them")
             if (x.ndim != 2 or y.shape != x.shape[:1] or not x.size
                     or x.shape[1] != self.x_train.shape[1]):
                 raise DataError(f"images {x.shape} and labels {y.shape}: they must be "
                                 "(N, P) and (N,), not empty, with one P for all")
-            if (x.dtype.kind not in "uif"
-                    or x.dtype.kind == "f" and not np.isfinite(x).all()):
-                raise DataError(f"images of {x.dtype}: pixels are finite numbers")
-            wrong = (y if y.dtype.kind not in "iu" else
-                     y[(y < 0) | (y >= self.classes)])
-            if wrong.size:
-                raise DataError(f"label {wrong[0]} of {y.dtype}: labels are whole "
-                                f"numbers from 0 to {self.classes - 1}")
+            check_pixels(x)
+            check_labels(y, self.classes)
+
+
+def check_pixels(x: np.ndarray) -> None:
+    """Raise DataError unless they are finite numbers."""
+    if x.dtype.kind not in "uif":
+        raise DataError(f"pixels are {x.dtype}: they must be integers or floats, as "
+                        "x.astype('float32') makes them; True becomes 1, so scale=1")
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        raise DataError("pixels must be finite numbers, and in image "
+                        f"{np.isfinite(x).all(axis=1).argmin()} there are NaN or "
+                        "infinities: leave it out, or use np.nan_to_num(x)")
+
+
+def check_labels(y: np.ndarray, classes: int) -> None:
+    """Raise DataError unless they are whole numbers from 0 to classes - 1."""
+    wanted = f"labels must be whole numbers from 0 to {classes - 1}"
+    if y.dtype.kind not in "iu":
+        raise DataError(f"{wanted} of an integer type, as y.astype(int) makes them; "
+                        f"these are {y.dtype}")
+    low, high = int(y.min()), int(y.max())
+    if low < 0 or high >= classes:
+        raise DataError(f"{wanted}; these go from {low} to {high}" + (
+            ": use y - 1" if (low, high) == (1, classes) else
+            f": is classes={classes} right?"))
 
 
 def decode_idx(payload: bytes) -> np.ndarray:
@@ -289,196 +311,190 @@ def decode_idx(payload: bytes) -> np.ndarray:
     The sizes are multiplied as Python integers and compared with the bytes that are
     there before any array is made, so no header can wrap around or ask for memory.
     """
-    if len(payload) < 4 or payload[:3] != b"\0\0\x08":
-        found = payload[:4].hex() or "nothing"
-        raise DataError(f"an idx file of bytes starts 0000 08; found {found}")
+    if payload[:2] != b"\0\0" or len(payload) < 4:
+        raise DataError(f"starts with {payload[:4]!r}, which no idx file does")
+    if payload[2] != 0x08:
+        raise DataError(f"an idx file of type {payload[2]:02x}; expected 08, unsigned "
+                        "bytes, as for pixels from 0 to 255")
     ndim = payload[3]
     start = 4 + 4 * ndim
-    if not 1 <= ndim <= 3 or len(payload) < start:
-        raise DataError(f"bad idx header: {ndim} dimensions in {len(payload)} bytes")
+    if not 1 <= ndim <= 4 or len(payload) < start:
+        raise DataError(f"an idx file of {ndim} dimensions, expected 1 to 4, in "
+                        f"{len(payload)} bytes")
     shape = [int(n) for n in np.frombuffer(payload, ">u4", ndim, 4)]
     if math.prod(shape) != len(payload) - start:
-        raise DataError(f"an idx header of shape {shape} wants {math.prod(shape)} data "
-                        f"bytes; found {len(payload) - start}")
+        raise DataError(f"an idx file of shape {shape} with {len(payload) - start} "
+                        f"data bytes; expected {math.prod(shape)}")
     return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
 
 
-def gunzip(packed: bytes, size: int) -> bytes:
-    """The payload of one gzip stream, checked to its end, of at most `size` bytes."""
-    inflate = zlib.decompressobj(wbits=31)      # 31: gzip, with its CRC and length
-    try:
-        payload = inflate.decompress(packed, size + 1)
-    except zlib.error as error:
-        raise DataError(f"broken gzip: {error}") from error
-    if len(payload) > size:
-        raise DataError(f"unpacks to more than the {size} bytes expected")
-    if not inflate.eof:
-        raise DataError("gzip ends before its end-of-stream marker")
-    if inflate.unused_data.strip(b"\0"):
-        raise DataError("there is something after the end of the gzip stream")
-    return payload
-
-
 def read_content(path: Path, most: int) -> bytes:
-    """A regular file of at most so many bytes. Raises DataError."""
-    if not os.path.lexists(path):
-        raise MissingData("there is no such file")
+    """The bytes of a regular file of at most so many, unpacked if they are gzip, of one
+    member or several. Raises DataError."""
     if not path.is_file():          # before it is opened: a FIFO would block
-        raise DataError("not a regular file")
+        raise MissingData(f"{path}: there is no such regular file")
+    packed = False
     try:
         with open(path, "rb") as file:
-            content = file.read(most + 1)
-    except OSError as error:
-        raise DataError(error.strerror or str(error)) from error
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            content = (gzip.GzipFile(fileobj=file) if packed else file).read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: {'broken gzip: ' if packed else ''}"
+                        f"{getattr(error, 'strerror', '') or error}") from error
     if len(content) > most:
-        raise DataError(f"more than the {most} bytes allowed")
+        raise DataError(f"{path}: more than the {most} bytes expected")
     return content
 
 
-def is_official(content: bytes, expected: DataFile) -> bool:
-    """Whether it is the very file, packed or not. Raises ForeignData for another one of
-    those known."""
-    digest = hashlib.sha256(content).hexdigest()
-    if digest in (expected.sha256, expected.gz_sha256):
-        return True
-    for row in DATASETS.values():
-        for file in row.files:
-            if digest in (file.sha256, file.gz_sha256):
-                raise ForeignData(f"this is {file.name} of {row.title}")
-    return False
-
-
-def check_idx(content: bytes, expected: DataFile, classes: int) -> np.ndarray:
-    """An idx file, gzipped or not -> its array, if it is the one expected."""
-    ndim, payload = len(expected.shape), content
-    official = is_official(content, expected)
-    if content[:2] == b"\x1f\x8b":
-        payload = gunzip(content, 4 + 4 * ndim + math.prod(expected.shape))
-        official = official or is_official(payload, expected)   # packed anew?
-    array = decode_idx(payload)
-    if array.ndim != ndim:
-        raise DataError(f"idx magic {0x800 + array.ndim}, expected {0x800 + ndim}")
-    if array.shape != expected.shape:
-        raise DataError(f"shape {array.shape}, expected {expected.shape}")
-    if ndim == 1 and array.max() >= classes:
-        raise DataError(f"label {array.max()}, largest allowed {classes - 1}")
-    if not official:
-        known = expected.sha256 or expected.gz_sha256
-        found = hashlib.sha256(payload).hexdigest()
-        raise DataError(f"SHA-256 is {found}, not {known[:16]}...: other "
-                        "data of the same shape")
+def check_idx(path: Path, file: DataFile) -> np.ndarray:
+    """An idx file, packed or not -> its array, if it is the one expected. Raises
+    DataError."""
+    # Eight bytes for each number: so of doubles it can be said what they are.
+    content = read_content(path, 2**20 + 8 * math.prod(file.shape))
+    found = hashlib.sha256(content).hexdigest()
+    for row in DATASETS.values() if found != file.sha256 else ():
+        for other in row.files:
+            if found == other.sha256:
+                raise DataError(f"{path}: this is {other.name} of {row.title}; "
+                                f"expected {file.name}")
+    try:
+        array = decode_idx(content)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+    if array.shape != file.shape:
+        raise DataError(f"{path}: shape {array.shape}, expected {file.shape}")
+    if found != file.sha256:
+        expected = file.sha256 or "none is stated in its row of DATASETS: put it there"
+        raise DataError(f"{path}: other data of the same shape: their SHA-256 is "
+                        f"{found}, expected {expected}")
     return array
 
 
-@contextmanager
-def naming(path: Path, remedy: str) -> Iterator[None]:
-    """A DataError of the body says which file it is, and what to do."""
-    try:
-        yield
-    except DataError as error:
-        if isinstance(error, ForeignData):
-            remedy = f"Each data set has a folder of its own: name it with {NAMED}"
-        elif isinstance(error, MissingData) and remedy == FETCH_AGAIN:
-            remedy = FETCH
-        raise type(error)(f"{path}: {error}. {remedy}") from error
+def find_files(folder: Path, name: str) -> Iterator[Path]:
+    """Files of about this name, the nearest and the shortest names first: as unpackers
+    and other libraries leave them, below, with other punctuation or more letters."""
+    def letters(text):
+        return "".join(filter(str.isalnum, text.lower()))
+    for level in ("*", "*/*", "*/*/*"):
+        for path in sorted(folder.glob(level), key=lambda path: (len(path.name), path)):
+            if letters(name) in letters(path.name) and path.is_file():
+                yield path
 
 
-def read_idx(path: Path, expected: DataFile, classes: int) -> np.ndarray:
-    """One checked file of a data set -> uint8 array. DataError: path and remedy."""
-    size = 4 + 4 * len(expected.shape) + math.prod(expected.shape)
-    shipped = HERE / "highway_suite" in Path(os.path.realpath(path)).parents
-    with naming(path, FETCH_AGAIN if expected.gz_sha256 else
-                "Restore it from the repository" if shipped else
-                "Put there what its row of DATASETS describes, or name another folder "
-                f"with {NAMED}"):
-        # no gzip of good data is longer by more
-        return check_idx(read_content(path, size + 4096), expected, classes)
+def listing(folder: Path) -> str:
+    """What lies in a folder, in a few words."""
+    names = sorted(os.listdir(folder)) if folder.is_dir() else ["no such folder"]
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return f"found there: {', '.join(names[:6]) or 'nothing'}{more}"
 
 
-def idx_files(train: int, test: int, side: int, *facts: tuple) -> tuple:
-    """The four files of a set of square images under their usual names; facts: of each,
-    what DataFile has after the shape."""
-    names = ("train-images-idx3", "train-labels-idx1",
-             "t10k-images-idx3", "t10k-labels-idx1")
+def find_idx(folder: Path, file: DataFile) -> np.ndarray:
+    """The array of one idx file, whatever it is named and packed in: its SHA-256
+    decides. Raises DataError where another has its very name, else MissingData."""
+    faults = {}
+    for path in find_files(folder, file.name):
+        try:
+            return check_idx(path, file)
+        except DataError as error:
+            faults[path] = error
+    for name in (file.name, f"{file.name}.gz"):
+        if folder / name in faults:
+            raise faults[folder / name]
+    told = "; ".join(map(str, [listing(folder), *faults.values()][:2]))
+    raise MissingData(f"{folder}: no {file.name}, packed or not; {told}")
+
+
+def read_idx(folder: Path, dataset: Dataset) -> list[np.ndarray]:
+    """The idx files of a data set -> their arrays, uint8 and read-only. Raises
+    DataError."""
+    return [find_idx(folder, file) for file in dataset.files]
+
+
+def idx_set(title: str, train: int, test: int, side: int, scale: int, hashes: tuple,
+            *downloads: tuple, **more: Any) -> Dataset:
+    """The row of a set of square images, ten classes, in four idx files of the usual
+    names: the files' hashes, hash and size of each download, other fields."""
+    names = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+             "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
     shapes = ((train, side, side), (train,), (test, side, side), (test,))
-    return tuple(DataFile(f"{name}-ubyte.gz", shape, *fact)
-                 for name, shape, fact in zip(names, shapes, facts, strict=True))
+    return Dataset(title, tuple(map(DataFile, names, shapes, hashes)), (train, test),
+                   (side, side), scale, 10, read_idx, downloads=tuple(
+                       Download(f"{name}.gz", *facts) for name, facts in
+                       zip(names, downloads, strict=False)), **more)
 
 
 DATASETS: dict[str, Dataset] = {
     # LeCun, Cortes, Burges; the hashes are those of the files of 1998.
-    "mnist": Dataset("MNIST", images=(60000, 10000), shape=(28, 28), files=idx_files(
-        60000, 10000, 28,
+    "mnist": idx_set(
+        "MNIST", 60000, 10000, 28, 255,
         ("ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-         "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9912422),
-        ("65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-         "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28881),
-        ("0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-         "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1648877),
-        ("ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-         "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4542)),
-        scale=255, classes=10, read=read_idx, cache="hinton-mnist",
+         "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+         "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+         "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
+        ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9912422),
+        ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28881),
+        ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1648877),
+        ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4542),
+        cache="hinton-mnist",
         mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/",
                  "https://storage.googleapis.com/cvdf-datasets/mnist/")),
     # UCI optical digits, 8x8; see highway_suite/digits/README.md.
-    "digits": Dataset("UCI digits, 8×8 pixels (not MNIST)", images=(1437, 360),
-                      shape=(8, 8), files=idx_files(
-        1437, 360, 8,
-        ("5f7350bc1a400f722695b561e85a3860dfd1d04df1be94ad585900b51f1a4be3",),
-        ("285f5abc6b458ff9816638ffbebb4c02b09af05624dfa54459e8e375dc4943a6",),
-        ("045e47932e3ba7e00b615823d06700cd192451196741bda8ad0f44874686afb3",),
-        ("59712ac0fec7f148717d68d3f29ac991b3411addd133c0b8e6976cf4b564fdcb",)),
-        scale=16, classes=10, read=read_idx, folder=HERE / "highway_suite" / "digits"),
+    "digits": idx_set(
+        "UCI digits, 8×8 pixels (not MNIST)", 1437, 360, 8, 16,
+        ("5f7350bc1a400f722695b561e85a3860dfd1d04df1be94ad585900b51f1a4be3",
+         "285f5abc6b458ff9816638ffbebb4c02b09af05624dfa54459e8e375dc4943a6",
+         "045e47932e3ba7e00b615823d06700cd192451196741bda8ad0f44874686afb3",
+         "59712ac0fec7f148717d68d3f29ac991b3411addd133c0b8e6976cf4b564fdcb"),
+        folder=HERE / "highway_suite" / "digits"),
 }
 
 
 def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
     """Where a data set lies: in data_dir, or where it is shipped, or in
-    $HIGHWAY_DATA_DIR or ~/.cache."""
+    $HIGHWAY_DATA_DIR or ~/.cache; there in a folder of its own, if there is one."""
     if dataset.folder and not data_dir:
         return dataset.folder
-    chosen = (data_dir or os.environ.get("HIGHWAY_DATA_DIR")
-              or f"~/.cache/{dataset.cache}")
-    folder = os.path.expanduser(chosen)
-    if folder.startswith("~"):
+    chosen = data_dir or os.environ.get("HIGHWAY_DATA_DIR") or "~/.cache"
+    folder = Path(os.path.expanduser(chosen))
+    if str(folder).startswith("~"):
         raise DataError(f"{chosen}: there is no home folder. Name the folder of the "
                         f"files with {NAMED}")
-    return Path(folder)
+    own = folder / dataset.cache
+    return own if own.is_dir() or chosen == "~/.cache" else folder
 
 
-def load_dataset(name: str, data_dir: str | Path | None = None,
-                 read: Callable | None = None) -> Data:
-    """A row of DATASETS -> Data as it lies in the files. Raises DataError.
+def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
+    """A row of DATASETS -> Data as it lies in the files. Raises DataError, also for
+    whatever else its reader fails with; MissingData where nothing of it is there.
 
-    Every file is checked on every read, down to the SHA-256 of its payload. The arrays
-    are read-only. read(path, file, dataset), if given, gets an array in another way:
-    highway_suite.datasets fetches what is missing.
+    Every file is checked on every read, down to the SHA-256 of its content. The arrays
+    are read-only. `highway_suite.load` also fetches what is missing.
     """
     if name not in DATASETS:
-        raise DataError(f"no data set {name!r}, only {', '.join(DATASETS)}; there are "
-                        "more after import highway_suite.datasets")
-    dataset, arrays = DATASETS[name], []
+        raise DataError(f"no data set {name!r}, only {', '.join(DATASETS)}; import "
+                        "highway_suite.datasets adds more")
+    dataset = DATASETS[name]
     folder = data_folder(dataset, data_dir)
-    for file in dataset.files:
-        path = folder / file.name
-        # A file may lie unpacked where the hash of what is in it is known.
-        unpacked = path.with_suffix("") if path.suffix == ".gz" else path
-        if file.sha256 and not os.path.lexists(path) and os.path.isfile(unpacked):
-            path = unpacked
-        found = (read(path, file, dataset) if read else
-                 dataset.read(path, file, dataset.classes))
-        arrays += found if isinstance(found, tuple) else (found,)
-    if len(arrays) != 4:
-        raise DataError(f"{folder}: the files of {name!r} hold {len(arrays)} arrays, "
-                        "not four: training images, labels, test images, labels")
-    x_train, y_train, x_test, y_test = (
-        array if array.ndim == 1 else array.reshape(len(array), -1) for array in arrays)
-    data = Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
-    there = (len(x_train), len(x_test)), x_train.shape[1]
-    if there != (told := (tuple(dataset.images), math.prod(dataset.shape))):
-        raise DataError(f"{folder}: images and pixels are {there}; the row of {name!r} "
-                        f"in DATASETS says {told}")
-    return data
+    try:
+        arrays = dataset.read(folder, dataset)
+        x_train, y_train, x_test, y_test = (
+            a if a.ndim == 1 else a.reshape(len(a), -1) for a in arrays)
+        data = Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
+        there = (len(x_train), len(x_test)), x_train.shape[1]
+        if there != (told := (tuple(dataset.images), math.prod(dataset.shape))):
+            raise DataError(f"{folder}: images and pixels are {there}; the row of "
+                            f"{name!r} in DATASETS says {told}")
+        return data
+    except Exception as error:
+        known = isinstance(error, DataError)
+        fault = str(error) if known else f"{type(error).__name__}: {error}"
+        fault = " ".join((f"{folder}: " * (str(folder) not in fault) + fault).split())
+        cure = ("What is not there, or is moved away, highway_suite fetches"
+                if dataset.mirrors else
+                f"The files must be what the row of {name!r} in DATASETS says")
+        raise (type(error) if known else DataError)(
+            f"{fault}. {cure}; or name another folder with {NAMED}") from error
 
 
 def streams(seed: int) -> dict[str, np.random.SeedSequence]:
@@ -498,15 +514,31 @@ def take_subset(data: Data, config: Config) -> Data:
 
 
 def scale_pixels(data: Data, dtype: str = "float32") -> Data:
-    """Data with pixels from 0 to data.scale -> in [-1, 1], and labels as indices."""
-    def scaled(x):
+    """Data with pixels from 0 to data.scale -> in [-1, 1], and labels as indices; its
+    scale is None.
+
+    Raises DataError for pixels out of that range, or scaled before. Warns where none is
+    above 1 and the scale is: floats from 0 to 1 have scale=1.
+    """
+    if data.scale is None:
+        raise DataError("these pixels are scaled already, and that is done once")
+    low = min(data.x_train.min(), data.x_test.min())
+    high = max(data.x_train.max(), data.x_test.max())
+    if low < 0 or high > data.scale:
+        raise DataError(f"pixels go from {low:g} to {high:g}: to be scaled they must "
+                        f"lie between 0 and the largest possible, {data.scale=:g}")
+    if 0 < high <= 1 < data.scale:
+        warnings.warn(f"no pixel is above {high:g}, and scale={data.scale:g}: for "
+                      "pixels from 0 to 1 set scale=1", stacklevel=2)
+
+    def scaled(x, factor=2 / data.scale):
         x = x.astype(dtype)
-        x *= 2 / data.scale
+        x *= factor
         x -= 1
         return x
     return replace(data, x_train=scaled(data.x_train), x_test=scaled(data.x_test),
                    y_train=data.y_train.astype(np.intp),
-                   y_test=data.y_test.astype(np.intp))
+                   y_test=data.y_test.astype(np.intp), scale=None)
 
 
 # --------------------------------------------------------------------------------------

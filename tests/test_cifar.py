@@ -1,14 +1,10 @@
-"""CIFAR's readers, on small archives of the official layouts, whole and broken."""
+"""CIFAR is one data set, whatever it is packed in: small sets of each layout."""
 
-import gzip
 import hashlib
 import io
+import pickle
 import tarfile
-import threading
 import zipfile
-from dataclasses import replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
@@ -16,14 +12,13 @@ from PIL import Image
 
 import highway_networks as hn
 from highway_suite import cifar
-from highway_suite.cli import main
-from highway_suite.datasets import obtain
+from highway_suite.datasets import load
 
-IMAGES = 20         # of each member
+COUNTS = {"train": 5, "test": 2}        # images of each class
 
 
-def sha256(content):
-    return hashlib.sha256(content).hexdigest()
+def sha256(rows):
+    return hashlib.sha256(b"".join(sorted(map(bytes, rows)))).hexdigest()
 
 
 @pytest.fixture(params=["cifar10", "cifar100"])
@@ -32,312 +27,268 @@ def name(request):
 
 
 @pytest.fixture
-def members(name, rng):
-    """{name: rows (20, labels + 3072)} of CIFAR-10 or CIFAR-100."""
-    classes, read = hn.DATASETS[name].classes, hn.DATASETS[name].read
-    return {part.name: np.hstack([
-        rng.integers(classes, size=(IMAGES, read.labels)),
-        rng.integers(256, size=(IMAGES, 3072))]).astype(np.uint8)
-        for part in read.parts}
+def parts(name, rng, monkeypatch):
+    """{part: rows (N, 3073)}, shuffled, which the table asks for."""
+    row, parts = hn.DATASETS[name], {}
+    for part, count in COUNTS.items():
+        labels = rng.permutation(np.repeat(np.arange(row.classes), count))
+        parts[part] = np.column_stack([
+            labels, rng.integers(256, size=(len(labels), 3072))]).astype(np.uint8)
+    files = tuple(file._replace(shape=(len(rows), 3, 32, 32), sha256=sha256(rows))
+                  for file, rows in zip(row.files, parts.values(), strict=True))
+    monkeypatch.setitem(hn.DATASETS, name, row._replace(
+        files=files, images=tuple(map(len, parts.values())), mirrors=()))
+    return parts
 
 
-def tar_of(contents):
-    """{name: bytes or TarInfo} -> the bytes of a gzipped tar."""
+class Python2(pickle._Pickler):
+    """Pickles as Python 2 wrote them: every string is one of bytes."""
+
+    dispatch = dict(pickle._Pickler.dispatch)
+
+    def save_string(self, text):
+        content = text.encode() if isinstance(text, str) else text
+        self.write(pickle.BINSTRING + len(content).to_bytes(4, "little") + content)
+    dispatch[str] = dispatch[bytes] = save_string
+
+
+def python_2(batch):
+    """A pickle as those of the official archives."""
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
-        for name, content in {"batches.meta.txt": b"airplane\n", **contents}.items():
-            if isinstance(content, tarfile.TarInfo):
-                tar.addfile(content)
-                continue
+    Python2(packed, protocol=2).dump(batch)
+    return packed.getvalue().replace(b"numpy._core.multiarray",
+                                     b"numpy.core.multiarray")
+
+
+def batches(name, parts, kind):
+    """{file: content} of the official archive, binary or of Python."""
+    if name == "cifar10":
+        files = {f"data_batch_{n + 1}": rows
+                 for n, rows in enumerate(np.split(parts["train"], 5))}
+        files["test_batch"] = parts["test"]
+    else:
+        files = dict(parts)
+    contents = {}
+    for file, rows in files.items():
+        coarse = rows[:, :1] // 5
+        if kind == ".bin":
+            body = np.hstack([coarse, rows]) if name == "cifar100" else rows
+            contents[f"cifar-batches/{file}.bin"] = body.tobytes()
+        else:
+            labels = {b"labels": rows[:, 0].tolist()} if name == "cifar10" else {
+                b"coarse_labels": coarse[:, 0].tolist(),
+                b"fine_labels": rows[:, 0].tolist()}
+            contents[f"cifar-batches/{file}"] = python_2(
+                {b"data": rows[:, 1:].copy(), **labels})
+    return contents | {"cifar-batches/batches.meta": b"no matter",
+                       "cifar-batches/readme.html": b"<html>"}
+
+
+def pictures(name, parts, kind="png"):
+    """{file: content}: a picture for each image; CIFAR-100 has a class named train."""
+    names = sorted(f"class_{n:03d}" for n in range(hn.DATASETS[name].classes - 1))
+    names.append("train")
+    contents = {}
+    for part, rows in parts.items():
+        for number, row in enumerate(rows):
+            packed = io.BytesIO()
+            Image.fromarray(np.moveaxis(row[1:].reshape(3, 32, 32), 0, 2)).save(
+                packed, kind)
+            contents[f"CIFAR-main/{part}/{names[row[0]]}/{number:04d}.{kind}"] = (
+                packed.getvalue())
+    return contents | {"CIFAR-main/readme.md": b"#",
+                       "__MACOSX/CIFAR-main/train/train/._0.png": b"no picture"}
+
+
+def tar_of(contents, path):
+    with tarfile.open(path, "w:gz") as tar:
+        for name, content in contents.items():
             info = tarfile.TarInfo(name)
             info.size = len(content)
             tar.addfile(info, io.BytesIO(content))
-    return packed.getvalue()
 
 
-@pytest.fixture
-def install(tmp_path, monkeypatch, name, members):
-    """install(archive) puts it into a folder, and the table asks for it there."""
-    folder = tmp_path / "data" / "cifar"
-    folder.mkdir(parents=True)
-
-    def put(archive):
-        dataset = hn.DATASETS[name]
-        (file,) = dataset.files
-        parts = tuple(part._replace(images=IMAGES, sha256=part.sha256 and sha256(
-            members[part.name].tobytes())) for part in dataset.read.parts)
-        monkeypatch.setitem(hn.DATASETS, name, dataset._replace(
-            files=(file._replace(gz_sha256=sha256(archive), gz_bytes=len(archive)),),
-            images=(IMAGES * (len(parts) - 1), IMAGES),
-            read=replace(dataset.read, parts=parts), mirrors=()))
-        (folder / file.name).write_bytes(archive)
-        return folder / file.name
-    return put
+def zip_of(contents, path, method=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", method) as packed:
+        for name, content in contents.items():
+            packed.writestr(name, content)
 
 
-def whole(members):
-    return {name: rows.tobytes() for name, rows in members.items()}
+def folder_of(contents, folder):
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
 
 
-def test_an_official_archive(name, install, members):
-    path = install(tar_of(whole(members)))
-    data = obtain(name, path.parent)
-    *train, test = members.values()
-    labels = 2 if name == "cifar100" else 1         # the last is the fine one
-    for rows, x, y in ((np.vstack(train), data.x_train, data.y_train),
-                       (test, data.x_test, data.y_test)):
-        assert x.dtype == y.dtype == np.uint8 and not x.flags.writeable
-        assert np.array_equal(x, rows[:, labels:])
-        assert np.array_equal(y, rows[:, labels - 1])
-        planes = x.reshape(-1, *hn.DATASETS[name].shape)
-        assert planes.shape[1:] == (3, 32, 32)
-        assert np.array_equal(planes[3, 2, 5], rows[3, labels + 2048 + 160:][:32])
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
+def sources(name, parts):
+    """{source: (how to put it there, its contents, the name of an archive)}"""
+    binary, python = batches(name, parts, ".bin"), batches(name, parts, "")
+    png = pictures(name, parts)
+    return {
+        "official": (tar_of, binary, "cifar-10-binary.tar.gz"),
+        "official, unpacked": (folder_of, binary, ""),
+        "Python": (tar_of, python, "cifar-10-python.tar.gz"),
+        "Python, unpacked": (folder_of, python, ""),
+        "PNG zip": (zip_of, png, "CIFAR-main.zip"),
+        "PNG tar": (tar_of, png, "cifar.tgz"), "PNG folder": (folder_of, png, ""),
+        "rows": (folder_of, {f"{part}.bin": rows.tobytes()
+                             for part, rows in parts.items()}, ""),
+        "sorted rows": (folder_of, {f"{part}.bin": b"".join(sorted(map(bytes, rows)))
+                                    for part, rows in parts.items()}, "")}
 
 
-def test_an_archive_that_was_unpacked_by_hand_is_not_taken_for_it(name, install,
-                                                                  members):
-    path = install(tar_of(whole(members)))
-    tar = path.with_suffix("")
-    tar.write_bytes(gzip.decompress(path.read_bytes()))
-    path.unlink()
-    with pytest.raises(hn.DataError, match=rf"{path.name}: there is no such"):
-        obtain(name, path.parent)
-    assert [file.name for file in path.parent.iterdir()] == [tar.name]
+def test_every_source_gives_the_same_arrays(name, parts, tmp_path):
+    found = {}
+    for source, (put, contents, file) in sources(name, parts).items():
+        folder = tmp_path / source
+        folder.mkdir()
+        put(contents, folder / file)
+        before = sorted(folder.rglob("*"))
+        found[source] = load(name, folder)
+        assert sorted(folder.rglob("*")) == before, "nothing is left beside the files"
+    first = found.pop("official")
+    for part in parts:
+        x, y = (getattr(first, f"{letter}_{part}") for letter in "xy")
+        assert sha256(np.column_stack([y, x])) == sha256(parts[part])
+        assert y.dtype == np.uint8 and not x.flags.writeable
+        assert not (y[1:] >= y[:-1]).all()
+    for source, data in found.items():
+        for array in ("x_train", "y_train", "x_test", "y_test"):
+            assert np.array_equal(getattr(data, array), getattr(first, array)), source
 
 
-def special(name, kind):
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, "/etc/passwd"
-    return info
+@pytest.mark.parametrize("classes", [10, 100])
+def test_every_class_is_in_any_part_that_is_held_out(classes):
+    """Sorted rows are sorted by label; of all 50,000, any 5000 in a row have each."""
+    rows = np.column_stack([np.repeat(np.arange(classes), 50000 // classes),
+                            np.arange(50000) // 256 % 256,
+                            np.arange(50000) % 256]).astype(np.uint8)
+    _, labels = cifar.arrays_of(rows, hn.DataFile("train.bin", (50000,), sha256(rows)))
+    for start in range(0, 50000, 2500):
+        assert set(labels[start:][:5000]) == set(range(classes))
+    if classes == 10:       # the same order for ever
+        assert labels[:8].tolist() == [5, 1, 2, 5, 1, 8, 5, 4]
 
 
-def short(contents, last):
-    return {**contents, last: contents[last][:-1]}
+@pytest.mark.parametrize("name, mean, deviation", [
+    ("cifar10", [0.49139968, 0.48215841, 0.44653091],
+     [0.24703223, 0.24348513, 0.26158784]),
+    ("cifar100", [0.50707516, 0.48654887, 0.44091784],
+     [0.26733429, 0.25643846, 0.27615047])])
+def test_the_pixels_have_the_published_moments(name, mean, deviation):
+    """Where the files are; these are known of the official ones."""
+    try:
+        data = hn.load_dataset(name)
+    except hn.MissingData as error:
+        pytest.skip(str(error))
+    planes = data.x_train.reshape(50000, 3, 1024)
+    first = planes.sum(axis=(0, 2), dtype=np.int64) / (255 * 50000 * 1024)
+    second = np.square(planes, dtype=np.uint16).sum(axis=(0, 2), dtype=np.int64) / (
+        255**2 * 50000 * 1024)
+    assert first == pytest.approx(mean, abs=1e-8)
+    assert np.sqrt(second - first**2) == pytest.approx(deviation, abs=1e-8)
+    for y, images in ((data.y_train, 50000), (data.y_test, 10000)):
+        assert set(np.bincount(y)) == {images // data.classes}
+    for start in range(0, 50000, 5000):     # whatever part is held out
+        assert len(set(data.y_train[start:][:5000])) == data.classes
 
 
-MISSING, ODD = r"no cifar.*bin in it", "is not a regular file of [0-9]+ bytes"
-FAULTS = {      # contents, the last of them -> contents, and what is said of them
-    "absent": (lambda c, last: {n: c[n] for n in c if n != last}, MISSING),
-    "climbing": (lambda c, last: {f"../{n}" if n == last else n: c[n] for n in c},
-                 MISSING),
-    "absolute": (lambda c, last: {f"/tmp/{n}" if n == last else n: c[n] for n in c},
-                 MISSING),
-    "symlink": (lambda c, last: {**c, last: special(last, tarfile.SYMTYPE)}, ODD),
-    "hard link": (lambda c, last: {**c, last: special(last, tarfile.LNKTYPE)}, ODD),
-    "fifo": (lambda c, last: {**c, last: special(last, tarfile.FIFOTYPE)}, ODD),
-    "folder": (lambda c, last: {**c, last: special(last, tarfile.DIRTYPE)}, ODD),
-    "short": (short, ODD),
-    "long": (lambda c, last: {**c, last: c[last] + b"\0"}, ODD),
-    "empty": (lambda c, last: {**c, last: b""}, ODD)}
+def test_among_other_sets_the_hash_decides(name, parts, tmp_path, rng):
+    others = {part: np.column_stack([rows[:, 0], rng.permuted(rows[:, 1:], axis=1)])
+              for part, rows in parts.items()}
+    folder_of(batches(name, others, ""), tmp_path / "other")
+    zip_of(pictures(name, others), tmp_path / "a.zip")
+    with pytest.raises(hn.DataError, match="other images"):
+        load(name, tmp_path)
+    zip_of(pictures(name, parts), tmp_path / "b.zip")
+    assert len(load(name, tmp_path).x_train) == len(parts["train"])
 
 
+def spoiled(contents, change):
+    """Contents whose last batch or picture is another: change(content), or is left out
+    for None."""
+    last = [name for name in contents if "batch_" in name or "/test" in name][-1]
+    rest = {name: content for name, content in contents.items() if name != last}
+    new = change(contents[last])
+    return rest if new is None else rest | {last: new}
+
+
+class Command:
+    def __reduce__(self):
+        return print, ("this must not be called",)
+
+
+FAULTS = {
+    "cut": lambda content: content[:len(content) // 2], "empty": lambda content: b"",
+    "page": lambda content: b"<html></html>", "absent": lambda content: None,
+    "command": lambda content: pickle.dumps(Command(), protocol=2),
+    "no dict": lambda content: pickle.dumps([1, 2], protocol=2),
+    "other size": lambda content: pictures("cifar10", {"test": np.zeros(
+        (1, 3073), np.uint8)}).popitem()[1]}
+
+
+@pytest.mark.parametrize("name", ["cifar10"], indirect=True)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_archive_of_another_layout_is_refused(name, install, members, tmp_path,
-                                                 fault):
-    spoil, message = FAULTS[fault]
-    path = install(tar_of(spoil(whole(members), list(members)[-1])))
-    before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(hn.DataError, match=message) as caught:
-        obtain(name, path.parent)
-    assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
-    assert sorted(tmp_path.rglob("*")) == before
+@pytest.mark.parametrize("source", ["official", "Python", "PNG zip", "PNG folder"])
+def test_whatever_is_wrong_inside_is_one_line(name, parts, tmp_path, source, fault,
+                                              capsys):
+    put, contents, file = sources(name, parts)[source]
+    put(spoiled(contents, FAULTS[fault]), tmp_path / file)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    with pytest.raises(hn.DataError, match="--data-dir") as caught:
+        load(name, tmp_path)
+    assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    assert "must not be called" not in capsys.readouterr().out
 
 
-def test_rows_of_another_kind_are_refused(name, install, members):
-    last, classes = list(members)[-1], hn.DATASETS[name].classes
-    wrong = {**members, last: members[last].copy()}
-    wrong[last][-1, -3073] = classes
-    if name == "cifar100":      # whose rows are known
-        path = install(tar_of(whole(wrong)))
-        with pytest.raises(hn.DataError, match="test.bin: SHA-256 is not"):
-            obtain(name, path.parent)
-    members[last] = wrong[last]
-    path = install(tar_of(whole(wrong)))
-    with pytest.raises(hn.DataError, match=f"label {classes}, largest allowed"):
-        obtain(name, path.parent)
+@pytest.mark.parametrize("name", ["cifar10"], indirect=True)
+@pytest.mark.parametrize("source", ["official", "PNG zip", "LZMA", "PNG tar"])
+def test_a_damaged_archive_is_one_line(name, parts, tmp_path, source, rng):
+    """Bytes flipped at random, or the end missing: as when a download broke off."""
+    put, contents, file = sources(name, parts)[source.replace("LZMA", "PNG zip")]
+    put(contents, tmp_path / file, *[zipfile.ZIP_LZMA] * (source == "LZMA"))
+    whole = (tmp_path / file).read_bytes()
+    for _ in range(8):
+        broken = bytearray(whole)
+        for position in rng.integers(len(broken), size=20):
+            broken[position] ^= 1 + rng.integers(255)
+        for content in (broken, whole[:rng.integers(len(whole))]):
+            (tmp_path / file).write_bytes(content)
+            with pytest.raises(hn.DataError) as caught:
+                load(name, tmp_path)
+            assert "\n" not in str(caught.value)
 
 
-def test_what_is_not_the_archive_is_not_unpacked(name, install, members, monkeypatch):
-    """By its hash; and a known hash of what is no archive is one line too."""
-    good = tar_of(whole(members))
-    path = install(good)
-    with monkeypatch.context() as patch:
-        patch.setattr(tarfile, "open", lambda **_: pytest.fail("unpacked"))
-        for content in (good[:-9], good[:-1] + b"x", good + b"x", b"", b"<html>",
-                        gzip.compress(gzip.decompress(good), 1)):
-            path.write_bytes(content)
-            with pytest.raises(hn.DataError, match="SHA-256|more than the"):
-                obtain(name, path.parent)
-    for content in (good[:-2000], b"x" * 600, gzip.compress(b"x" * 600)):
-        path = install(content)
-        with pytest.raises(hn.DataError, match="broken archive"):
-            obtain(name, path.parent)
+def test_a_part_that_is_not_there_is_named(name, parts, tmp_path):
+    (tmp_path / "train.bin").write_bytes(parts["train"].tobytes())
+    with pytest.raises(hn.DataError, match="to test are not both there"):
+        load(name, tmp_path)
 
 
-def test_an_archive_of_the_other_data_set_is_told_apart(name, install, members,
-                                                        monkeypatch):
-    path = install(tar_of(whole(members)))
-    stranger = hn.DATASETS[name]
-    monkeypatch.setitem(hn.DATASETS, name, stranger._replace(files=(
-        stranger.files[0]._replace(gz_sha256="0" * 64),)))
-    monkeypatch.setitem(hn.DATASETS, "other", stranger)
-    with pytest.raises(hn.ForeignData, match="this is cifar.*--data-dir"):
-        obtain(name, path.parent)
+def test_where_none_is_the_message_says_what_is_there(name, tmp_path):
+    (tmp_path / "cifar.npz").touch()
+    with pytest.raises(hn.MissingData, match="found there: cifar.npz"):
+        hn.load_dataset(name, tmp_path)
 
 
-def test_an_archive_is_fetched_and_mended(name, install, members, tmp_path):
-    source = install(tar_of(whole(members)))
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(
-            Quiet, directory=source.parent)) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,),
-                         daemon=True).start()
-        hn.DATASETS[name] = hn.DATASETS[name]._replace(
-            mirrors=(f"http://127.0.0.1:{server.server_port}/",))
-        cache = tmp_path / "cache"
-        obtain(name, cache)
-        (cache / source.name).write_bytes(b"spoiled")
-        obtain(name, cache)
-        server.shutdown()
-    assert (cache / source.name).read_bytes() == source.read_bytes()
-    assert (cache / f"{source.name}.bad").read_bytes() == b"spoiled"
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-def test_the_command_line_trains_on_it(name, install, members, tmp_path):
-    path = install(tar_of(whole(members)))
-    record = main(["--dataset", name, "--data-dir", str(path.parent), "--depth", "2",
-                   "--epochs", "1", "--batch", "20", "--jobs", "1", "--out",
-                   str(tmp_path / "r.json")])
-    classes = hn.DATASETS[name].classes
-    assert record["dataset"] == name
-    assert record["runs"][0]["plain"]["parameters"] == (
-        3073 * 50 + 2 * 50 * 51 + classes * 51)
-
-
-# --------------------------------------------------------------------------------------
-# JPEGs
-
-
-def jpeg(image):
-    packed = io.BytesIO()
-    image.save(packed, "JPEG", quality=75)
-    return packed.getvalue()
-
-
-@pytest.fixture
-def jpegs(rng):
-    """{name in the zip: JPEG}, of 20 training and 10 test images."""
-    return {f"{folder}/{name}/{number:04d}.jpg": jpeg(Image.fromarray(
-        rng.integers(256, size=(32, 32, 3)).astype(np.uint8)))
-        for folder, count in (("train", 2), ("test", 1))
-        for name in cifar.CLASSES for number in range(count)}
-
-
-@pytest.fixture
-def zipped(tmp_path, monkeypatch, jpegs):
-    """zipped(contents) packs them where the table asks for `jpegs`."""
-    rows = {"train.bin": [], "test.bin": []}
-    for number in range(2):
-        for label, name in enumerate(cifar.CLASSES):
-            for folder in ("train", "test"):
-                if packed := jpegs.get(f"{folder}/{name}/{number:04d}.jpg"):
-                    planes = np.moveaxis(np.asarray(Image.open(io.BytesIO(packed))),
-                                         2, 0)
-                    rows[f"{folder}.bin"].append(bytes([label]) + planes.tobytes())
-    parts = tuple(cifar.Part(name, len(part), sha256(b"".join(part)))
-                  for name, part in rows.items())
-    dataset = hn.DATASETS["cifar10-jpeg75"]
-    monkeypatch.setitem(hn.DATASETS, "cifar10-jpeg75", dataset._replace(
-        images=(20, 10), read=replace(dataset.read, parts=parts)))
-    folder = tmp_path / "jpegs"
-    folder.mkdir()
-
-    def pack(contents):
-        with zipfile.ZipFile(folder / "cifar10-jpeg75.zip", "w") as packed:
-            for name, content in contents.items():
-                packed.writestr(name, content)
-        return folder
-    pack(jpegs)
-    return pack
-
-
-def load(folder):
-    return obtain("cifar10-jpeg75", folder)
-
-
-def test_jpegs_are_decoded_once(zipped, jpegs, monkeypatch):
-    folder = zipped(jpegs)
-    data = load(folder)
-    assert data.y_train.tolist() == [*range(10)] * 2
-    assert data.y_test.tolist() == [*range(10)]
-    planes = data.x_train.reshape(-1, *hn.DATASETS["cifar10-jpeg75"].shape)
-    truck = Image.open(io.BytesIO(jpegs["train/truck/0001.jpg"]))
-    assert np.array_equal(np.moveaxis(planes[19], 0, 2), np.asarray(truck))
-    monkeypatch.setattr(cifar, "read_jpeg", lambda *_: pytest.fail("decoded again"))
-    (folder / "cifar10-jpeg75.zip").unlink()
-    again = load(folder)
-    assert np.array_equal(again.x_train, data.x_train)
-    path = folder / "test.bin"
-    for content in (path.read_bytes()[:-1] + b"x", path.read_bytes()[:-1]):
-        path.write_bytes(content)
-        with pytest.raises(hn.DataError, match="test.bin: SHA-256.*Delete it"):
-            load(folder)
-        assert path.read_bytes() == content
-
-
-def test_a_zip_as_a_download_of_the_repository(zipped, jpegs):
-    """In a folder of its own; and as a Mac packs it, with another beside it."""
-    folder = zipped({"__MACOSX/images-master/train/airplane/._0000.jpg": b"",
-                     **{f"images-master/{name}": content
-                        for name, content in jpegs.items()}})
-    assert len(load(folder).x_train) == 20
-
-
-def test_a_folder_that_is_only_read(zipped, jpegs, monkeypatch):
-    def refuse(*_):
-        raise PermissionError(13, "no")
-    monkeypatch.setattr(cifar, "write_file", refuse)
-    folder = zipped(jpegs)
-    assert len(load(folder).x_train) == 20
-    assert [path.name for path in folder.iterdir()] == ["cifar10-jpeg75.zip"]
-
-
-ONE = "test/frog/0000.jpg"
-
-
-def other(size=(32, 32), mode="RGB", kind="JPEG"):
-    packed = io.BytesIO()
-    Image.new(mode, size).save(packed, kind)
-    return packed.getvalue()
-
-
-@pytest.mark.parametrize("name, content, message", [
-    (ONE, b"", "test/frog/0000.jpg is no JPEG"), (ONE, b"<html>", "is no JPEG"),
-    (ONE, other()[:400], "is no JPEG"), (ONE, other(kind="PNG"), "is no JPEG"),
-    (ONE, other((16, 32)), "16, 32"), (ONE, other((9000, 9000)), "no JPEG"),
-    (ONE, other(mode="L"), "L of"), (ONE, other(), "another decoder of JPEGs"),
-    (f"../{ONE}", other(), "no item named"), (f"/{ONE}", other(), "no item named")])
-def test_other_jpegs_are_refused(zipped, jpegs, tmp_path, name, content, message):
-    contents = {other: jpegs[other] for other in jpegs if other != ONE}
-    folder = zipped({**contents, name: content})
-    with pytest.raises(hn.DataError, match=message) as caught:
-        load(folder)
-    assert "YoongiKim" in str(caught.value) and "\n" not in str(caught.value)
-    assert sorted(path.name for path in tmp_path.rglob("*.*")) == [
-        "cifar10-jpeg75.zip", "train.bin"]
-
-
-@pytest.mark.parametrize("content, message", [
-    (None, "no such file"), (b"", "broken zip"), (b"x" * 100, "broken zip")])
-def test_what_is_no_zip_is_refused(zipped, jpegs, content, message):
-    path = zipped(jpegs) / "cifar10-jpeg75.zip"
-    path.unlink()
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(hn.DataError, match=message):
-        load(path.parent)
+def test_jpegs_keep_the_order_in_which_they_lie(tmp_path, monkeypatch, rng):
+    """Number by number, an image of each class: records rest on that order."""
+    name, row = "cifar10-jpeg75", hn.DATASETS["cifar10-jpeg75"]
+    packed, parts = {}, {"train": [], "test": []}
+    for part, number, label in [(part, number, label) for part in parts
+                                for number in range(3) for label in range(10)]:
+        content = io.BytesIO()
+        Image.fromarray(rng.integers(256, size=(32, 32, 3)).astype(np.uint8)).save(
+            content, "JPEG", quality=75)
+        packed[f"{part}/class_{label}/{number:04d}.jpg"] = content.getvalue()
+        pixels = np.moveaxis(np.asarray(Image.open(content)), 2, 0)
+        parts[part].append(bytes([label]) + pixels.tobytes())
+    monkeypatch.setitem(hn.DATASETS, name, row._replace(images=(30, 30), files=tuple(
+        file._replace(shape=(30, 3, 32, 32), sha256=hashlib.sha256(
+            b"".join(rows)).hexdigest())
+        for file, rows in zip(row.files, parts.values(), strict=True))))
+    zip_of(packed, tmp_path / "images.zip")
+    data = load(name, tmp_path)
+    assert data.y_train.tolist() == [*range(10)] * 3
+    assert bytes(data.x_test[17]) == parts["test"][17][1:]

@@ -70,13 +70,16 @@ def test_what_is_no_block_is_refused(monkeypatch, capsys, row):
     assert caught.value.code == 2 and "must be a Block" in capsys.readouterr().err
 
 
-def read_text(path, file, classes):
+def read_text(folder, dataset):
     """A reader of one's own: numbers in text, one row a line."""
-    with hn.naming(path, "Write it again"):
-        content = hn.read_content(path, 10**6)
-        if not hn.is_official(content, file):
-            raise hn.DataError("other numbers")
-    return np.loadtxt(content.decode().splitlines(), np.uint8).reshape(file.shape)
+    arrays = []
+    for file in dataset.files:
+        content = hn.read_content(folder / file.name, 10**6)
+        if hashlib.sha256(content).hexdigest() != file.sha256:
+            raise hn.DataError(f"{folder / file.name}: other numbers")
+        lines = content.decode().splitlines()
+        arrays.append(np.loadtxt(lines, np.uint8).reshape(file.shape))
+    return arrays
 
 
 @pytest.fixture
@@ -127,17 +130,35 @@ def test_files_that_its_row_does_not_describe_are_refused(stripes, monkeypatch, 
         hn.load_dataset("stripes")
 
 
-def test_files_of_fewer_arrays_are_refused(stripes, monkeypatch):
-    row = hn.DATASETS["stripes"]
-    monkeypatch.setitem(hn.DATASETS, "stripes", row._replace(files=row.files[:2]))
-    with pytest.raises(hn.DataError, match="hold 2 arrays, not four"):
+def fail(error):
+    def read(folder, dataset):
+        raise error
+    return read
+
+
+@pytest.mark.parametrize("read", [
+    lambda folder, dataset: read_text(folder, dataset)[:2], fail(KeyError("odd")),
+    fail(EOFError()), fail(OSError(5, "no")), lambda folder, dataset: None])
+def test_whatever_its_reader_fails_with_is_a_data_error(stripes, monkeypatch, read):
+    monkeypatch.setitem(hn.DATASETS, "stripes",
+                        hn.DATASETS["stripes"]._replace(read=read))
+    with pytest.raises(hn.DataError, match="another folder") as caught:
         hn.load_dataset("stripes")
+    assert str(caught.value).startswith(str(stripes))
+
+
+def test_labels_that_its_row_does_not_allow_are_named_with_its_folder(stripes,
+                                                                    monkeypatch):
+    monkeypatch.setitem(hn.DATASETS, "stripes",
+                        hn.DATASETS["stripes"]._replace(classes=2))
+    with pytest.raises(hn.DataError, match="from 0 to 1.*go from 0 to 2") as caught:
+        hn.load_dataset("stripes")
+    assert str(caught.value).startswith(str(stripes))
 
 
 def test_a_missing_file_of_it_is_named(stripes):
     (stripes / "test-labels.txt").unlink()
-    (stripes / "test-labels").mkdir()       # no unpacked twin
-    with pytest.raises(hn.MissingData, match="test-labels.txt: there is no such file"):
+    with pytest.raises(hn.MissingData, match="test-labels.txt: there is no such"):
         hn.load_dataset("stripes")
 
 

@@ -98,7 +98,7 @@ def check_decode(payload):
 def check_file(content):
     FILE.write_bytes(content)
     try:
-        array = hn.read_idx(FILE, EXPECTED, 10)
+        array = hn.check_idx(FILE, EXPECTED)
     except hn.DataError as error:
         assert str(error).startswith(str(FILE)) and "\n" not in str(error)
         return

@@ -105,7 +105,8 @@ def changed(**about):
 
 
 @pytest.mark.parametrize("about, epochs, expected", [
-    ({}, 400, {"plain-shallow": True, "highway": True, "plain-deep": True, "plain-degrades": True,
+    ({}, 400, {"plain-shallow": True, "highway": True, "plain-deep": True,
+               "plain-degrades": True,
                "highway-seeds": True, "orders": True, "epochs": True, "ten": True,
                "highway-similar": True, "collapses": True}),
     # A miss is open in fewer epochs than the paper's, whoever misses.

@@ -15,7 +15,7 @@ from tests.contracts import (
     small_net,
 )
 
-SNIPPETS = [snippet for name in ("README.md", "USAGE.md") for snippet in re.findall(
+SNIPPETS = [snippet for name in ("README.md", "docs/usage.md") for snippet in re.findall(
     r"```python\n(.*?)```", (Path(hn.__file__).parent / name).read_text("utf-8"), re.S)]
 
 

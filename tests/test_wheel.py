@@ -43,7 +43,7 @@ def test_a_wheel_has_the_suite_and_nothing_of_a_general_name(wheel):
     files = {name for name in names if ".dist-info/" not in name}
     modules = {f"highway_suite/{path.name}"
                for path in (hn.HERE / "highway_suite").glob("*.py")}
-    digits = {f"highway_suite/digits/{file.name}"
+    digits = {f"highway_suite/digits/{file.name}.gz"
               for file in hn.DATASETS["digits"].files}
     assert files - {"highway_suite/digits/README.md"} == modules | digits | SCRIPTS
     # Not make_explorer.py, which needs results/.

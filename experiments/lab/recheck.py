@@ -18,7 +18,14 @@ from typing import Any
 import numpy as np
 
 from experiments import NAMES
-from experiments.lab.experiment import Lab, Replay, folder_of, get, load_record
+from experiments.lab.experiment import (
+    Lab,
+    Replay,
+    Training,
+    folder_of,
+    get,
+    load_record,
+)
 from experiments.lab.running import describer, duration, run_trials
 from experiments.lab.trials import Store, StoreError, Trial, read_packed
 from highway_networks import environment
@@ -185,7 +192,9 @@ def recheck_claim(name: str, store: Store, *, minutes: float = 2, sample: int = 
               "trials without one")
         return 2
     again = train_again(lab, [trial.hash for trial in deciding], store, jobs)
-    new = Lab(get(experiment), Replay(committed | again), data_dir=data_dir)
+    # Where they lead an adaptive plan elsewhere, what it then asks for is trained too.
+    new = Lab(get(experiment), Training(store, committed | again, jobs),
+              data_dir=data_dir)
     judged = {item["name"]: item for item in new.record("")["claims"]}[name]
     return tell(claim, judged, committed, again)
 

@@ -11,6 +11,7 @@ template there are
     claim["NAME"]       a judged claim: its ours, paper, n, verdict
     claims_section      all claims of the page, a heading for each, to be linked to
     run, sweep          run.json and run_sweep.json;  experiments: name -> Experiment
+    lecture, code       parts of highway_networks.py
     speed               benchmarks/speed.json; its ranges over kinds of processor
     filters             percent, number, span, mean, table; words of a value
 """
@@ -18,10 +19,12 @@ template there are
 from __future__ import annotations
 
 import argparse
+import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -40,6 +43,7 @@ from highway_suite.files import parse_json, read_file, write_files
 
 PLACES = ("docs/*.md.jinja", "results/*.md.jinja", "results/*/README.md.jinja",
           "benchmarks/README.md.jinja")
+HEADING = re.compile(r"([A-Z]\w+(?: \w+){0,4})[.:] ")
 FRONT = hn.HERE / "docs" / "README.md.jinja"    # of the README at the top
 
 # --------------------------------------------------------------------------------------
@@ -89,8 +93,8 @@ def words(value: Any) -> str:
         if set(value) == {"lowest", "median", "highest"}:
             return (f"{number(value['median'])} ({number(value['lowest'])} to "
                     f"{number(value['highest'])})")
-        return "; ".join(f"{name.replace('_', ' ')}: {words(item)}"
-                         for name, item in value.items())
+        return "; ".join(f"{re.sub('(?<!b)_', ' ', name)}: {words(item)}"
+                         for name, item in value.items())    # b_T stays
     return str(value)
 
 
@@ -158,12 +162,25 @@ def read(name: str) -> dict:
     return parse_json(read_file(hn.HERE / name).decode())
 
 
-def lecture() -> str:
-    """The docstring of highway_networks in Markdown: what is indented is code."""
-    return "\n\n".join(
-        f"```\n{re.sub('(?m)^    ', '', paragraph)}\n```"
-        if paragraph.startswith("    ") else paragraph
-        for paragraph in (hn.__doc__ or "").strip().split("\n\n"))
+def lecture(name: str) -> str:
+    """A part of the docstring of highway_networks in Markdown, by its heading: the
+    first words of a paragraph up to a full stop. Formulas become code. Raises KeyError.
+    """
+    found: dict[str, str] = {}
+    heading = ""
+    for paragraph in (hn.__doc__ or "").strip().split("\n\n"):
+        if start := HEADING.match(paragraph):
+            heading, paragraph = start[1], paragraph[start.end():]
+        if paragraph.startswith("    "):
+            paragraph = f"```\n{dedent(paragraph)}\n```"
+        found[heading] = f"{found.get(heading, '')}\n\n{paragraph}".strip()
+    return found[name]
+
+
+def code(*names: str) -> str:
+    """The source of functions of highway_networks, as Markdown."""
+    text = "\n\n".join(inspect.getsource(getattr(hn, name)) for name in names)
+    return f"```python\n{text}```"
 
 
 def target_of(template: Path) -> Path:
@@ -186,7 +203,7 @@ def rendered() -> dict[Path, bytes]:
         "claims": claims, "counts": counts, "verdict_of": verdict_of,
         "run": read("run.json"), "sweep": read("run_sweep.json"),
         "speed": read("benchmarks/speed.json"), "hn": hn,
-        "lecture": lecture, "experiments": {name: get(name) for name in NAMES}}
+        "lecture": lecture, "code": code, "experiments": {name: get(name) for name in NAMES}}
     texts = {}
     for pattern in PLACES:
         for path in sorted(hn.HERE.glob(pattern)):

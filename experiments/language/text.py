@@ -84,10 +84,10 @@ def load(dataset: str, folder: str | Path | None = None) -> Text:
             content = hn.read_content(path, 6 * 10**6)
             found = hashlib.sha256(content).hexdigest()
             if found != expected:
-                raise hn.DataError(f"SHA-256 {found[:16]}, expected {expected[:16]}: "
-                                   "another text, or an altered one")
+                raise hn.DataError(f"{path}: SHA-256 {found[:16]}, expected "
+                                   f"{expected[:16]}: another text, or an altered one")
         except hn.DataError as error:
-            raise hn.DataError(f"{path}: {error}. {WHERE}") from error
+            raise hn.DataError(f"{error}. {WHERE}") from error
         parts[name] = content.decode("ascii").splitlines()
     return make_text(parts)
 

@@ -1,0 +1,54 @@
+"""The texts: none is stale, and every link leads somewhere."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import highway_networks as hn
+from experiments.lab import texts
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def anchors(path):
+    """The places of a page that can be linked to."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+            for heading in re.findall(r"(?m)^#+ (.+)$", path.read_text("utf-8"))}
+
+
+def pages():
+    names = subprocess.run(["git", "ls-files", "*.md"], cwd=hn.HERE, text=True,
+                           capture_output=True, check=True).stdout.split()
+    return [hn.HERE / name for name in names]
+
+
+def test_no_text_is_stale():
+    assert not texts.stale()
+
+
+@pytest.mark.parametrize("page", pages(), ids=str)
+def test_links_lead_somewhere(page):
+    for link in LINK.findall(page.read_text("utf-8")):
+        path, _, anchor = link.partition("#")
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        assert not anchor or target.suffix != ".md" or anchor in anchors(target), link
+
+
+def test_a_name_that_is_not_there_is_an_error(tmp_path, monkeypatch):
+    import jinja2
+    template = Path("results") / "variants" / "README.md.jinja"
+    good = (hn.HERE / template).read_text()
+    monkeypatch.setattr(texts, "PLACES", ("*.md.jinja",))
+    monkeypatch.setattr(hn, "HERE", tmp_path)
+    monkeypatch.setattr(texts, "all_claims", list)
+    monkeypatch.setattr(texts, "read", lambda name: {})
+    (tmp_path / "page.md.jinja").write_text("{{ hn.DATASETS.mnist.title }}")
+    assert texts.rendered() == {tmp_path / "page.md": b"MNIST"}
+    (tmp_path / "page.md.jinja").write_text(good)
+    with pytest.raises(jinja2.UndefinedError):
+        texts.rendered()
