@@ -181,7 +181,7 @@ def check_record(record: Any) -> None:
         return
     name = field(record, "dataset", LINE)
     if name not in DATASETS:     # a script may have added it there
-        raise OtherRecord(f"field 'dataset' is {name!r:.40}; DATASETS has rows of "
+        raise OtherRecord(f"field 'dataset' is {name!r:.40}; hn.DATASETS has rows of "
                           f"{', '.join(DATASETS)} alone")
     config = field(record, "config", DICT)
     field(config, "init", one_of(INITS), "config.")
