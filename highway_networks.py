@@ -251,7 +251,7 @@ class Dataset(NamedTuple):
     downloads: tuple = ()           # and its files there
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Data:
     """Images and labels: numbers as read, or in [-1, 1] by `scale_pixels`.
 
@@ -279,6 +279,10 @@ class Data:
                                 "(N, P) and (N,), not empty, with one P for all")
             check_pixels(x)
             check_labels(y, self.classes)
+
+    def __repr__(self) -> str:
+        return (f"Data(x_train {self.x_train.shape} {self.x_train.dtype}, x_test "
+                f"{self.x_test.shape}, {self.classes} classes, scale {self.scale})")
 
 
 def check_pixels(x: np.ndarray) -> None:
@@ -825,7 +829,7 @@ class Cache:
                 self.z, H_and_gates, strict=True)]
 
 
-COLUMNS = 500           # that `DeepNet.predict` takes at a time
+COLUMNS = 500           # examples that `DeepNet.predict` takes at a time
 
 
 class DeepNet:
@@ -972,39 +976,54 @@ class DeepNet:
         measures = {"train_loss": float(loss), "train_acc": right / len(labels)}
         return measures, self.backward(dlogits, cache)
 
-    def _probe(self, x, closed=()):
-        x = np.asarray(x, self.dtype)
+    def _columns(self, x):
+        """Rows (N, P) -> columns (P, N) in the net's dtype: the one place where what
+        users have is turned into what the machine takes."""
+        x = np.asarray(x)
+        if x.ndim != 2 or x.shape[1] != self.inputs or x.dtype.kind not in "iuf":
+            turned = x.ndim == 2 and len(x) == self.inputs
+            expected = x.shape[1] if turned else "N"
+            raise ValueError(f"({expected}, {self.inputs}) expected, got {x.dtype} "
+                             f"{x.shape}" + ": transpose?" * turned)
         if not np.isfinite(x).all():
             raise ValueError("x has a NaN or an infinity")
-        return self.forward(x, closed=closed)
+        return x.astype(self.dtype, copy=False).T
 
     def _logits(self, x, closed):
-        """(C, B), some columns at a time: the cache of a deep net takes much memory."""
-        x = np.asarray(x, self.dtype)
+        """(N, C), some rows at a time: the cache of a deep net takes much memory."""
+        columns = self._columns(x)
         closed = list(closed) if np.iterable(closed) else closed    # a generator?
-        starts = range(COLUMNS, x.shape[1], COLUMNS) if x.ndim == 2 else ()
-        parts = np.split(x, starts, axis=1) if starts else [x]
-        return np.hstack([self._probe(part, closed)[0] for part in parts])
+        parts = np.split(columns, range(COLUMNS, columns.shape[1], COLUMNS), axis=1)
+        return np.vstack([self.forward(part, closed=closed)[0].T for part in parts])
 
     def predict(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
-        """(P, B) -> the most probable class of each column, (B,)."""
-        return self._logits(x, closed).argmax(axis=0)
+        """x (N, P), any floats or whole numbers -> the most probable class of each row,
+        (N,). closed: see `forward`. Raises ValueError for an x that does not fit."""
+        return self._logits(x, closed).argmax(axis=1)
 
     def predict_proba(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
-        """(P, B) -> the probability of each class, (C, B): softmax of the logits."""
-        return softmax(self._logits(x, closed))
+        """x (N, P) -> the probability of each class, (N, C): softmax of the logits."""
+        return softmax(self._logits(x, closed).T).T
 
     def gates(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
-        """(P, B) -> the transform gates T of every layer, (L, U, B); ValueError if the
-        block has none."""
-        T = self._probe(x, closed)[1].T
+        """x (N, P) -> the transform gates T of every block, (N, L, U); ValueError if
+        the block has none."""
+        T = self.forward(self._columns(x), closed=closed)[1].T
         if T is None:
             raise ValueError(f"{self.settings['block']} blocks have no transform gate")
-        return T
+        return np.moveaxis(T, 2, 0)
 
     def block_outputs(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
-        """(P, B) -> the projection's output and every block's, (L + 1, U, B)."""
-        return self._probe(x, closed)[1].x[:, :self.hidden]
+        """x (N, P) -> the projection's output and every block's, (N, L + 1, U)."""
+        cache = self.forward(self._columns(x), closed=closed)[1]
+        return np.moveaxis(cache.x[:, :self.hidden], 2, 0)
+
+    def __repr__(self) -> str:
+        """Such as DeepNet(highway, depth=30, hidden=50, 784 -> 10, 192,760 parameters)
+        """
+        return (f"DeepNet({self.settings['block']}, depth={self.depth}, "
+                f"hidden={self.hidden}, {self.inputs} -> {self.classes}, "
+                f"{self.params.size:,} parameters)")
 
     def save(self, file: Any) -> None:
         """Write settings and weights as one .npz, without pickles, to a binary file or
@@ -1239,6 +1258,58 @@ def significant(value: float) -> float:
     return float(f"{value:.6g}")
 
 
+class Progress:
+    """What a training shows on stderr: a bar, where tqdm is installed and somebody
+    looks on, else a line after each epoch, and one every ten seconds within it."""
+
+    def __init__(self, config: Config, bar: Callable | None = None):
+        """bar: tqdm, or a class of its kind; None chooses, False is for lines."""
+        self.config, self.told, self.steps = config, time.monotonic(), 0
+        self.label = f"{config.block:>7} {config.depth} seed {config.seed}"
+        if bar is None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+            with suppress(ImportError):
+                from tqdm import tqdm as bar
+        self.bar = bar(total=config.epochs, desc=self.label, unit="epoch", ncols=88,
+                       bar_format="{l_bar}{bar}| {n:.4g}/{total} {elapsed}<{remaining}"
+                       "{postfix}") if bar else None
+
+    def step(self, part: float) -> None:
+        """Called after each update: this part of the epoch is done."""
+        self.steps += 1
+        if self.bar is not None:
+            self.bar.update(part - self.bar.n % 1)
+        elif time.monotonic() > self.told + 10:
+            self.told = time.monotonic()
+            say(f"{self.label}  {part:.0%} of an epoch")
+
+    def report(self, row: dict) -> None:
+        """Called after each epoch."""
+        loss, accuracy, last = row["train_loss"], row["test_acc"], self.config.epochs
+        if self.bar is None:
+            say(f"{self.label}  epoch {row['epoch']:{len(str(last))}}/{last}  train "
+                f"loss {loss:.4f}  test accuracy {accuracy:.4f}")
+            self.told = time.monotonic()
+            return
+        self.bar.set_postfix_str(f"loss {loss:.4f}, test {accuracy:.4f}", refresh=False)
+        self.bar.update(row["epoch"] - self.bar.n)
+        if row["epoch"] == last:
+            self.bar.close()
+
+
+class Watched:
+    """Batches, each of which tells a `Progress` when it has been learned from."""
+
+    def __init__(self, batches: Batches, progress: Progress):
+        self.batches, self.progress = batches, progress
+        self.streams, self.size = batches.streams, batches.size
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        count = len(self.batches.x) // self.size
+        for i, batch in enumerate(self.batches, 1):
+            yield batch
+            self.progress.step(i / count)
+
+
 class Diverged(ArithmeticError):
     """The loss, a weight or the norm of the gradient is no longer finite."""
 
@@ -1371,16 +1442,20 @@ def make_net(config: Config, data: Data) -> DeepNet:
 
 
 def train(net: DeepNet, data: Data, config: Config, report: Callable | None = None,
-          checkpoint: Any = None, threads: int | None = None
-          ) -> tuple[dict, list, str]:
-    """Train on scaled Data -> (history, layer_T_history, status), by `fit`. threads: of
-    BLAS; None is the rule of `threads_for`. Equal threads give equal bits.
+          checkpoint: Any = None, *, threads: int | None = None, progress: Any = None
+          ) -> tuple[dict[str, list], np.ndarray, str]:
+    """Train on scaled Data -> (history, layer_T, status), by `fit`.
 
-    history: per epoch, `train_loss`, `train_acc` and `grad_norm` are means over its
-    steps, each taken before its update; `test_acc` is taken after the epoch. The
-    gates' mean T on the test images, per layer, starts at epoch 0. From the epoch on in
-    which a run diverged, history has None. Raises ValueError if there are fewer images
-    than a batch takes, or the net is not of this Config or not for these Data.
+    threads: of BLAS; None is the rule of `threads_for`. Equal threads give equal bits.
+    progress: True, or a `Progress`, shows the training on stderr.
+
+    history: a list for each name, with an item for each epoch. `train_loss`,
+    `train_acc` and `grad_norm` are means over the epoch's steps, each taken before its
+    update; `test_acc` is taken after the epoch. layer_T (epochs + 1, L): row e is the
+    mean T of each block on the test images after epoch e, row 0 that before training;
+    L is 0 for a block without T. From the epoch on in which a run diverged, history has
+    None and layer_T NaN. Raises ValueError if there are fewer images than a batch
+    takes, or the net is not of this Config or not for these Data.
     """
     of_data = {"inputs": data.x_train.shape[1], "classes": data.classes}
     for name, made in (net.settings | {"dtype": net.dtype.name}).items():
@@ -1396,13 +1471,22 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
         return {"test_acc": significant(accuracy),
                 "layer_T": [significant(T) for T in mean_T]}
     rng = np.random.default_rng(streams(config.seed)["batches"])
+    batches: Any = Batches(x_train, data.y_train, config.batch, rng)
+    reports = [report] if report else []
+    if progress:
+        progress = Progress(config) if progress is True else progress
+        batches = Watched(batches, progress)
+        reports.insert(0, progress.report)
     rows, status = fit(
-        net, Batches(x_train, data.y_train, config.batch, rng),
-        OPTIMIZERS[config.optimizer](net.params, config),
-        lambda epoch, history: config.lr * config.lr_decay ** (epoch - 1), report,
+        net, batches, OPTIMIZERS[config.optimizer](net.params, config),
+        lambda epoch, history: config.lr * config.lr_decay ** (epoch - 1),
+        lambda row: [tell(row) for tell in reports],
         epochs=config.epochs, clip=config.clip, measure=test, untrained=True,
         checkpoint=checkpoint, threads=threads_for(net.hidden, threads))
-    layer_T = [[row["epoch"], row["layer_T"]] for row in rows if row["layer_T"]]
+    layer_T = np.full((config.epochs + 1, net.depth if "T" in net.block.gates else 0),
+                      math.nan)
+    for row in rows:
+        layer_T[row["epoch"]] = row["layer_T"]
     missing = [None] * (config.epochs + 1 - max(len(rows), 1))
     history = {"epoch": list(range(1, config.epochs + 1))} | {
         name: [row[name] for row in rows[1:]] + missing
@@ -1453,13 +1537,13 @@ def environment(threads: int | None = 1) -> dict:
             "blas_threads": threads, "git": revision, "git_dirty": dirty}
 
 
-def train_arm(config: Config, data: Data, report: Callable | None = None,
+def train_arm(config: Config, data: Data, progress: Any = None,
               checkpoint: Any = None) -> dict:
     """Configuration and unscaled subset -> one arm of the record."""
     start = time.perf_counter()
     net = make_net(config, data)
     history, layer_T, status = train(net, scale_pixels(data, config.dtype), config,
-                                     report, checkpoint)
+                                     checkpoint=checkpoint, progress=progress)
     seconds = (time.perf_counter() - start
                + getattr(checkpoint, "seconds_before", 0.0))
     own = {}
@@ -1478,8 +1562,9 @@ def train_arm(config: Config, data: Data, report: Callable | None = None,
         **{"final_" + name: history[name][-1]
            for name in ("train_acc", "test_acc", "train_loss")},
         "wallclock_sec": round(seconds, 3),
-        "layer_T_history": layer_T,
-        "final_T_per_layer": layer_T[-1][1] if layer_T and status == "ok" else [],
+        "layer_T_history": [[epoch, row.tolist()] for epoch, row in enumerate(layer_T)
+                            if row.size and np.isfinite(row).all()],
+        "final_T_per_layer": layer_T[-1].tolist() if status == "ok" else [],
         **own,
     }
 
@@ -1595,15 +1680,6 @@ def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
             os.dup2(nowhere, stream.fileno())       # or Python fails again as it ends
             os.close(nowhere)
         return False
-
-
-def teller(config: Config) -> Callable:
-    """What says a line on stderr after each epoch of a training."""
-    def report(row):
-        say(f"{config.block:>7} {config.depth} seed {config.seed}  epoch "
-            f"{row['epoch']:{len(str(config.epochs))}}/{config.epochs}  train loss "
-            f"{row['train_loss']:.4f}  test accuracy {row['test_acc']:.4f}")
-    return report
 
 
 def in_range(kind: type, low: float, high: float, words: tuple = ()) -> Callable:
@@ -1863,7 +1939,7 @@ def main(argv: list[str] | None = None) -> dict:
     def train_all(configs, data, own):
         with blas_threads(threads_for(max(config.hidden for config in configs))
                           ) as threads:
-            return [train_arm(config, take_subset(data, config), teller(config))
+            return [train_arm(config, take_subset(data, config), True)
                     for config in configs], threads
     return run_command(build_parser(), argv, obtain, train_all)
 

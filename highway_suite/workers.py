@@ -37,10 +37,13 @@ def find_joblib() -> Any:
     return joblib
 
 
-def bar_of(config: hn.Config, row: int) -> Callable:
-    """What draws a progress bar after each epoch. Several processes may draw theirs at
-    once: each keeps to its own row below the cursor and draws it in a single write."""
+def bar_in(row: int) -> Callable:
+    """The class of bars in this row of the terminal. Several processes may draw theirs
+    at once: each keeps to its own row below the cursor and draws in a single write."""
     class Bar(tqdm):
+        def __init__(self, **options):
+            super().__init__(position=row, **options)
+
         def display(self, msg=None, pos=None):
             place = abs(self.pos)
             say("\n" * place + f"\r{self}\x1b[K" + "\x1b[A" * place, end="")
@@ -48,24 +51,14 @@ def bar_of(config: hn.Config, row: int) -> Callable:
         def close(self):
             self.refresh()
             self.disable = True
-
-    bar = Bar(total=config.epochs, position=row, unit="epoch", ncols=88,
-              desc=f"{config.block:>7} {config.depth} seed {config.seed}")
-
-    def report(done):
-        bar.set_postfix_str(f"loss {done['train_loss']:.4f}, test "
-                            f"{done['test_acc']:.4f}", refresh=False)
-        bar.update(done["epoch"] - bar.n)
-        if done["epoch"] == config.epochs:
-            bar.close()
-    return report
+    return Bar
 
 
 def train_reported(config: hn.Config, data: hn.Data, checkpoint: Any,
                    row: int | None) -> dict:
     """`hn.train_arm`, with a bar in this row of the terminal, or lines."""
-    report = hn.teller(config) if row is None else bar_of(config, row)
-    return hn.train_arm(config, data, report, checkpoint)
+    progress = hn.Progress(config, False if row is None else bar_in(row))
+    return hn.train_arm(config, data, progress, checkpoint)
 
 
 def train_in_worker(block: hn.Block, config: hn.Config, *task: Any) -> dict:
