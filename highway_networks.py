@@ -111,6 +111,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 __version__ = "1.0.0"
+__all__ = (     # what others may rely on
+    "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config", "DATASETS",
+    "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged", "Download",
+    "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD", "blas_threads", "clip_norm",
+    "cross_entropy", "data_folder", "environment", "evaluate", "fit", "initial_bias", "load_dataset",
+    "main", "make_net", "make_record", "pieces", "scale_pixels", "softmax", "streams",
+    "take_subset", "threads_for", "train", "train_arm", "train_epoch", "train_step")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 if __name__ == "__main__" and find_spec("threadpoolctl") is None:
     # BLAS reads these once, when NumPy loads it; see `blas_threads`.
@@ -1264,18 +1276,17 @@ class Progress:
 
     def __init__(self, config: Config, bar: Callable | None = None):
         """bar: tqdm, or a class of its kind; None chooses, False is for lines."""
-        self.config, self.told, self.steps = config, time.monotonic(), 0
+        self.config, self.told = config, time.monotonic()
         self.label = f"{config.block:>7} {config.depth} seed {config.seed}"
         if bar is None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
             with suppress(ImportError):
                 from tqdm import tqdm as bar
         self.bar = bar(total=config.epochs, desc=self.label, unit="epoch", ncols=88,
-                       bar_format="{l_bar}{bar}| {n:.4g}/{total} {elapsed}<{remaining}"
+                       bar_format="{l_bar}{bar}| {n:.1f}/{total} {elapsed}<{remaining}"
                        "{postfix}") if bar else None
 
     def step(self, part: float) -> None:
         """Called after each update: this part of the epoch is done."""
-        self.steps += 1
         if self.bar is not None:
             self.bar.update(part - self.bar.n % 1)
         elif time.monotonic() > self.told + 10:

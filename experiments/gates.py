@@ -176,12 +176,12 @@ def figure_2(net: hn.DeepNet, x: np.ndarray, found: Moments, seed: int) -> dict:
     T_mean = found.mean.reshape(found.shape)
     biases = net.views(net.params)["b_T"].astype(float)
     chosen = int(np.random.default_rng(seed).integers(len(x)))
-    one = x[chosen:chosen + 1].T
+    one = x[chosen:chosen + 1]
     return {
         "image": chosen, "biases": three_decimals(biases),
         "T_mean": three_decimals(T_mean),
-        "T_one": three_decimals(net.gates(one)[..., 0]),
-        "outputs_one": three_decimals(net.block_outputs(one)[..., 0]),
+        "T_one": three_decimals(net.gates(one)[0]),
+        "outputs_one": three_decimals(net.block_outputs(one)[0]),
         "bias_activity_correlation": {
             "layers": [correlation(*pair) for pair in zip(biases, T_mean, strict=True)],
             "all": correlation(biases, T_mean),

@@ -108,7 +108,7 @@ def time_width(hidden: int, seed: int, config: dict) -> list[dict]:
                      seed=seed, **config["ends"])
     x = rng.uniform(-1, 1, (net.inputs, 1)).astype(net.dtype)
     whole = partial(net.forward, x, net.cache(1))
-    one, T, H = skipper(net), net.gates(x), net.depth * hidden * (hidden + 1)
+    one, T, H = skipper(net), net.gates(x.T), net.depth * hidden * (hidden + 1)
     for share in config["used"]:
         threshold = float(np.quantile(T, 1 - share))
         weights = net.params.size - H * (1 - (threshold < T).mean())

@@ -42,7 +42,8 @@ def train(config, data, path=None, kill=None, anyway=False):
         if row["epoch"] == kill:
             raise Killed
     kept = checkpoint_at(path, config, data, anyway) if path else None
-    return net.params.tobytes(), hn.train(net, data, config, report, kept)
+    history, layer_T, status = hn.train(net, data, config, report, kept)
+    return net.params.tobytes(), history, layer_T.tolist(), status
 
 
 def killed(config, data, path, kill, **more):

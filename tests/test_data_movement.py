@@ -236,7 +236,7 @@ def test_a_skipping_net_is_the_net_where_nothing_is_skipped(rng):
 
 def test_both_ways_of_skipping_agree_image_by_image(rng):
     net, x = trained_like(rng)
-    threshold = float(np.median(net.gates(x)))
+    threshold = float(np.median(net.gates(x.T)))
     logits, used = skipping.skip(net, x, threshold)
     assert 0 < used.mean() < 1
     one = skipping_seconds.skipper(net)

@@ -182,7 +182,8 @@ def test_hoyer():
 
 def test_per_example(images):
     net, (x, _) = small_net(), images
-    T, y = net.gates(x.T), net.block_outputs(x.T)
+    T, y = (np.moveaxis(found, 0, 2) for found in
+            (net.gates(x), net.block_outputs(x)))
     found = gates.per_example(net, x, 0.2)
     np.testing.assert_allclose(found.closed, (T < 0.2).mean(axis=(1, 2)))
     assert found.hoyer == pytest.approx(np.mean([gates.hoyer(T[..., i])
@@ -206,7 +207,7 @@ def test_accuracies_count_what_is_told(images):
     net, (x, labels) = small_net(), images
     found = gates.moments(net, x, labels, "outputs")
     told = gates.accuracies(net, x, labels, "outputs", readouts.readouts(found, 1e-4))
-    outputs = net.block_outputs(x.T)
+    outputs = np.moveaxis(net.block_outputs(x), 0, 2)
     means = np.array([outputs[..., labels == c].mean(axis=2) for c in range(3)])
     apart = ((outputs[None] - means[..., None]) ** 2).sum(axis=2)     # (C, L + 1, B)
     expected = (apart.argmin(axis=0) == labels).mean(axis=1)

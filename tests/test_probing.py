@@ -20,7 +20,8 @@ def test_what_is_measured_does_not_depend_on_the_batches(size, images):
     assert loss == pytest.approx(hn.cross_entropy(logits, labels)[0])
     assert error == np.mean(logits.argmax(axis=0) != labels)
 
-    T, y = net.gates(x.T), net.block_outputs(x.T)
+    T, y = (np.moveaxis(found, 0, 2) for found in
+            (net.gates(x), net.block_outputs(x)))
     np.testing.assert_allclose(probing.mean_gates(net, x, size), T.mean(axis=2))
     np.testing.assert_allclose(probing.mean_change(net, x, size),
                                ((y[1:] - y[:-1]) ** 2).mean(axis=(1, 2)))
@@ -70,20 +71,20 @@ def test_nearby_order_moves_no_layer_further_than_allowed(rng):
 def test_frozen_gates_have_their_values_and_no_others(images, rng):
     """Held layers show the same T for every image; what follows is computed with it."""
     net = hn.DeepNet("full", 4, 5, inputs=6, classes=3, init="glorot")
-    x, before = images[0].T.astype("float32"), net.params.copy()
+    x, before = images[0], net.params.copy()
     values = {1: rng.uniform(size=5), 3: 0.25}
     twin = frozen(net, values)
     assert np.array_equal(net.params, before)
-    T, free = twin.gates(x), net.gates(x)
+    T, free = (np.moveaxis(of.gates(x), 0, 2) for of in (twin, net))
     for layer, value in values.items():
         expected = np.broadcast_to(np.asarray(value)[..., None], T[layer].shape)
         np.testing.assert_allclose(T[layer], expected, rtol=0, atol=2e-7)
     assert np.array_equal(T[0], free[0])
-    weights, y = net.views(net.params), net.block_outputs(x)[1].astype(float)
+    weights, y = net.views(net.params), net.block_outputs(x)[:, 1].T.astype(float)
     H, C = (weights["W_" + gate][1] @ y + weights["b_" + gate][1][:, None]
             for gate in "HC")
     expected = np.tanh(H) * values[1][:, None] + y / (1 + np.exp(-C))
-    np.testing.assert_allclose(twin.block_outputs(x)[2], expected, atol=1e-5)
+    np.testing.assert_allclose(twin.block_outputs(x)[:, 2].T, expected, atol=1e-5)
 
 
 def test_frozen_gates_are_closed_at_0_plain_at_1_and_lost_nothing_if_constant(images):
@@ -94,7 +95,7 @@ def test_frozen_gates_are_closed_at_0_plain_at_1_and_lost_nothing_if_constant(im
     for name, weights in plain.views(plain.params).items():
         weights[...] = net.views(net.params)[name]
     twin = frozen(net, dict.fromkeys(range(4), 1.0))
-    assert (twin.gates(x.T) == 1).all()
+    assert (twin.gates(x) == 1).all()
     np.testing.assert_allclose(twin.forward(x.T)[0], plain.forward(x.T)[0], atol=1e-12)
     net.views(net.params)["W_T"][...] = 0
     held = frozen(net, dict(enumerate(probing.mean_gates(net, x))))
@@ -140,7 +141,7 @@ def test_optimal_mixing_has_the_least_variance(images):
 
 def test_steps_and_stripes(images):
     net, (x, _) = small_net("residual"), images
-    a = net.block_outputs(x.T).astype(float)
+    a = np.moveaxis(net.block_outputs(x), 0, 2).astype(float)
     steps = np.diff(a, axis=0)
     share = ((steps.mean(axis=2) ** 2).sum(axis=1)
              / (steps ** 2).mean(axis=2).sum(axis=1))

@@ -40,7 +40,7 @@ def gated_net(open_layers, depth=8):
     weights["b_T"][open_layers] = 100
     weights["W_out"] *= 40
     x = np.random.default_rng(5).normal(size=(64, 12)).astype("float32")
-    return net, x, net.predict(x.T)
+    return net, x, net.predict(x)
 
 
 def test_a_net_that_uses_its_first_three_layers():
@@ -87,7 +87,7 @@ def test_gates_that_start_at_minus_20_carry_to_rounding(digits):
     trained = nets.train_highway(config, digits)
     x, labels = trained.data.x_train, trained.data.y_train
     for net in (trained.start, trained.net):
-        assert set(2 ** 25 * np.unique(net.gates(x.T))) <= {0, 1, 2, 3, 4}
+        assert set(2 ** 25 * np.unique(net.gates(x))) <= {0, 1, 2, 3, 4}
     used = use.measure_use(trained.net, trained.start, x, labels, MEASURE)
     assert used["prefix"] == 0 and used["open"] == 0
     assert used["closed_loss"] == pytest.approx(used["loss"], rel=1e-5)
