@@ -127,6 +127,10 @@ def test_a_mean_of_its_class_is_given_to_each_image(digits):
         return {way: abs(ranges["all"][0] - loss) for way, ranges in found.items()}
     assert max(rises(1e-4).values()) < 1e-4
     assert min(rises(5.0).values()) > 1e-3
+    again = rises(5.0)
+    config["measures"] = config["measures"] | {"ranges": dict(reversed(
+        config["measures"]["ranges"].items()))}
+    assert rises(5.0) == again          # their order is no part of a trial's hash
 
 
 def test_class_differences_are_measured_where_they_are():

@@ -182,8 +182,8 @@ def reroute(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, config: dict) ->
         "mean of its class": lambda rows, T: by_class[..., labels[rows]],
         "of another image": lambda rows, T: T[..., permuted(labels[rows], rng, False)],
         "of its class": lambda rows, T: T[..., permuted(labels[rows], rng, True)]}
-    ranges = {name: range(first - 1, last)
-              for name, (first, last) in config["measures"]["ranges"].items()}
+    ranges = {name: range(first - 1, last) for name, (first, last) in sorted(
+        config["measures"]["ranges"].items())}      # the draws go by their order
     found = rerouted(net, x, labels, {
         f"{way}|{name}": (blocks, given) for way, given in ways.items()
         for name, blocks in ranges.items()})
