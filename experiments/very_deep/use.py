@@ -29,7 +29,7 @@ from matplotlib.figure import SubFigure
 import highway_networks as hn
 from experiments.lab.drawing import plain_numbers
 from experiments.judging import Claim, claim, listed, resting_on
-from experiments.probing import loss_and_error, mean_change, mean_gates, prefix
+from experiments.nets.probes import loss_and_error, mean_change, mean_gates, prefix
 from experiments.very_deep.nets import TRAINS, highway_config, train_highway
 from highway_suite.figures import LIGHT
 
