@@ -34,10 +34,8 @@ Cost: 7 hours on two cores. Finished trials are kept.
 
 from __future__ import annotations
 
+from experiments.depth import claims, figures, tutorial
 from experiments.depth import plan as plans
-from experiments.depth import tutorial
-from experiments.depth.claims import claims
-from experiments.depth.figures import FIGURES
 from experiments.depth.record import describe
 from experiments.depth.training import by_bias, start, train
 from experiments.lab import Experiment, Lab
@@ -57,4 +55,4 @@ def run(lab: Lab) -> dict:
 
 EXPERIMENT = Experiment(
     name="depth", doc=__doc__, minutes=420, plan=plans.PLAN, smoke=plans.SMOKE,
-    run=run, claims=claims, figures=FIGURES)
+    run=run, claims=claims.claims, figures=figures.FIGURES)

@@ -307,7 +307,7 @@ def claim_on_sgd(record: dict) -> Claim:
     return own(
         "sgd-1000-blocks", "1000 highway blocks train with momentum SGD: on all of "
         f"MNIST, S = 1, four epochs, the loss is within {FAR} % of that of 100 blocks, "
-        "in every seed; the control are nets of 100 shut blocks, of which none is "
+        "in every seed; the control is nets of 100 shut blocks, none of which is "
         "needed (b_T = -10)", [shallow, deep, shut], {
             name: {key: row[key] for key in ("train_loss", "test_acc")} | {
                 "blocks needed": row["prefix"]} for name, row in (
@@ -368,10 +368,10 @@ def claims_on_deep(nets: list[dict], shut: float) -> list[Claim]:
     hundred, thousand = (group for _, group in sorted(grouped(nets, "depth").items()))
     closed = [net for net in thousand if net["gate_bias"] == shut]
 
-    def train(name, text, nets, error, **more):
+    def train(name, text, nets, error, also="", **more):
         best = best_bias(nets)
         return own(name, f"{text} train, with Adam: with the b_T of the lowest "
-                   f"training loss, {100 - error} % test accuracy",
+                   f"training loss, {100 - error} % test accuracy{also}",
                    best + closed * bool(more),
                    by_bias(nets, lambda net: net["test_acc"]), error,
                    lambda error: reach(best, error), n=len(best), **more)
@@ -386,8 +386,8 @@ def claims_on_deep(nets: list[dict], shut: float) -> list[Claim]:
         return True if True in found else None if None in found else False
     there = [net for net in thousand if net["used"]]
     return [
-        train("thousand-layers-train", "1000 highway layers (999 blocks; the control: "
-              f"with shut gates, b_T = {shut:g})", thousand, 5,
+        train("thousand-layers-train", "1000 highway layers (999 blocks)", thousand, 5,
+              f"; the control is the same with shut gates, b_T = {shut:g}",
               control=lambda error: reach(closed, error)),
         train("hundred-layers-train", "100 highway layers (99 blocks)", hundred, 3),
         own("thousand-layers-used", "there is a b_T with which all our nets of 1000 "

@@ -134,14 +134,16 @@ class Book:
         self.trials |= self.run_trials({name: config for name, config in named.items()
                                         if name not in self.trials})
 
-    def find(self, config: dict) -> Trial | None:
-        """A trial; None if it has not run."""
-        return self.trials.get(hash_of(config))
+    def __contains__(self, config: dict) -> bool:
+        return hash_of(config) in self.trials
 
-    def trains(self, config: dict) -> bool:
-        """Whether a net has run and trains."""
-        trial = self.find(config)
-        return trial is not None and (final_loss(trial) or math.inf) < TRAINS
+    def __getitem__(self, config: dict) -> Trial:
+        return self.trials[hash_of(config)]
+
+    def loss(self, config: dict) -> float:
+        """A trial's last training loss; infinite where it diverged."""
+        loss = final_loss(self[config])
+        return math.inf if loss is None else loss
 
 
 def final_loss(trial: Trial) -> float | None:
@@ -176,11 +178,10 @@ def net_config(plan: dict, net: Net, lr: float, seed: int, **changes: Any) -> di
 
 def chosen_lr(book: Book, plan: dict, net: Net) -> float | None:
     """The rate of the lowest loss of the first seed; None where none trains."""
-    configs = {lr: net_config(plan, net, lr, plan["seeds"][0])
-               for lr in plan["lrs"][net.optimizer]}
-    there = {lr: book.trials[hash_of(config)].result["train_loss"][-1]
-             for lr, config in configs.items() if book.trains(config)}
-    return min(there, key=there.__getitem__) if there else None
+    losses = {lr: book.loss(net_config(plan, net, lr, plan["seeds"][0]))
+              for lr in plan["lrs"][net.optimizer]}
+    best = min(losses, key=losses.__getitem__)
+    return best if losses[best] < TRAINS else None
 
 
 def by_rate(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
@@ -200,7 +201,7 @@ def by_rate(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
         return {lr: [net_config(plan, net, lr, seed, **changes) for seed in seeds]}
     few = seeds if net.depth < plan["one_rate_from"] else seeds[:1]
     configs = {lr: [net_config(plan, net, lr, seed) for seed in few] for lr in lrs}
-    if len(few) < len(seeds) and all(book.find(found) for found, in configs.values()):
+    if len(few) < len(seeds) and all(found in book for found, in configs.values()):
         lr = chosen_lr(book, plan, net) or sorted(lrs)[1]
         configs[lr] += [net_config(plan, net, lr, seed) for seed in seeds[1:]]
     return configs
@@ -208,10 +209,11 @@ def by_rate(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
 
 def gates_of(plan: dict, rule: str, depth: int) -> dict:
     """What a rule says of the gates of so many blocks."""
-    if rule == "constant T":
-        return {"sum": hn.significant(plan["constant_T"] * depth)}
-    return {"S = 1": ONE, "b_T = -2": {"bias": -2.0}, "-L/10": {"rule": "guideline"},
-            "chrono": {"rule": "chrono"}}[rule]
+    rules: dict[str, dict] = {
+        "S = 1": ONE, "b_T = -2": {"bias": -2.0}, "-L/10": {"rule": "guideline"},
+        "chrono": {"rule": "chrono"},
+        "constant T": {"sum": hn.significant(plan["constant_T"] * depth)}}
+    return rules[rule]
 
 
 def sum_nets(plan: dict) -> list[Net]:
@@ -220,7 +222,7 @@ def sum_nets(plan: dict) -> list[Net]:
     return [Net(depth, {"sum": S}, optimizer)
             for depth in (*plan["depths"], deep["depth"]) for optimizer in plan["lrs"]
             for S in (*plan["lower_sums"], *(deep["sums"] if depth == deep["depth"]
-                                             else plan["sums"])) if S < depth]
+                                             else plan["sums"])) if depth > S]
 
 
 def rule_nets(plan: dict) -> list[tuple[str, Net]]:
@@ -256,8 +258,9 @@ def measure_of(own: dict, depth: int) -> dict:
             "kept": own["kept"]}
 
 
-def full_configs(book: Book, plan: dict) -> dict[tuple[str, Net], list[dict]]:
-    """Nets on all images, at the rate that their rule chose on the few."""
+def full_configs(book: Book, plan: dict) -> dict[tuple[str, int, str], list[dict]]:
+    """Nets on all images, at the rate that their rule chose on the few, {(rule, depth,
+    optimiser): configs, one for each seed}."""
     own, found = plan["full"], {}
     for kind in own["nets"]:
         for depth in kind["depths"]:
@@ -306,9 +309,9 @@ def bracket(book: Book, plan: dict, change: dict, seed: int) -> tuple[int, int] 
     while high - low > 1:
         middle = (low + high) // 2
         config = border_config(plan, change, seed, middle)
-        if book.find(config) is None:
+        if config not in book:
             return config
-        low, high = (middle, high) if book.trains(config) else (low, middle)
+        low, high = (middle, high) if book.loss(config) < TRAINS else (low, middle)
     return low, high
 
 
@@ -347,7 +350,7 @@ def start_configs(plan: dict) -> dict[tuple[int, float, int], dict]:
         "block": "highway", "depth": depth, "hidden": plan["hidden"],
         "activation": "tanh", "init": "glorot", "dtype": "float32",
         "gates": {"sum": S}, "seed": seed, "n_train": own["images"], "n_test": 1}
-        for depth in own["depths"] for S in own["sums"] if S < depth
+        for depth in own["depths"] for S in own["sums"] if depth > S
         for seed in own["seeds"]}
 
 

@@ -51,7 +51,7 @@ def best_row(book: Book, configs: dict[float, list[dict]]) -> dict:
     lowest mean loss: of the rates that most seeds ran with, so that none wins by one
     lucky seed. Losses and accuracies are None where a net diverged."""
     most = max(map(len, configs.values()))
-    found = {lr: [book.find(config) for config in own] for lr, own in configs.items()
+    found = {lr: [book[config] for config in own] for lr, own in configs.items()
              if len(own) == most}
     losses = {lr: [final_loss(trial) for trial in trials]
               for lr, trials in found.items()}
@@ -84,7 +84,7 @@ def describe_full(book: Book, plan: dict) -> list[dict]:
     rows = []
     for (rule, depth, optimizer), configs in full_configs(book, plan).items():
         row = best_row(book, {configs[0]["lr"]: configs})
-        used = [book.find(config).result.get("used") for config in configs]
+        used = [book[config].result.get("used") for config in configs]
         rows.append({"rule": rule, "depth": depth, "optimizer": optimizer} | row
                     | {"prefix": [each and each["prefix"] for each in used]})
     return rows
@@ -95,14 +95,14 @@ def describe_rescue(book: Book, plan: dict) -> list[dict]:
     of all their trials (rates and seeds) train, and the lowest loss of any."""
     rows = []
     for net in rescue_nets(plan):
-        trials = [book.find(config) for configs in by_rate(book, plan, net).values()
-                  for config in configs]
-        losses = or_infinite([final_loss(trial) for trial in trials])
+        configs = [config for found in by_rate(book, plan, net).values()
+                   for config in found]
+        losses = np.array([book.loss(config) for config in configs])
         rows.append({"start": "half open" if net.gates == HALF_OPEN else "S = 1"}
                     | row_of(book, plan, net) | {
                         "tried": len(losses), "lowest": listed(min(losses)),
                         "trained": int((losses < TRAINS).sum()),
-                        "trials": hashes(trials)})
+                        "trials": hashes(map(book.__getitem__, configs))})
     return rows
 
 
@@ -177,11 +177,12 @@ def describe_border(book: Book, plan: dict) -> list[dict]:
         ends = {seed: bracket(book, plan, change, seed) for seed in own["seeds"]}
         borders = [hn.significant(math.sqrt(math.prod(
             border_sum(plan, step) for step in found))) for found in ends.values()]
-        trials = [book.find(border_config(plan, change, seed, step))
-                  for seed, found in ends.items() for step in found]
+        configs = [border_config(plan, change, seed, step)
+                   for seed, found in ends.items() for step in found]
         rows.append({"change": change, "name": name_change(change, own), "S": borders,
                      "median": hn.significant(np.median(borders)),
-                     "trials": hashes(filter(None, trials))})
+                     "trials": [book[config].hash for config in configs
+                                if config in book]})
     return rows
 
 
@@ -253,7 +254,7 @@ def describe(book: Book, plan: dict, others: Sequence[dict[tuple, Trial]]) -> di
         "rescue": describe_rescue(book, plan),
         "deepest_sums": [{"S": net.gates["sum"]} | row_of(book, plan, net)
                          for net in deepest_nets(plan)],
-        "ten_thousand": [net_of(book.find(config)) for config in last_configs(plan)],
+        "ten_thousand": [net_of(book[config]) for config in last_configs(plan)],
         "map": describe_map(cells, plan),
         "deep": [{"depth": depth, "gate_bias": bias, "seed": seed} | net_of(trial)
                  for (depth, bias, seed), trial in deep.items()],
