@@ -17,7 +17,7 @@ map if it classifies half of the test images correctly. Nets by S or by rule hav
 rates for each optimiser and are judged by the best, by mean loss over three seeds; from
 300 blocks on by the rate that seed 0 chose. Test images choose nothing.
 
-    collapse, price     loss by S, 0.003 to 20, from 10 to 1000 blocks, Adam and SGD
+    sums                loss by S, 0.003 to 20, from 10 to 1000 blocks, Adam and SGD
     rules               S = 1, b_T = -2, -L/10, chrono and a constant T, to 10,000
     border              the largest S that trains, by bisection, under 18 changes
     mechanism           before training: does the gradient fall as e^-S?

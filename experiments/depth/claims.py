@@ -252,7 +252,8 @@ def claims_on_other_rules(record: dict) -> list[Claim]:
     chrono, chrono_rows, chrono_ours = of("chrono", 0)
     return [
         own("bias-2-fails", "nets with a fixed b_T = -2 do not train from 300 blocks "
-            "on: their loss is at least ln(10) / 2", rows, ours, TRAINS,
+            "on: their loss is at least ln(10) / 2 (10,000 blocks: after 3 epochs)",
+            rows, ours, TRAINS,
             lambda least: all(loss >= least for loss in fixed.values())
             if fixed else None),
         own("line-loses", "the line through the guideline, b_T = -L/10, loses to S = 1 "

@@ -144,9 +144,10 @@ def variance(rows: list[dict]) -> dict:
 def noise(rows: Iterable[dict]) -> float | None:
     """The factor by which the ratio of two means of seeds is off by chance, one
     standard deviation: exp(c sqrt(2 / n)), with c the standard deviation of one seed's
-    loss in its row, as a part of the mean, over all rows (root of the mean square)."""
+    loss in its row, as a part of the mean, over the rows that train (root of the mean
+    square)."""
     losses = [np.array(row["train_loss"]) for row in rows
-              if len(row["train_loss"]) > 1 and None not in row["train_loss"]]
+              if len(row["train_loss"]) > 1 and mean_loss(row) < TRAINS]
     if not losses:
         return None
     square = np.mean([(loss.std(ddof=1) / loss.mean()) ** 2 for loss in losses])
