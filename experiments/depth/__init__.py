@@ -22,7 +22,7 @@ rates for each optimiser and are judged by the best, by mean loss over three see
     border              the largest S that trains, by bisection, under 18 changes
     mechanism           before training: does the gradient fall as e^-S?
     rescue              gates half open against S = 1, 10 to 48 blocks, five seeds
-    full, ten_thousand  all of MNIST, with which blocks are used
+    full                all of MNIST, with which blocks are used, to 10,000
     map, deep           b_T from +1 to -20 by depth; all of MNIST at 99 and 999 blocks
     tutorial            its 20 plain layers, its start against He's
 

@@ -30,6 +30,11 @@ def seeds_of(rows: Iterable[dict]) -> int | list[int]:
     return found if len(found) > 1 else sum(found)
 
 
+def accuracies(row: dict) -> np.ndarray:
+    """Test accuracy of each seed, 0 of one that diverged."""
+    return np.array([value or 0 for value in row["test_acc"]])
+
+
 def own(name: str, text: str, rows: Sequence[dict], ours: Any, limit: float | None,
         test: Callable, **more: Any) -> Claim:
     """A claim of ours; more: what else it has."""
@@ -295,9 +300,9 @@ def claims_on_rescue(record: dict) -> list[Claim]:
 # All of MNIST
 
 
-def claim_on_sgd(record: dict) -> Claim:
+def claim_on_sgd(rows: list[dict]) -> Claim:
     """P1's "SGD did not stall", beside a net that needs none of its blocks."""
-    nets = grouped(record["full"], "optimizer", "rule")
+    nets = grouped(rows, "optimizer", "rule")
     shallow, deep = sorted(nets["sgd", "S = 1"], key=lambda row: row["depth"])
     (shut,) = nets["sgd", "-L/10"]
     losses = or_infinite(shallow["train_loss"])
@@ -311,40 +316,29 @@ def claim_on_sgd(record: dict) -> Claim:
         "in every seed; the control is nets of 100 shut blocks, none of which is "
         "needed (b_T = -10)", [shallow, deep, shut], {
             name: {key: row[key] for key in ("train_loss", "test_acc")} | {
-                "blocks needed": row["prefix"]} for name, row in (
+                "blocks needed": prefixes(row)} for name, row in (
                     (f"{shallow['depth']} blocks", shallow),
                     (f"{deep['depth']} blocks", deep), ("control", shut))},
         FAR, near(deep), control=near(shut), source="P1 2.2",
         paper="SGD did not stall")
 
 
-def claims_on_last(nets: list[dict]) -> list[Claim]:
+def prefixes(row: dict) -> list[int]:
+    """How many of its first blocks the net of each seed needs; 0 if it diverged."""
+    return [used["prefix"] if used else 0 for used in row["used"]]
+
+
+def claims_on_deepest(rows: list[dict]) -> list[Claim]:
     """10,000 blocks."""
-    accuracies = [net["test_acc"] or 0 for net in nets]
-    prefixes = [net["used"]["prefix"] if net["used"] else 0 for net in nets]
+    row = max(rows, key=lambda row: row["depth"])
     return [
         own("ten-thousand-train", "10,000 highway blocks train: with S = 1, five "
             "epochs of Adam on all of MNIST reach 96 % test accuracy (no shallow net "
-            "was trained in this way to compare)", nets, accuracies, 4,
-            lambda error: min(accuracies) >= 1 - error / 100, n=len(nets)),
+            "was trained in this way to compare)", [row], row["test_acc"], 4,
+            lambda error: min(accuracies(row)) >= 1 - error / 100),
         own("ten-thousand-used", "10,000 highway blocks are used: to keep the training "
-            "loss within 10 % takes more than the first 50", nets, prefixes, 50,
-            lambda blocks: min(prefixes) > blocks, n=len(nets))]
-
-
-def best_bias(nets: list[dict]) -> list[dict]:
-    """The nets with the b_T of the lowest mean training loss; those of which a seed
-    diverged do not count."""
-    good = [group for group in grouped(nets, "gate_bias").values()
-            if all(net["train_loss"] is not None for net in group)]
-    return min(good, default=[], key=lambda group: np.mean(
-        [net["train_loss"] for net in group]))
-
-
-def by_bias(nets: list[dict], value: Callable[[dict], Any]) -> dict[str, list]:
-    """{"b_T -5": [value(net) for each seed]}."""
-    return {f"b_T {bias:g}": [value(net) for net in group]
-            for (bias,), group in grouped(nets, "gate_bias").items()}
+            "loss within 10 % takes more than the first 50", [row], prefixes(row), 50,
+            lambda blocks: min(prefixes(row)) > blocks)]
 
 
 def left_with(used: dict, blocks: float) -> float | None:
@@ -355,80 +349,77 @@ def left_with(used: dict, blocks: float) -> float | None:
     return hn.significant(kept[min(there)] / used["loss"]) if there else None
 
 
-def uses_more(net: dict, blocks: float) -> bool | None:
-    """Whether a net trains and uses more than so many blocks: its prefix exceeds them
-    and those that change their input most do not keep its loss within 10 %."""
-    if not net["used"] or net["test_acc"] < READS:
-        return False
-    times = left_with(net["used"], blocks)
-    return None if times is None else net["used"]["prefix"] > blocks and times > KEEPS
+def uses_more(row: dict, blocks: float) -> bool | None:
+    """Whether all nets of a row train and use more than so many blocks: their prefix
+    exceeds these, and those that change their input most do not keep their loss."""
+    found: list[bool | None] = []
+    for used, accuracy in zip(row["used"], row["test_acc"], strict=True):
+        if not used or accuracy < READS or used["prefix"] <= blocks:
+            return False
+        times = left_with(used, blocks)
+        found.append(None if times is None else times > KEEPS)
+    return every(found)
 
 
-def claims_on_deep(nets: list[dict], shut: float) -> list[Claim]:
+def claims_on_deep(rows: list[dict], shut: float) -> list[Claim]:
     """Nets of given b_T on all images. shut: the b_T whose gates are shut."""
-    hundred, thousand = (group for _, group in sorted(grouped(nets, "depth").items()))
-    closed = [net for net in thousand if net["gate_bias"] == shut]
+    hundred, thousand = (group for _, group in sorted(grouped(rows, "depth").items()))
+    (closed,) = (row for row in thousand if row["gate_bias"] == shut)
 
-    def train(name, text, nets, error, also="", **more):
-        best = best_bias(nets)
+    def by_bias(rows, value):
+        return {f"b_T {row['gate_bias']:g}": value(row) for row in rows}
+
+    def reaches(row):
+        return lambda error: bool(np.mean(accuracies(row)) >= 1 - error / 100)
+
+    def train(name, text, rows, error, also="", **more):
+        best = min(rows, key=mean_loss)
         return own(name, f"{text} train, with Adam: with the b_T of the lowest "
                    f"training loss, {100 - error} % test accuracy{also}",
-                   best + closed * bool(more),
-                   by_bias(nets, lambda net: net["test_acc"]), error,
-                   lambda error: reach(best, error), n=len(best), **more)
-
-    def reach(nets, error):
-        return bool(np.mean([net["test_acc"] for net in nets]) >= 1 - error / 100
-                    ) if nets else None
+                   [best, closed] if more else [best],
+                   by_bias(rows, lambda row: row["test_acc"]), error, reaches(best),
+                   n=len(best["trials"]), **more)
 
     def used(blocks):
-        found = [None if None in values else all(values) for values in by_bias(
-            thousand, lambda net: uses_more(net, blocks)).values()]
+        found = [uses_more(row, blocks) for row in thousand]
         return True if True in found else None if None in found else False
-    there = [net for net in thousand if net["used"]]
+    good = [row for row in thousand if uses_more(row, 50)]
     return [
         train("thousand-layers-train", "1000 highway layers (999 blocks)", thousand, 5,
               f"; the control is the same with shut gates, b_T = {shut:g}",
-              control=lambda error: reach(closed, error)),
+              control=reaches(closed)),
         train("hundred-layers-train", "100 highway layers (99 blocks)", hundred, 3),
         own("thousand-layers-used", "there is a b_T with which all our nets of 1000 "
             "layers (999 blocks) train and use more than 50 blocks: to keep the "
             "training loss within 10 % takes more than the first 50 (needed), and with "
             "only the 50 that change their input most it is more than "
             f"{KEEPS:g} times as large (times)", thousand, {
-                "needed": by_bias(there, lambda net: net["used"]["prefix"]),
-                "times": by_bias(there, lambda net: left_with(net["used"], 50))}, 50,
-            used, n=max(map(len, grouped([net for net in thousand if uses_more(
-                net, 50)], "gate_bias").values()), default=0)),
-        *claims_on_carrying(closed, shut)]
+                "needed": by_bias(thousand, prefixes), "times": by_bias(
+                    thousand, lambda row: [each and left_with(each, 50)
+                                           for each in row["used"]])}, 50, used,
+            n=max((len(row["trials"]) for row in good), default=0)),
+        *claims_on_carrying(closed)]
 
 
-def claims_on_carrying(nets: list[dict], shut: float) -> list[Claim]:
+def claims_on_carrying(row: dict) -> list[Claim]:
     """The tutorial's 1000 layers: all seeds."""
-    used = [net["used"] for net in nets if net["used"]]
-    about = {"source": "tutorial", "n": len(nets)}
+    name = f"1000 layers with b_T = {row['gate_bias']:g}"
     return [
-        own("tutorial-1000-accuracy", f"1000 layers with b_T = {shut:g} reach about 95 "
-            "% on MNIST, here with Adam 94 % or more", nets,
-            [net["test_acc"] for net in nets], 6, lambda error: all(
-                (net["test_acc"] or 0) >= 1 - error / 100 for net in nets),
-            paper="around 95 %", **about),
-        own("tutorial-1000-carry", f"of 1000 layers with b_T = {shut:g} the last 980 "
-            "only learn to carry, and here all: with all blocks closed the loss is "
-            "within 0.1 % of the whole net's", nets, {
-                name: [each[name] for each in used] for name in ("loss", "closed_loss")
-                }, 0.1, lambda limit: all(abs(each["closed_loss"] / each["loss"] - 1)
-                                          < limit / 100 for each in used),
-            paper="just learning to carry the last 980 layers", **about)]
+        own("tutorial-1000-accuracy", f"{name} reach about 95 % on MNIST, here with "
+            "Adam 94 % or more", [row], row["test_acc"], 6,
+            lambda error: min(accuracies(row)) >= 1 - error / 100, source="tutorial",
+            paper="around 95 %"),
+        own("tutorial-1000-carry", f"of {name} the last 980 only learn to carry, and "
+            "here all: with all blocks closed the loss is within 0.1 % of the whole "
+            "net's", [row], {name: [each and each[name] for each in row["used"]]
+                             for name in ("loss", "closed_loss")}, 0.1,
+            lambda limit: all(each and abs(each["closed_loss"] / each["loss"] - 1)
+                              < limit / 100 for each in row["used"]),
+            source="tutorial", paper="just learning to carry the last 980 layers")]
 
 
 # --------------------------------------------------------------------------------------
 # The map and the tutorial
-
-
-def accuracies(row: dict) -> np.ndarray:
-    """Test accuracy of each seed, 0 of one that diverged."""
-    return np.array([value or 0 for value in row["test_acc"]])
 
 
 def behind(rows: list[dict], bias: float) -> np.ndarray | None:
@@ -511,10 +502,10 @@ def claims_on_tutorial(arms: list[dict]) -> list[Claim]:
 
 def claims(record: dict) -> list[Claim]:
     """All claims of a record."""
-    return [claim_on_sgd(record), claim_on_guideline(record["map"]),
+    return [claim_on_sgd(record["full"]), claim_on_guideline(record["map"]),
             *claims_on_deep(record["deep"], record["plan"]["deep_nets"]["shut"]),
             claim_on_advice(record["map"]), *claims_on_tutorial(record["tutorial"]),
             *claims_on_sums(record), *claims_on_rule(record),
             *claims_on_other_rules(record), *claims_on_border(record["border"]),
             *claims_on_mechanism(record["mechanism"]), *claims_on_rescue(record),
-            *claims_on_last(record["ten_thousand"])]
+            *claims_on_deepest(record["full"])]

@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from experiments.depth.claims import LOW, OPTIMIZERS, best_bias, grouped, rule_losses
+from experiments.depth.claims import LOW, OPTIMIZERS, grouped, rule_losses
 from experiments.depth.plan import TRAINS
 from experiments.depth.record import GUESSING, mean_loss
 from experiments.depth.training import KEEPS
@@ -147,14 +147,15 @@ def draw_map(record: dict) -> Figure:
 
 
 def draw_use(record: dict) -> Figure:
-    """The loss of nets of which only the first blocks are left open, seed 0: for each
-    depth that with the best b_T, the shut one, and the deepest."""
+    """The loss of nets of which only the first blocks are left open, first seed: for
+    each depth that with the best b_T, the shut one, and the deepest."""
     shut = record["plan"]["deep_nets"]["shut"]
-    nets = [best_bias(group)[0] for group in grouped(record["deep"], "depth").values()]
-    nets += [net for net in record["deep"] if net["gate_bias"] == shut][:1]
-    lines = {f"{net['depth']:,} blocks, $b_T$ = {net['gate_bias']:g}": net["used"]
-             for net in nets}
-    last = record["ten_thousand"][0]["used"]
+    rows = [min(rows, key=mean_loss)
+            for rows in grouped(record["deep"], "depth").values()]
+    rows += [row for row in record["deep"] if row["gate_bias"] == shut]
+    lines = {f"{row['depth']:,} blocks, $b_T$ = {row['gate_bias']:g}": row["used"][0]
+             for row in rows}
+    last = max(record["full"], key=lambda row: row["depth"])["used"][0]
     lines[f"{last['layers']:,} blocks, S = 1"] = last
     figure, axes = one_panel(record, f"Of {last['layers']:,} blocks the first "
                              f"{last['prefix']:,} are needed to keep\nthe loss within "
@@ -169,7 +170,7 @@ def draw_use(record: dict) -> Figure:
              xlabel="blocks left open from the input on, %")
     plain_numbers(axes.yaxis)
     axes.legend(frameon=False, fontsize=8)
-    figure.supxlabel(f"{title_of(record['plan'])}: all images, seed 0", size=8.5)
+    figure.supxlabel(f"{title_of(record['plan'])}: all images, one seed", size=8.5)
     return figure
 
 

@@ -53,15 +53,15 @@ PLAN = {
                    {"optimizer": "sgd", "lr": 0.1}, {"optimizer": "sgd", "lr": 0.01},
                    {"init": "uniform"}, {"init": "he"},
                    {"activation": "relu", "init": "he"}, {"hidden": 25}]},
-    "full": {"n_train": 60_000, "epochs": 4, "lr_decay": 0.7, "measured": 1280,
-             "groups": 20, "kept": [50], "nets": [
-                 {"rule": "S = 1", "optimizers": ["adam", "sgd"],
-                  "depths": [100, 1000]},
-                 {"rule": "-L/10", "optimizers": ["adam", "sgd"], "depths": [100]}]},
-    "ten_thousand": {"depth": 10_000, "lr": 1e-3, "lr_decay": 0.6, "epochs": 5,
-                     "n_train": 60_000, "measured": 2560, "groups": 20,
-                     "kept": [50, 100, 500, 1000, 5000], "failed_epochs": 3,
-                     "sums": [0.3, 3.0]},
+    "full": {"n_train": 60_000, "groups": 20, "nets": [
+        {"rule": "S = 1", "optimizers": ["adam", "sgd"], "depths": [100, 1000],
+         "epochs": 4, "lr_decay": 0.7, "measured": 1280, "kept": [50]},
+        {"rule": "-L/10", "optimizers": ["adam", "sgd"], "depths": [100],
+         "epochs": 4, "lr_decay": 0.7, "measured": 1280, "kept": [50]},
+        {"rule": "S = 1", "optimizers": ["adam"], "depths": [10_000], "lr": 1e-3,
+         "epochs": 5, "lr_decay": 0.6, "measured": 2560,
+         "kept": [50, 100, 500, 1000, 5000]}]},
+    "deepest": {"depth": 10_000, "lr": 1e-3, "failed_epochs": 3, "sums": [0.3, 3.0]},
     "map": {"lrs": [1e-3, 5e-3], "cells": [
         {"depths": [9, 19, 29, 49, 99, 199, 499, 999], "gate_biases": BIASES,
          "seeds": [0]},
@@ -100,13 +100,14 @@ SMOKE = {
     "rescue": {"depths": [4, 6], "judged_from": 6, "seeds": [0]},
     "border": {"depth": 50, "lr": 3e-3, "rounds": 2, "octaves": 5, "n_test": 128,
                "seeds": [0, 1], "changes": [{}, {"eps": 1e-4}]},
-    "full": {"n_train": 1437, "epochs": 2, "lr_decay": 0.7, "measured": 128,
-             "groups": 4, "kept": [2], "nets": [
-                 {"rule": "S = 1", "optimizers": ["sgd"], "depths": [4, 16]},
-                 {"rule": "-L/10", "optimizers": ["sgd"], "depths": [4]}]},
-    "ten_thousand": {"depth": 40, "lr": 3e-3, "lr_decay": 0.6, "epochs": 2,
-                     "n_train": 1437, "measured": 128, "groups": 4, "kept": [2, 10],
-                     "failed_epochs": 1, "sums": [0.3]},
+    "full": {"n_train": 1437, "groups": 4, "nets": [
+        {"rule": "S = 1", "optimizers": ["sgd"], "depths": [4, 16],
+         "epochs": 2, "lr_decay": 0.7, "measured": 128, "kept": [2]},
+        {"rule": "-L/10", "optimizers": ["sgd"], "depths": [4],
+         "epochs": 2, "lr_decay": 0.7, "measured": 128, "kept": [2]},
+        {"rule": "S = 1", "optimizers": ["adam"], "depths": [40], "lr": 3e-3,
+         "epochs": 2, "lr_decay": 0.6, "measured": 128, "kept": [2, 10]}]},
+    "deepest": {"depth": 40, "lr": 3e-3, "failed_epochs": 1, "sums": [0.3]},
     "map": {"lrs": [1e-3, 5e-3], "cells": [
         {"depths": [3, 9], "gate_biases": [1.0, -1.0, -20.0], "seeds": [0]},
         {"depths": [9], "gate_biases": [-1.0, -20.0], "seeds": [1]}]},
@@ -193,7 +194,7 @@ def by_rate(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
     rate that they chose at plan["deep"], and few epochs where there was none.
     """
     seeds, lrs = net.seeds or plan["seeds"], plan["lrs"][net.optimizer]
-    last = plan["ten_thousand"]
+    last = plan["deepest"]
     if net.depth == last["depth"]:
         lr = chosen_lr(book, plan, net._replace(depth=plan["deep"]["depth"]))
         changes = {"epochs": last["failed_epochs"]} if lr is None else {}
@@ -243,44 +244,28 @@ def rescue_nets(plan: dict) -> list[Net]:
 
 def deepest_nets(plan: dict) -> list[Net]:
     """10,000 blocks with other S, by the first seed."""
-    own = plan["ten_thousand"]
+    own = plan["deepest"]
     return [Net(own["depth"], {"sum": S}, "adam", seeds=tuple(plan["seeds"][:1]))
             for S in own["sums"]]
 
 
-# --------------------------------------------------------------------------------------
-# All images
-
-
-def measure_of(own: dict, depth: int) -> dict:
-    """What is measured of a net, and on how many images."""
-    return {"measured": own["measured"], "lesioned": depth // own["groups"],
-            "kept": own["kept"]}
-
-
 def full_configs(book: Book, plan: dict) -> dict[tuple[str, int, str], list[dict]]:
-    """Nets on all images, at the rate that their rule chose on the few, {(rule, depth,
-    optimiser): configs, one for each seed}."""
+    """Nets on all images, at the rate that their rule chose on the few, unless told,
+    {(rule, depth, optimiser): configs, one for each seed}."""
     own, found = plan["full"], {}
     for kind in own["nets"]:
         for depth in kind["depths"]:
+            measure = {"measured": kind["measured"], "kept": kind["kept"],
+                       "lesioned": depth // own["groups"]}
             for optimizer in kind["optimizers"]:
                 net = Net(depth, gates_of(plan, kind["rule"], depth), optimizer)
-                lr = chosen_lr(book, plan, net) or min(plan["lrs"][optimizer])
+                lr = (kind.get("lr") or chosen_lr(book, plan, net)
+                      or min(plan["lrs"][optimizer]))
                 found[kind["rule"], depth, optimizer] = [net_config(
-                    plan, net, lr, seed, n_train=own["n_train"], epochs=own["epochs"],
-                    lr_decay=own["lr_decay"], measure=measure_of(own, depth))
+                    plan, net, lr, seed, n_train=own["n_train"], epochs=kind["epochs"],
+                    lr_decay=kind["lr_decay"], measure=measure)
                     for seed in plan["seeds"]]
     return found
-
-
-def last_configs(plan: dict) -> list[dict]:
-    """10,000 blocks on all images, for each seed."""
-    own = plan["ten_thousand"]
-    return [net_config(plan, Net(own["depth"], ONE, "adam"), own["lr"], seed,
-                       n_train=own["n_train"], epochs=own["epochs"],
-                       lr_decay=own["lr_decay"], measure=measure_of(own, own["depth"]))
-            for seed in plan["seeds"]]
 
 
 # --------------------------------------------------------------------------------------
@@ -330,13 +315,12 @@ def conduct(book: Book, plan: dict) -> None:
                  for configs in by_rate(book, plan, net).values() for config in configs)
     nets = [*rescue_nets(plan), *sum_nets(plan),
             *(net for _, net in rule_nets(plan)), *deepest_nets(plan)]
-    run(net for net in nets if net.depth < plan["ten_thousand"]["depth"])
+    run(net for net in nets if net.depth < plan["deepest"]["depth"])
     while configs := border_round(book, plan):
         book.run(configs)
     run(nets)
     book.run(config for configs in full_configs(book, plan).values()
              for config in configs)
-    book.run(last_configs(plan))
 
 
 # --------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from experiments.depth.plan import (
     deepest_nets,
     final_loss,
     full_configs,
-    last_configs,
     rescue_nets,
     rule_nets,
     sum_nets,
@@ -32,9 +31,16 @@ from experiments.lab.judging import listed, or_infinite
 GUESSING = math.log(10)         # the loss that a diverged net is given among others
 
 
-def hashes(trials: Iterable[Trial]) -> list[str]:
-    """The names of trials, as a row keeps them."""
-    return [trial.hash for trial in trials]
+def of_seeds(trials: Sequence[Trial]) -> dict:
+    """The fields of a row that its trials give, seed by seed; None of one that
+    diverged. Which blocks are used, where that was measured."""
+    row = {"train_loss": [final_loss(trial) for trial in trials],
+           "test_acc": [trial.result["test_acc"] for trial in trials],
+           "trials": [trial.hash for trial in trials]}
+    used = [trial.result.get("used") for trial in trials]
+    told = ("layers", "loss", "closed_loss", "open", "prefix", "kept", "lesions")
+    return row | ({"used": [each and {name: each[name] for name in told} | {
+        "cut_loss": each["curves"]["cut_loss"]} for each in used]} if any(used) else {})
 
 
 def mean_loss(row: dict) -> float:
@@ -49,15 +55,11 @@ def mean_loss(row: dict) -> float:
 def best_row(book: Book, configs: dict[float, list[dict]]) -> dict:
     """{rate: configs, one for each seed} -> what their nets did at the rate of the
     lowest mean loss: of the rates that most seeds ran with, so that none wins by one
-    lucky seed. Losses and accuracies are None where a net diverged."""
+    lucky seed."""
     most = max(map(len, configs.values()))
-    found = {lr: [book[config] for config in own] for lr, own in configs.items()
-             if len(own) == most}
-    losses = {lr: [final_loss(trial) for trial in trials]
-              for lr, trials in found.items()}
-    lr = min(losses, key=lambda lr: float(np.mean(or_infinite(losses[lr]))))
-    return {"lr": lr, "train_loss": losses[lr], "test_acc": [
-        trial.result["test_acc"] for trial in found[lr]], "trials": hashes(found[lr])}
+    rows = [{"lr": lr} | of_seeds([book[config] for config in own])
+            for lr, own in configs.items() if len(own) == most]
+    return min(rows, key=mean_loss)
 
 
 def row_of(book: Book, plan: dict, net: Net) -> dict:
@@ -81,13 +83,9 @@ def describe_rules(book: Book, plan: dict) -> list[dict]:
 
 def describe_full(book: Book, plan: dict) -> list[dict]:
     """A row for each kind of net on all images."""
-    rows = []
-    for (rule, depth, optimizer), configs in full_configs(book, plan).items():
-        row = best_row(book, {configs[0]["lr"]: configs})
-        used = [book[config].result.get("used") for config in configs]
-        rows.append({"rule": rule, "depth": depth, "optimizer": optimizer} | row
-                    | {"prefix": [each and each["prefix"] for each in used]})
-    return rows
+    return [{"rule": rule, "depth": depth, "optimizer": optimizer}
+            | best_row(book, {configs[0]["lr"]: configs})
+            for (rule, depth, optimizer), configs in full_configs(book, plan).items()]
 
 
 def describe_rescue(book: Book, plan: dict) -> list[dict]:
@@ -102,18 +100,8 @@ def describe_rescue(book: Book, plan: dict) -> list[dict]:
                     | row_of(book, plan, net) | {
                         "tried": len(losses), "lowest": listed(min(losses)),
                         "trained": int((losses < TRAINS).sum()),
-                        "trials": hashes(map(book.__getitem__, configs))})
+                        "trials": [book[config].hash for config in configs]})
     return rows
-
-
-def net_of(trial: Trial) -> dict:
-    """A net on all images, and which blocks it uses; None of one that diverged."""
-    used = trial.result.get("used")
-    told = used and {name: used[name] for name in (
-        "layers", "loss", "closed_loss", "open", "prefix", "kept", "lesions")} | {
-            "cut_loss": used["curves"]["cut_loss"]}
-    return {"train_loss": final_loss(trial), "test_acc": trial.result["test_acc"],
-            "used": told, "trials": hashes([trial])}
 
 
 # --------------------------------------------------------------------------------------
@@ -208,7 +196,7 @@ def describe_mechanism(trials: dict[tuple, Trial], plan: dict) -> list[dict]:
         # A carried part may be negative by chance where next to nothing is carried.
         rows.append({"depth": depth, "n": len(own["seeds"]), "fits": {
             name: fit_line(S, np.log(np.abs(value))) for name, value in values.items()},
-            "trials": hashes(here)})
+            "trials": [trial.hash for trial in here]})
     return rows
 
 
@@ -219,18 +207,23 @@ def describe_mechanism(trials: dict[tuple, Trial], plan: dict) -> list[dict]:
 def describe_map(trials: dict[tuple, Trial], plan: dict) -> list[dict]:
     """A row for each depth and b_T: its seeds, each with the rate of the lower last
     training loss."""
-    rows: dict[tuple, dict] = {}
+    cells: dict[tuple, list[Trial]] = {}
     for depth, bias, seed in dict.fromkeys(key[:3] for key in trials):
-        best = min((trials[depth, bias, seed, lr] for lr in plan["map"]["lrs"]),
-                   key=lambda trial: float(or_infinite(final_loss(trial))))
-        row = rows.setdefault((depth, bias), {
-            "depth": depth, "gate_bias": bias, "lr": [], "train_loss": [],
-            "test_acc": [], "trials": []})
-        for name, value in (("lr", best.config["lr"]), ("trials", best.hash),
-                            ("train_loss", final_loss(best)),
-                            ("test_acc", best.result["test_acc"])):
-            row[name].append(value)
-    return list(rows.values())
+        cells.setdefault((depth, bias), []).append(min(
+            (trials[depth, bias, seed, lr] for lr in plan["map"]["lrs"]),
+            key=lambda trial: float(or_infinite(final_loss(trial)))))
+    return [{"depth": depth, "gate_bias": bias,
+             "lr": [trial.config["lr"] for trial in found]} | of_seeds(found)
+            for (depth, bias), found in cells.items()]
+
+
+def describe_deep(trials: dict[tuple, Trial]) -> list[dict]:
+    """A row for each depth and b_T on all images."""
+    nets: dict[tuple, list[Trial]] = {}
+    for (depth, bias, _), trial in trials.items():
+        nets.setdefault((depth, bias), []).append(trial)
+    return [{"depth": depth, "gate_bias": bias} | of_seeds(found)
+            for (depth, bias), found in nets.items()]
 
 
 def describe_tutorial(trials: dict[tuple, Trial]) -> list[dict]:
@@ -239,9 +232,10 @@ def describe_tutorial(trials: dict[tuple, Trial]) -> list[dict]:
     arms: dict[tuple, list] = {}
     for key, trial in trials.items():
         arms.setdefault(key[:3], []).append(trial)
-    return [{"block": block, "start": start, "lr": lr, "test_acc": [
-        trial.result["test_acc"] for trial in found], "trials": hashes(found)}
-        for (block, start, lr), found in arms.items()]
+    return [{"block": block, "start": start, "lr": lr,
+             "test_acc": [trial.result["test_acc"] for trial in found],
+             "trials": [trial.hash for trial in found]}
+            for (block, start, lr), found in arms.items()]
 
 
 def describe(book: Book, plan: dict, others: Sequence[dict[tuple, Trial]]) -> dict:
@@ -255,8 +249,5 @@ def describe(book: Book, plan: dict, others: Sequence[dict[tuple, Trial]]) -> di
         "rescue": describe_rescue(book, plan),
         "deepest_sums": [{"S": net.gates["sum"]} | row_of(book, plan, net)
                          for net in deepest_nets(plan)],
-        "ten_thousand": [net_of(book[config]) for config in last_configs(plan)],
-        "map": describe_map(cells, plan),
-        "deep": [{"depth": depth, "gate_bias": bias, "seed": seed} | net_of(trial)
-                 for (depth, bias, seed), trial in deep.items()],
+        "map": describe_map(cells, plan), "deep": describe_deep(deep),
         "tutorial": describe_tutorial(tutorial)}
