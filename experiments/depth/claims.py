@@ -132,14 +132,6 @@ def claims_on_sums(record: dict) -> list[Claim]:
                 1 / ratio for found in gains.values() for ratio in found.values()))]
 
 
-def factor_of(change: dict) -> str:
-    """What a change of the border's setting is about."""
-    names = {"optimizer": "optimiser", "epochs": "epochs", "lr": "rate", "eps": "eps",
-             "depth": "depth", "hidden": "width", "dtype": "dtype",
-             "activation": "relu", "init": "initialisation"}
-    return next((word for name, word in names.items() if name in change), "")
-
-
 def moves(row: dict, rows: list[dict], limit: float) -> bool | None:
     """Whether a row's border lies apart from that of its reference, by more than so
     many % in the median and by the rank test; None where only the median does."""
@@ -155,12 +147,11 @@ def moves(row: dict, rows: list[dict], limit: float) -> bool | None:
 def claims_on_border(rows: list[dict]) -> list[Claim]:
     """What moves the largest S that trains, and what leaves it."""
     def claim(name, text, factors, test):
-        there = [row for row in rows if factor_of(row["change"]) in ("", *factors)]
+        there = [row for row in rows if row["factor"] in ("", *factors)]
 
         def judged(limit):
             return every(test([moves(row, rows, limit) for row in there
-                               if factor_of(row["change"]) == factor])
-                         for factor in factors)
+                               if row["factor"] == factor]) for factor in factors)
         return own(name, text, there, {row["name"]: row["median"] for row in there},
                    MOVED, judged, n=len(rows[0]["S"]))
     return [

@@ -45,14 +45,18 @@ PLAN = {
     "rescue": {"depths": [10, 20, 30, 40, 48], "judged_from": 40,
                "seeds": [0, 1, 2, 3, 4]},
     "border": {"depth": 50, "lr": 1e-3, "rounds": 5, "octaves": 5, "n_test": 1280,
-               "seeds": [0, 1, 2, 3, 4], "changes": [
-                   {"epochs": 60}, {"lr": 1e-4, "epochs": 60}, {"depth": 200},
-                   {"epochs": 36}, {"lr": 1e-4, "epochs": 36}, {"hidden": 100},
-                   {"depth": 100}, {"dtype": "float64"}, {}, {"lr": 5e-3},
-                   {"lr": 1e-4}, {"eps": 1e-4}, {"eps": 1e-16},
-                   {"optimizer": "sgd", "lr": 0.1}, {"optimizer": "sgd", "lr": 0.01},
-                   {"init": "uniform"}, {"init": "he"},
-                   {"activation": "relu", "init": "he"}, {"hidden": 25}]},
+               "seeds": [0, 1, 2, 3, 4], "changes": {
+                   "": [{}], "rate": [{"lr": 5e-3}, {"lr": 1e-4}],
+                   "optimiser": [{"optimizer": "sgd", "lr": 0.1},
+                                 {"optimizer": "sgd", "lr": 0.01}],
+                   "eps": [{"eps": 1e-4}, {"eps": 1e-16}],
+                   "epochs": [{"epochs": 36}, {"epochs": 60},
+                              {"lr": 1e-4, "epochs": 36}, {"lr": 1e-4, "epochs": 60}],
+                   "depth": [{"depth": 100}, {"depth": 200}],
+                   "width": [{"hidden": 25}, {"hidden": 100}],
+                   "dtype": [{"dtype": "float64"}],
+                   "initialisation": [{"init": "uniform"}, {"init": "he"}],
+                   "relu": [{"activation": "relu", "init": "he"}]}},
     "full": {"n_train": 60_000, "groups": 20, "nets": [
         {"rule": "S = 1", "optimizers": ["adam", "sgd"], "depths": [100, 1000],
          "epochs": 4, "lr_decay": 0.7, "measured": 1280, "kept": [50]},
@@ -99,7 +103,7 @@ SMOKE = {
                   "sums": [0.3, 1.0, 2.0]},
     "rescue": {"depths": [4, 6], "judged_from": 6, "seeds": [0]},
     "border": {"depth": 50, "lr": 3e-3, "rounds": 2, "octaves": 5, "n_test": 128,
-               "seeds": [0, 1], "changes": [{}, {"eps": 1e-4}]},
+               "seeds": [0, 1], "changes": {"": [{}], "eps": [{"eps": 1e-4}]}},
     "full": {"n_train": 1437, "groups": 4, "nets": [
         {"rule": "S = 1", "optimizers": ["sgd"], "depths": [4, 16],
          "epochs": 2, "lr_decay": 0.7, "measured": 128, "kept": [2]},
@@ -304,7 +308,8 @@ def border_round(book: Book, plan: dict) -> list[dict]:
     """The next trials of every bisection that is not finished."""
     own = plan["border"]
     found = [bracket(book, plan, change, seed)
-             for change in own["changes"] for seed in own["seeds"]]
+             for changes in own["changes"].values() for change in changes
+             for seed in own["seeds"]]
     return [config for config in found if isinstance(config, dict)]
 
 

@@ -162,13 +162,15 @@ def describe_border(book: Book, plan: dict) -> list[dict]:
     """For each change: the largest S that trains, for each seed the geometric mean of
     the last step that trained and the first that did not."""
     rows, own = [], plan["border"]
-    for change in own["changes"]:
+    for factor, change in ((factor, change) for factor, changes in
+                           own["changes"].items() for change in changes):
         ends = {seed: bracket(book, plan, change, seed) for seed in own["seeds"]}
         borders = [hn.significant(math.sqrt(math.prod(
             border_sum(plan, step) for step in found))) for found in ends.values()]
         configs = [border_config(plan, change, seed, step)
                    for seed, found in ends.items() for step in found]
-        rows.append({"change": change, "name": name_change(change, own), "S": borders,
+        rows.append({"factor": factor, "change": change,
+                     "name": name_change(change, own), "S": borders,
                      "median": hn.significant(np.median(borders)),
                      "trials": [book[config].hash for config in configs
                                 if config in book]})
@@ -183,20 +185,27 @@ def fit_line(x: np.ndarray, y: np.ndarray) -> dict:
             "R2": hn.significant(1 - rest @ rest / ((y - y.mean()) @ (y - y.mean())))}
 
 
+def by_key(trials: dict[tuple, Trial], length: int) -> dict[tuple, list[Trial]]:
+    """Trials by the first elements of their keys."""
+    groups: dict[tuple, list[Trial]] = {}
+    for key, trial in trials.items():
+        groups.setdefault(key[:length], []).append(trial)
+    return groups
+
+
 def describe_mechanism(trials: dict[tuple, Trial], plan: dict) -> list[dict]:
     """For each depth: slopes in S of the three logarithms before training."""
-    own, rows = plan["mechanism"], []
-    for depth in own["depths"]:
-        here = [trial for key, trial in trials.items() if key[0] == depth]
-        starts = [trial.result for trial in here]
+    rows = []
+    for (depth,), found in by_key(trials, 1).items():
+        starts = [trial.result for trial in found]
         values = {"W_in": [start["W_in"] for start in starts], "gradient": [
             start["gradient"]["rms"][0] / start["gradient"]["rms"][-1]
             for start in starts], "carried": [start["carried"] for start in starts]}
         S = np.array([start["S"] for start in starts])
         # A carried part may be negative by chance where next to nothing is carried.
-        rows.append({"depth": depth, "n": len(own["seeds"]), "fits": {
+        rows.append({"depth": depth, "n": len(plan["mechanism"]["seeds"]), "fits": {
             name: fit_line(S, np.log(np.abs(value))) for name, value in values.items()},
-            "trials": [trial.hash for trial in here]})
+            "trials": [trial.hash for trial in found]})
     return rows
 
 
@@ -204,38 +213,23 @@ def describe_mechanism(trials: dict[tuple, Trial], plan: dict) -> list[dict]:
 # Nets by b_T, the tutorial, all
 
 
-def describe_map(trials: dict[tuple, Trial], plan: dict) -> list[dict]:
+def describe_map(trials: dict[tuple, Trial]) -> list[dict]:
     """A row for each depth and b_T: its seeds, each with the rate of the lower last
     training loss."""
-    cells: dict[tuple, list[Trial]] = {}
-    for depth, bias, seed in dict.fromkeys(key[:3] for key in trials):
-        cells.setdefault((depth, bias), []).append(min(
-            (trials[depth, bias, seed, lr] for lr in plan["map"]["lrs"]),
-            key=lambda trial: float(or_infinite(final_loss(trial)))))
+    best = {key: min(found, key=lambda trial: float(or_infinite(final_loss(trial))))
+            for key, found in by_key(trials, 3).items()}
     return [{"depth": depth, "gate_bias": bias,
              "lr": [trial.config["lr"] for trial in found]} | of_seeds(found)
-            for (depth, bias), found in cells.items()]
-
-
-def describe_deep(trials: dict[tuple, Trial]) -> list[dict]:
-    """A row for each depth and b_T on all images."""
-    nets: dict[tuple, list[Trial]] = {}
-    for (depth, bias, _), trial in trials.items():
-        nets.setdefault((depth, bias), []).append(trial)
-    return [{"depth": depth, "gate_bias": bias} | of_seeds(found)
-            for (depth, bias), found in nets.items()]
+            for (depth, bias), found in by_key(best, 2).items()]
 
 
 def describe_tutorial(trials: dict[tuple, Trial]) -> list[dict]:
     """A row for each block, start and rate: test accuracies of its seeds, None for one
     that diverged."""
-    arms: dict[tuple, list] = {}
-    for key, trial in trials.items():
-        arms.setdefault(key[:3], []).append(trial)
     return [{"block": block, "start": start, "lr": lr,
              "test_acc": [trial.result["test_acc"] for trial in found],
              "trials": [trial.hash for trial in found]}
-            for (block, start, lr), found in arms.items()]
+            for (block, start, lr), found in by_key(trials, 3).items()]
 
 
 def describe(book: Book, plan: dict, others: Sequence[dict[tuple, Trial]]) -> dict:
@@ -249,5 +243,6 @@ def describe(book: Book, plan: dict, others: Sequence[dict[tuple, Trial]]) -> di
         "rescue": describe_rescue(book, plan),
         "deepest_sums": [{"S": net.gates["sum"]} | row_of(book, plan, net)
                          for net in deepest_nets(plan)],
-        "map": describe_map(cells, plan), "deep": describe_deep(deep),
-        "tutorial": describe_tutorial(tutorial)}
+        "map": describe_map(cells), "tutorial": describe_tutorial(tutorial),
+        "deep": [{"depth": depth, "gate_bias": bias} | of_seeds(found)
+                 for (depth, bias), found in by_key(deep, 2).items()]}
