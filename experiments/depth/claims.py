@@ -439,8 +439,8 @@ def claim_on_guideline(rows: list[dict]) -> Claim:
             if lost is None or len(lost) < 2:
                 return None
             apart = lost.mean() - points / 100
-            open = abs(apart) <= 2 * lost.std(ddof=1) / math.sqrt(len(lost))
-            found.append(None if open else bool(apart < 0))
+            error = 2 * lost.std(ddof=1) / math.sqrt(len(lost))
+            found.append(None if abs(apart) <= error else bool(apart < 0))
         return every(found)
     return own(
         "guideline-suits", "P1's guideline for convolutional nets, b_T of -1, -2, -3 "
