@@ -1,21 +1,24 @@
 "use strict";
-/* What the page shows, as one value that is never changed, only replaced: so undo is a
+/* What the page shows, as values that are never changed, only replaced: so undo is a
    list of them, and the address holds the present one.
 
-     image     {kind: "test", index} | {kind: "noise", seed} | {kind: "drawn", strokes},
-               each with pixels: 784 bytes, 0 is paper, 255 ink; strokes where the
-               drawing was made here, and not read from a PNG or an address
-     closed    the closed layers, a Set of 1..L
-     keep      only the first so many layers are kept, 0..L
-     shuffle   {distance, seed}: layers change places, none further than distance
+   The first room, trained nets: #i=12&c=3,10-20&k=30&s=4.1&f=1&b=-0.5
+     image     {kind: "test", index} | {kind: "drawn", strokes}, each with pixels:
+               784 bytes, 0 is paper, 255 ink; strokes where the drawing was made
+               here, and not read from an address
+     closed    the closed blocks, a Set of 1..L
+     keep      only the first so many blocks are kept, 0..L
+     shuffle   {distance, seed}: blocks change places, none further than distance
      frozen    gates are held at their means
      shift     is added to all b_T
+   What is left out is as the net was trained; an address that says nothing is CONTRAST.
 
-   In the address: #i=12&c=3,10-20&k=30&s=4.1&f=1&b=-0.5, and what is left out is as the
-   net was trained. */
+   The second room, nets in training: #train&d=30&u=32&n=uniform&f=tanh&r=0.005&s=1
+                                      &x=highway.-2&y=plain&q=7
+     depth, units, init, activation, rate, seed; arms, two of {kind, gateBias}; digit,
+     of the test digits. What is left out is as in UNTOUCHED. */
 
 const SHIFT = 6, SEEDS = 10000;
-const START = 28;         // the image of who comes without an address: a seven
 
 const TEST_IMAGES = bytesOf(PACKED_IMAGES);
 
@@ -28,16 +31,12 @@ const blankImage = () => drawnImage(new Uint8Array(784));
 
 const isBlank = image => !image.pixels.some(Boolean);
 
-function noiseImage(seed) {
-  const random = randomNumbers(seed);
-  const pixels = Uint8Array.from({length: 784}, () => Math.floor(256 * random()));
-  return {kind: "noise", seed, pixels};
-}
-
 const untouched = image => ({
   image, closed: new Set(), keep: DEPTH, shuffle: {distance: 0, seed: 1},
   frozen: false, shift: 0,
 });
+
+const isUntouched = state => treatmentOf(state) === AS_TRAINED;
 
 /* Pixels as text: runs of paper as 0 and their length; base64 fit for addresses. */
 function packPixels(pixels) {
@@ -75,26 +74,32 @@ function numberIn(text, low, high, step = 1) {
 function imageIn(text) {
   const [kind, rest] = text.split(/\.(.*)/s);
   if (kind === "blank" && rest === undefined) return blankImage();
-  if (kind === "noise") return noiseImage(numberIn(rest, 1, SEEDS));
   if (kind === "drawn") return drawnImage(unpackPixels(rest || ""));
   return testImage(numberIn(text, 0, TEST_LABELS.length - 1));
 }
 
-function layersIn(text) {
+function blocksIn(text) {
   const closed = new Set();
   for (const part of text.split(",")) {
     const [first, last = first, ...more] = part.split("-")
       .map(end => numberIn(end, 1, DEPTH));
     if (more.length || last < first) throw new RangeError(`${part}: not a range`);
-    for (let layer = first; layer <= last; layer++) closed.add(layer);
+    for (let block = first; block <= last; block++) closed.add(block);
   }
   return closed;
+}
+
+/* A choice of the address. */
+function oneOf(text, choices) {
+  const found = choices.find(choice => String(choice) === text);
+  if (found === undefined) throw new RangeError(`${text}: not of ${choices}`);
+  return found;
 }
 
 const READERS = {
   __proto__: null,      // or "constructor" were one
   i: text => ({image: imageIn(text)}),
-  c: text => ({closed: layersIn(text)}),
+  c: text => ({closed: blocksIn(text)}),
   k: text => ({keep: numberIn(text, 0, DEPTH)}),
   s: text => {
     const [distance, seed = "1"] = text.split(".");
@@ -105,35 +110,68 @@ const READERS = {
   b: text => ({shift: numberIn(text, -SHIFT, SHIFT, 0.25)}),
 };
 
-/* An address -> {state, complaint}: what makes no sense is left out and named. */
+/* What each setting of a training may be: [lowest, highest, step] or choices. */
+const BOUNDS = {depth: [1, 100, 1], units: [8, 64, 4], gateBias: [-8, 4, 0.25]};
+const CHOICES = {
+  init: ["uniform", "glorot", "he"], activation: ["tanh", "relu"],
+  rate: [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05],
+};
+const UNTOUCHED = {
+  depth: 30, units: 32, init: "uniform", activation: "tanh", rate: 0.005, seed: 1,
+  arms: [{kind: "highway", gateBias: -2}, {kind: "plain", gateBias: -2}], digit: 0,
+};
+
+function armIn(text) {
+  const [kind, bias = "-2"] = text.split(/\.(.*)/s);
+  return {kind: oneOf(kind, Object.keys(FAMILY)),
+          gateBias: bias === "auto" ? bias : numberIn(bias, ...BOUNDS.gateBias)};
+}
+
+const TRAINING_READERS = {
+  __proto__: null,
+  d: text => ({depth: numberIn(text, ...BOUNDS.depth)}),
+  u: text => ({units: numberIn(text, ...BOUNDS.units)}),
+  n: text => ({init: oneOf(text, CHOICES.init)}),
+  f: text => ({activation: oneOf(text, CHOICES.activation)}),
+  r: text => ({rate: oneOf(text, CHOICES.rate)}),
+  s: text => ({seed: numberIn(text, 1, SEEDS)}),
+  x: (text, {arms}) => ({arms: [armIn(text), arms[1]]}),
+  y: (text, {arms}) => ({arms: [arms[0], armIn(text)]}),
+  q: text => ({digit: numberIn(text, 0, DIGITS.test.labels.length - 1)}),
+};
+
+/* An address -> {room, state, complaint}: what makes no sense is left out and named. */
 function parseAddress(hash, image = testImage(START)) {
-  let state = untouched(image), complaint = "";
-  for (const part of hash.replace(/^#/, "").split("&").filter(Boolean)) {
+  const parts = hash.replace(/^#/, "").split("&").filter(Boolean);
+  const room = parts[0] === "train" ? parts.shift() : "nets";
+  const [readers, start] = room === "train" ? [TRAINING_READERS, UNTOUCHED]
+    : [READERS, untouched(image)];
+  let state = start, complaint = "";
+  for (const part of parts) {
     const [name, text] = part.split(/=(.*)/s);
     try {
-      state = {...state, ...READERS[name](text)};
+      state = {...state, ...readers[name](text, state)};
     } catch {
       complaint = `The address says “${part.slice(0, 30)}”, which means nothing `
         + "here; the rest of it is shown.";
     }
   }
-  return {state, complaint};
+  return {room, state, complaint};
 }
 
-/* Layers 1..L that a test picks -> "3,10-20". */
-function ranges(layers) {
+/* Blocks 1..L that a test picks -> "3,10-20". */
+function ranges(blocks) {
   const parts = [];
-  for (const layer of [...layers].sort((a, b) => a - b)) {
+  for (const block of [...blocks].sort((a, b) => a - b)) {
     const last = parts[parts.length - 1];
-    if (last && last[1] === layer - 1) last[1] = layer;
-    else parts.push([layer, layer]);
+    if (last && last[1] === block - 1) last[1] = block;
+    else parts.push([block, block]);
   }
   return parts.map(([a, b]) => a === b ? `${a}` : `${a}-${b}`).join(",");
 }
 
 function imageAddress(image) {
   if (image.kind === "test") return String(image.index);
-  if (image.kind === "noise") return `noise.${image.seed}`;
   return isBlank(image) ? "blank" : `drawn.${packPixels(image.pixels)}`;
 }
 
@@ -147,16 +185,42 @@ function addressOf({image, closed, keep, shuffle, frozen, shift}) {
   return "#" + parts.join("&");
 }
 
+function trainingAddress(state) {
+  const parts = ["#train"], {depth, units, init, activation, rate, seed, digit} = state;
+  const tell = (name, value, usual) => {
+    if (value !== usual) parts.push(`${name}=${value}`);
+  };
+  tell("d", depth, UNTOUCHED.depth);
+  tell("u", units, UNTOUCHED.units);
+  tell("n", init, UNTOUCHED.init);
+  tell("f", activation, UNTOUCHED.activation);
+  tell("r", rate, UNTOUCHED.rate);
+  tell("s", seed, UNTOUCHED.seed);
+  const [x, y] = state.arms.map(({kind, gateBias}) =>
+    hasGate(kind) && gateBias !== -2 ? `${kind}.${gateBias}` : kind);
+  tell("x", x, "highway");
+  tell("y", y, "plain");
+  tell("q", digit, UNTOUCHED.digit);
+  return parts.join("&");
+}
+
+const hasGate = kind => Object.values(FAMILY[kind]).includes("learned");
+
+const AS_TRAINED = "as trained";
+
 /* In words, for the picture that is saved and for those who do not see the page. */
 function treatmentOf({closed, keep, shuffle, frozen, shift}) {
   const parts = [];
-  const layers = closed.size === 1 ? "layer" : "layers";
-  if (closed.size) parts.push(`${layers} ${ranges(closed).replace(/,/g, ", ")} closed`);
-  if (keep < DEPTH) parts.push(`only the first ${keep} layers kept`);
-  if (shuffle.distance) parts.push(`layers shuffled by up to ${shuffle.distance}`);
+  const blocks = closed.size === 1 ? "block" : "blocks";
+  if (closed.size) {
+    const which = ranges(closed).replace(/,/g, ", ").replace(/-/g, " to ");
+    parts.push(`${blocks} ${which} closed`);
+  }
+  if (keep < DEPTH) parts.push(`only the first ${keep} blocks kept`);
+  if (shuffle.distance) parts.push(`blocks shuffled by up to ${shuffle.distance}`);
   if (frozen) parts.push("gates frozen at their means");
   if (shift && !frozen) parts.push(`${signed(shift)} on all b_T`);
-  return parts.join("; ") || "as trained";
+  return parts.join("; ") || AS_TRAINED;
 }
 
 /* How many of the test images are read correctly; a digit for each. */
