@@ -12,8 +12,7 @@ class App {
     this.runs = this.nets.map(net => new Run(net, 1));
     this.crowds = this.nets.map(net => new Run(net, TEST_LABELS.length));
     this.crowds.forEach(run => run.read(TEST_IMAGES));
-    this.place = {kind: null, block: Math.min(...state.closed, DEPTH + 1) % (DEPTH + 1) || 1,
-                  unit: null};
+    this.place = {kind: null, block: firstClosed(state), unit: null};
     this.found = {};              // of each net, for this image
     this.history = new History(state);
     this.show(state);
@@ -69,11 +68,6 @@ class App {
     this.wake();
   }
 
-  reveal(part) {
-    const behavior = isStill() ? "auto" : "smooth";
-    part.scrollIntoView({block: "nearest", behavior});
-  }
-
   /* The means of the gates in the order in which the blocks stand. */
   means() {
     return orderOf(this.state.shuffle, DEPTH).map(source => MEANS[source]);
@@ -114,7 +108,7 @@ class App {
       run.advance();
       this.changed.push(run.net.name);
       this.found[run.net.name] = {gates: run.gates, outputs: run.x,
-                                  forming: run.forming(), changes: run.changes()};
+                                  forming: run.forming()};
     }
     this.pixels = image.pixels;
   }
@@ -139,17 +133,4 @@ class App {
     this.view.showRight(this.readings);
     this.view.speak(this.found, this.state, this.readings);
   }
-}
-
-/* For the console and the tests: the logits (B, 10) of images, 784 bytes each, for each
-   net in the state that an address tells. */
-function logitsOf(images, address) {
-  const {state} = parseAddress(address);
-  return Object.fromEntries(explorer.nets.map(net => {
-    const run = new Run(net, images.length / 784);
-    run.read(images);
-    run.follow(planOf(net, state, MEANS));
-    run.advance();
-    return [net.name, Array.from(run.logits())];
-  }));
 }

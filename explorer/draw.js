@@ -9,10 +9,10 @@ function readTheme() {
   const style = getComputedStyle(document.documentElement);
   const colour = name => style.getPropertyValue(`--${name}`).trim();
   const theme = {};
-  for (const name of ["page", "panel", "text", "muted", "rule", "closed", "paper", "ink",
+  for (const name of ["page", "panel", "text", "muted", "rule", "closed", "paper",
                       ...KINDS]) theme[name] = colour(name);
   for (const kind of KINDS) theme[`${kind}Scale`] = scaleOf([theme.panel, theme[kind]]);
-  theme.inkScale = scaleOf([theme.paper, theme.ink]);
+  theme.inkScale = scaleOf([theme.paper, theme.text]);
   theme.gateScale = scaleOf(GATE_COLOURS);
   theme.outputScale = scaleOf(OUTPUT_COLOURS);
   return theme;
@@ -85,32 +85,26 @@ function drawForming(context, box, answers, closed, scale, theme) {
   }
 }
 
-/* Bars on a scale from `low` to `high`, logarithmic or even, with lines [{at, label}]
-   behind them. columns, first: the bars begin at column `first` of so many, right of a gutter for
-   the labels. */
-function drawBars(context, box, values, colour, theme,
-                  {low, high, lines, isEven = false, columns = values.length, first = 0,
-                   gutter = 0, closed = () => false}) {
+/* Bars on a scale from `low` to `high`, logarithmic or even; at their left a gutter with
+   the labels of lines [{at, label}]. */
+function drawBars(context, box, values, colour, theme, {low, high, lines, isEven = false}) {
   const rank = value => isEven ? value : Math.log(Math.max(value, 1e-30));
   const tall = value => box.height
     * within((rank(value) - rank(low)) / (rank(high) - rank(low)));
-  const left = box.x + gutter * (window.devicePixelRatio || 1);
-  const width = (box.x + box.width - left) / columns;
+  const left = box.x + gutter(), width = (box.x + box.width - left) / values.length;
   context.fillStyle = theme.panel;
   context.fillRect(box.x, box.y, box.width, box.height);
   drawLines(context, box, lines, tall, theme);
   values.forEach((value, i) => {
-    const x = left + (first + i) * width;
-    context.fillStyle = closed(i + 1) ? theme.closed : colour;
-    if (closed(i + 1)) {
-      context.fillRect(Math.floor(x), box.y, Math.ceil(width), box.height);
-    } else if (Number.isFinite(value)) {
-      const height = Math.max(tall(value), 2);
-      context.fillRect(x + 0.12 * width, box.y + box.height - height, 0.76 * width,
-                       height);
-    }
+    if (!Number.isFinite(value)) return;
+    const height = Math.max(tall(value), 2);
+    context.fillStyle = colour;
+    context.fillRect(left + (i + 0.12) * width, box.y + box.height - height, 0.76 * width,
+                     height);
   });
 }
+
+const gutter = () => 40 * (window.devicePixelRatio || 1);
 
 function drawLines(context, box, lines, tall, theme) {
   const scale = window.devicePixelRatio || 1;
@@ -121,13 +115,13 @@ function drawLines(context, box, lines, tall, theme) {
     context.fillStyle = theme.rule;
     context.fillRect(box.x, y, box.width, scale);
     context.fillStyle = theme.muted;
-    if (label) context.fillText(label, box.x + 4 * scale, y - scale);
+    context.fillText(label, box.x + 4 * scale, y - scale);
   }
 }
 
 /* Curves {points: [[step, value], ...], colour} over steps 0..last. */
 function drawCurves(context, box, curves, last, {low, high, lines}, theme) {
-  const scale = window.devicePixelRatio || 1;
+  const scale = window.devicePixelRatio || 1, left = box.x + gutter();
   const tall = value => box.height * within((value - low) / (high - low));
   context.fillStyle = theme.panel;
   context.fillRect(box.x, box.y, box.width, box.height);
@@ -138,7 +132,7 @@ function drawCurves(context, box, curves, last, {low, high, lines}, theme) {
     context.strokeStyle = context.fillStyle = colour;
     context.beginPath();
     const place = ([step, value]) =>
-      [box.x + box.width * step / last, box.y + box.height - tall(value)];
+      [left + (box.x + box.width - left) * step / last, box.y + box.height - tall(value)];
     for (const point of points) context.lineTo(...place(point));
     context.stroke();
     if (!points.length) continue;

@@ -37,7 +37,6 @@ function randomNumbers(seed) {
   };
 }
 
-// -------------------------------------------------------------------------------------
 // Products of matrices
 
 /* C += A B for A (M, K), B (K, N), C (M, N), any of them transposed: its strides are told
@@ -98,7 +97,6 @@ function gradientOfInput(dz, W, R, K, dx, B) {
   addProduct(B, R, K, dz, [R, 1], W, [K + 1, 1], dx, [K, 1]);
 }
 
-// -------------------------------------------------------------------------------------
 // The family y = H T + x C
 
 /* What T and C of each kind are: a number, or "learned", or for C "1 - T". */
@@ -161,7 +159,6 @@ function backwardBlock(kind, W, dW, x, z, d, U, B, isRelu) {
   gradientOfInput(z, W, R, U, d, B);
 }
 
-// -------------------------------------------------------------------------------------
 // The net that is trained
 
 /* P pixels -> plain layer -> L blocks of U units -> C logits. `params` and `grad` are

@@ -195,11 +195,11 @@ def facts(inside: dict, gates: dict) -> dict:
 
 def colours() -> dict:
     """The colours of the figures, for the style."""
-    found: dict[str, str] = {}
+    found = {}
     for name, theme in (("light", LIGHT), ("dark", DARK)):
-        found |= {f"{name}.page": theme.paper, f"{name}.text": theme.ink,
-                  f"{name}.muted": theme.soft, f"{name}.rule": theme.grid,
-                  **{f"{name}.{block}": theme.blocks[block] for block in BLOCKS}}
+        values = {"page": theme.paper, "text": theme.ink, "muted": theme.soft,
+                  "rule": theme.grid, **{block: theme.blocks[block] for block in BLOCKS}}
+        found[name] = " ".join(f"--{part}: {value};" for part, value in values.items())
     return found
 
 

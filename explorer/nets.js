@@ -130,15 +130,6 @@ class Run {
     return this.x.map(x => softmax(this.net.answer(x)));
   }
 
-  /* For one image: |y - x| / |x| of every block, how much it changes its input. */
-  changes() {
-    const length = of => Math.sqrt(sumOfSquares(of));
-    return this.plan.map((_, l) => {
-      const [x, y] = [this.x[l], this.x[l + 1]];
-      return length(y.map((value, u) => value - x[u])) / length(x);
-    });
-  }
-
   /* For one image: the numbers of one unit of block l, 1..L. */
   unit(l, u) {
     const {kind} = this.net, [x, y] = [this.x[l - 1][u], this.x[l][u]];

@@ -4,7 +4,6 @@
 const $ = id => document.getElementById(id);
 const mean = values => values.reduce((a, b) => a + b) / values.length;
 const percent = share => `${Math.round(100 * share)} %`;
-const isStill = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 /* A number in few signs: 0.42, −1.3, 2·10⁻⁷. */
 function short(value) {
@@ -36,16 +35,6 @@ function notice(text) {
   $("notice").textContent = text;
   $("notice").classList.toggle("shown", Boolean(text));
   if (text) notice.fading = setTimeout(() => notice(""), 8000);
-}
-
-async function copyLink(write) {
-  write();
-  try {
-    await navigator.clipboard.writeText(location.href);
-    notice("The link is copied: it shows what you see.");
-  } catch {
-    notice("The address above is the link: it shows what you see.");
-  }
 }
 
 /* The address in the browser's bar; browsers allow so many changes in so many seconds. */

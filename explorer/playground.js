@@ -8,30 +8,31 @@ const NAMES = {
   full: "both gates: y = H·T + x·C",
 };
 
-const arm = (kind, gateBias = -2) => ({kind, gateBias});
+const ARMS = ["first", "second"];
+const net = (kind, gateBias = -2) => ({kind, gateBias});
 const deep = {depth: 100};
 const glorot = {init: "glorot", rate: 0.001};
 const PRESETS = [
   {name: "30 plain blocks do not start", change: {},
-   text: "Going back, each plain block shrinks the gradient, and the first ones get "
-     + "nothing: the net guesses. The gates let it pass."},
+   text: "On its way back each plain block shrinks the gradient, and the first ones get "
+     + "nothing: the net guesses. Gates let it pass."},
   {name: "With Glorot’s weights they do", change: glorot,
    text: "Larger first weights and a lower rate, nothing else: the gradient reaches the "
      + "first block, and the plain net learns too."},
   {name: "100 plain blocks do not", change: {...glorot, ...deep,
-   arms: [arm("highway", "auto"), arm("plain")]},
+   first: net("highway", "auto")},
    text: "At a hundred blocks the same cure fails. The highway net does not mind the "
      + "depth."},
-  {name: "100 blocks, gates half open", change: {...deep, arms: [arm("highway", 0),
-   arm("plain")]},
-   text: "With b_T = 0 each block keeps half of its input, and a hundred halves leave "
-     + "nothing. Gates alone do not do it."},
-  {name: "100 blocks, S = 1", change: {...deep, arms: [arm("highway", "auto"),
-   arm("highway", 0)]},
-   text: "On the left b_T is so low that the T of all blocks sum to 1. That is all that "
-     + "differs, and it learns at once."},
-  {name: "100 blocks, residual", change: {...deep, arms: [arm("residual"),
-   arm("scaled")]},
+  {name: "100 blocks, gates half open", change: {...deep,
+   first: net("highway", 0)},
+   text: "Each block hands on half of its input, and a hundred halves leave nothing. Gates "
+     + "alone do not do it."},
+  {name: "100 blocks, S = 1", change: {...deep,
+   first: net("highway", "auto"), second: net("highway", 0)},
+   text: "On the left the gates begin so nearly shut that the T of all blocks sum to 1. "
+     + "Nothing else differs, and it learns at once."},
+  {name: "100 blocks, residual", change: {...deep,
+   first: net("residual"), second: net("scaled")},
    text: "Without gates, x alone carries the gradient. Divided by √L, what the blocks "
      + "add stays in bounds, and the net learns faster."},
 ];
@@ -52,7 +53,6 @@ class Playground {
     this.open(state);
   }
 
-  // ----------------------------------------------------------------------------------
   // The engine
 
   /* A worker made of the page's own text, where the browser allows one; else slices. */
@@ -71,20 +71,19 @@ class Playground {
     } catch {
       this.slice();
     }
-    this.post({digits: DIGITS});
   }
 
   slice() {
     const engine = new Engine(message => this.take(message), 8, setTimeout.bind(window));
     this.post = message => engine.receive(message);
-    this.post({digits: DIGITS});
   }
 
   /* The nets from their beginning. */
   begin() {
     this.run++;
     this.shown = null;
-    this.post({settings: this.state, run: this.run});
+    const arms = ARMS.map(name => this.state[name]);
+    this.post({settings: {...this.state, arms}, digits: DIGITS, run: this.run});
     if (this.isRunning) this.post({isRunning: true});
     this.tellState();
   }
@@ -105,7 +104,6 @@ class Playground {
     });
   }
 
-  // ----------------------------------------------------------------------------------
   // The state
 
   /* As an address says. */
@@ -123,7 +121,7 @@ class Playground {
   }
 
   setArm(i, change) {
-    this.set({arms: this.state.arms.map((old, k) => k === i ? {...old, ...change} : old)});
+    this.set({[ARMS[i]]: {...this.state[ARMS[i]], ...change}});
   }
 
   preset() {
@@ -131,7 +129,6 @@ class Playground {
     return PRESETS.find(({change}) => told({...UNTOUCHED, ...change}) === told(this.state));
   }
 
-  // ----------------------------------------------------------------------------------
   // Parts, made once
 
   makePresets() {
@@ -148,8 +145,8 @@ class Playground {
     const kind = element("select", {id: id("kind"), "aria-label": "Kind of its blocks",
                                     onchange: () => this.setArm(i, {kind: kind.value})},
       ...Object.entries(NAMES).map(([value, text]) => element("option", {value}, text)));
-    const bias = element("input", {type: "range", id: id("bias"), min: BOUNDS.gateBias[0],
-                                   max: BOUNDS.gateBias[1], step: BOUNDS.gateBias[2]});
+    const bias = element("input", {type: "range", id: id("bias"), min: BIASES[0],
+                                   max: BIASES[1], step: BIASES[2]});
     const auto = element("input", {type: "checkbox", id: id("auto")});
     const told = element("output"), start = element("span", {className: "aside"});
     bias.oninput = () => { told.textContent = signless(Number(bias.value)); };
@@ -165,16 +162,16 @@ class Playground {
       element("span", {className: "with-button"}, bias,
               element("label", {}, auto, " auto")));
     const rows = makeBars();
-    const bars = element("div", {className: "bars wide", role: "img"},
+    const bars = element("div", {className: "bars", role: "img"},
                          ...rows.map(row => row.row));
     const verdict = element("span", {className: "verdict"});
     $(`arm-${i}`).append(
       element("div", {className: "arm-head"}, element("span", {className: "name"}), kind),
       element("div", {className: "arm-line"},
               element("p", {className: "arm-score"}, accuracy, " ", status), gate),
-      element("h3", {}, "The gradient’s norm in each block"),
+      element("h3", {}, "The gradient’s norm, block by block"),
       canvas("norms", "The gradient's norm in each block"), ends,
-      element("h3", {}, "Mean ", element("i", {}, "T"), " of each block", start),
+      element("h3", {}, "Mean ", element("i", {}, "T"), ", block by block", start),
       canvas("gates", "Mean T of each block"),
       element("h3", {}, "Its answer to this digit"),
       element("div", {className: "arm-answer"}, bars, verdict));
@@ -220,12 +217,10 @@ class Playground {
     };
     slider("depth", Number);
     slider("units", Number);
-    slider("rate", index => CHOICES.rate[index]);
+    slider("rate", index => RATES[index]);
     for (const id of ["init", "activation"]) {
       $(id).onchange = () => this.set({[id]: $(id).value});
     }
-    $("training-link").onclick = () => copyLink(() =>
-      writeAddress(trainingAddress(this.state)));
     document.addEventListener("visibilitychange", () => this.mind(document.hidden));
   }
 
@@ -236,7 +231,6 @@ class Playground {
     this.post({isRunning: !isAway});
   }
 
-  // ----------------------------------------------------------------------------------
   // What is seen
 
   /* The controls, as the state has them. */
@@ -251,11 +245,12 @@ class Playground {
       $(id).value = state[id];
       $(`${id}-out`).textContent = state[id];
     }
-    $("rate").value = CHOICES.rate.indexOf(state.rate);
+    $("rate").value = RATES.indexOf(state.rate);
     $("rate-out").textContent = state.rate;
     $("init").value = state.init;
     $("activation").value = state.activation;
-    state.arms.forEach(({kind, gateBias}, i) => {
+    ARMS.forEach((name, i) => {
+      const {kind, gateBias} = state[name];
       const part = this.arms[i], bias = biasOf(gateBias, state.depth);
       part.kind.value = kind;
       part.gate.classList.toggle("absent", !hasGate(kind));
@@ -290,12 +285,12 @@ class Playground {
     const curves = (name, theme) => arms.map((arm, i) =>
       ({points: arm[name], colour: colours(theme)[i]}));
     this.easel.paint($("accuracy"), (context, box, theme) =>
-      drawCurves(context, box, curves("accuracies", theme), last, {low: 0, high: 1.04,
-        lines: [{at: 0.1, label: "10 %, a guess"}, {at: 0.5, label: "50 %"},
+      drawCurves(context, box, curves("accuracies", theme), last, {low: 0, high: 1.1,
+        lines: [{at: 0.1, label: "guess"}, {at: 0.5, label: "50 %"},
                 {at: 0.9, label: "90 %"}]}, theme));
     this.easel.paint($("loss"), (context, box, theme) =>
-      drawCurves(context, box, curves("losses", theme), last, {low: 0, high: 3,
-        lines: [{at: 1, label: "1"}, {at: Math.LN10, label: "2.30, a guess"}]}, theme));
+      drawCurves(context, box, curves("losses", theme), last, {low: 0, high: 3.2,
+        lines: [{at: 1, label: "1"}, {at: Math.LN10, label: "guess"}]}, theme));
     $("pace").textContent = `Step ${steps}, pass ${Math.floor(steps / batches) + 1}`
       + `${speed ? `, ${speed.toFixed(speed < 10 ? 1 : 0)} steps a second` : ""}.`;
     if (!this.isRunning) {
@@ -312,13 +307,13 @@ class Playground {
       : `of the test digits; loss ${short(loss)}`;
     this.easel.paint($(`norms-${i}`), (context, box, theme) =>
       drawBars(context, box, norms, colour(theme), theme,
-               {low: 1e-12, high: 100, gutter: 36, lines: DECADES}));
+               {low: 1e-12, high: 100, lines: DECADES}));
     part.ends.textContent = `Block 1: ${short(norms[0])}; block ${norms.length}: `
       + `${short(norms[norms.length - 1])}.`;
     const values = meanT || [];
     this.easel.paint($(`gates-${i}`), (context, box, theme) =>
       drawBars(context, box, values, colour(theme), theme, {low: 0, high: 1, isEven: true,
-        gutter: 36, lines: [meanT ? {at: 0.5, label: "0.5"} : {at: 0, label: "none"}]}));
+        lines: [meanT ? {at: 0.5, label: "0.5"} : {at: 0, label: "none"}]}));
     $(`norms-${i}`).setAttribute("aria-label",
       `The gradient's norm in each block: ${[...norms].map(short).join(" ")}`);
     $(`gates-${i}`).setAttribute("aria-label", meanT
@@ -339,7 +334,7 @@ class Playground {
 
   /* For those who listen, when it stands still. */
   speak(steps, arms) {
-    const told = arms.map(({accuracy, lost}, i) => `${this.state.arms[i].kind} reads `
+    const told = arms.map(({accuracy, lost}, i) => `${this.state[ARMS[i]].kind} reads `
       + `${percent(accuracy)} of the test digits${lost ? ", and diverged" : ""}`);
     $("spoken").textContent = `Step ${steps}: ${told.join("; ")}.`;
   }

@@ -36,7 +36,7 @@ document.addEventListener("click", event => {
   }[link.id] || link.getAttribute("href");
   history.pushState(null, "", address);
   enter(address);
-  scrollTo({top: 0, behavior: isStill() ? "auto" : "smooth"});
+  scrollTo(0, 0);
 });
 addEventListener("hashchange", () => enter(location.hash));
 enter(location.hash);

@@ -15,8 +15,8 @@
 
    The second room, nets in training: #train&d=30&u=32&n=uniform&f=tanh&r=0.005&s=1
                                       &x=highway.-2&y=plain&q=7
-     depth, units, init, activation, rate, seed; arms, two of {kind, gateBias}; digit,
-     of the test digits. What is left out is as in UNTOUCHED. */
+     depth, units, init, activation, rate, seed; first and second, the two nets, each
+     {kind, gateBias}; digit, of the test digits. What is left out is as in UNTOUCHED. */
 
 const SHIFT = 6, SEEDS = 10000;
 
@@ -36,29 +36,18 @@ const untouched = image => ({
   frozen: false, shift: 0,
 });
 
+const firstClosed = state => Math.min(...state.closed, DEPTH + 1) % (DEPTH + 1) || 1;
+
 const isUntouched = state => treatmentOf(state) === AS_TRAINED;
 
-/* Pixels as text: runs of paper as 0 and their length; base64 fit for addresses. */
-function packPixels(pixels) {
-  const bytes = [];
-  for (let i = 0; i < 784; i++) {
-    if (pixels[i]) { bytes.push(pixels[i]); continue; }
-    let run = 1;
-    while (run < 255 && i + 1 < 784 && !pixels[i + 1]) { run++; i++; }
-    bytes.push(0, run);
-  }
-  return btoa(String.fromCharCode(...bytes))
-    .replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
-}
+/* Pixels as text: base64 fit for addresses. */
+const packPixels = pixels => btoa(String.fromCharCode(...pixels))
+  .replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
 
 function unpackPixels(text) {
-  const bytes = bytesOf(text.replace(/-/g, "+").replace(/_/g, "/")), pixels = [];
-  for (let i = 0; i < bytes.length && pixels.length <= 784; i++) {
-    if (bytes[i]) pixels.push(bytes[i]);
-    else pixels.push(...new Array(bytes[++i] || 785).fill(0));
-  }
+  const pixels = bytesOf(text.replace(/-/g, "+").replace(/_/g, "/"));
   if (pixels.length !== 784) throw new RangeError(`${pixels.length} pixels`);
-  return Uint8Array.from(pixels);
+  return pixels;
 }
 
 /* A number of the address: as it is written there, if it is one and in bounds. */
@@ -96,61 +85,57 @@ function oneOf(text, choices) {
   return found;
 }
 
-const READERS = {
-  __proto__: null,      // or "constructor" were one
-  i: text => ({image: imageIn(text)}),
-  c: text => ({closed: blocksIn(text)}),
-  k: text => ({keep: numberIn(text, 0, DEPTH)}),
-  s: text => {
+/* The first room: what stands in its address -> a part of its state. */
+const READERS = new Map([
+  ["i", text => ({image: imageIn(text)})],
+  ["c", text => ({closed: blocksIn(text)})],
+  ["k", text => ({keep: numberIn(text, 0, DEPTH)})],
+  ["s", text => {
     const [distance, seed = "1"] = text.split(".");
     return {shuffle: {distance: numberIn(distance, 0, DEPTH - 1),
                       seed: numberIn(seed, 1, SEEDS)}};
-  },
-  f: text => ({frozen: numberIn(text, 0, 1) === 1}),
-  b: text => ({shift: numberIn(text, -SHIFT, SHIFT, 0.25)}),
-};
+  }],
+  ["f", text => ({frozen: numberIn(text, 0, 1) === 1})],
+  ["b", text => ({shift: numberIn(text, -SHIFT, SHIFT, 0.25)})],
+]);
 
-/* What each setting of a training may be: [lowest, highest, step] or choices. */
-const BOUNDS = {depth: [1, 100, 1], units: [8, 64, 4], gateBias: [-8, 4, 0.25]};
-const CHOICES = {
-  init: ["uniform", "glorot", "he"], activation: ["tanh", "relu"],
-  rate: [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05],
-};
+/* The second: its letters, the settings they stand for, and how those are read. */
+const BIASES = [-8, 4, 0.25];         // of b_T: lowest, highest, step
+const RATES = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05];
 const UNTOUCHED = {
   depth: 30, units: 32, init: "uniform", activation: "tanh", rate: 0.005, seed: 1,
-  arms: [{kind: "highway", gateBias: -2}, {kind: "plain", gateBias: -2}], digit: 0,
+  first: {kind: "highway", gateBias: -2}, second: {kind: "plain", gateBias: -2}, digit: 0,
 };
+const SETTINGS = [
+  ["d", "depth", text => numberIn(text, 1, 100)],
+  ["u", "units", text => numberIn(text, 8, 64, 4)],
+  ["n", "init", text => oneOf(text, ["uniform", "glorot", "he"])],
+  ["f", "activation", text => oneOf(text, ["tanh", "relu"])],
+  ["r", "rate", text => oneOf(text, RATES)],
+  ["s", "seed", text => numberIn(text, 1, SEEDS)],
+  ["x", "first", netIn],
+  ["y", "second", netIn],
+  ["q", "digit", text => numberIn(text, 0, DIGITS.test.labels.length - 1)],
+];
+const TRAINING_READERS = new Map(SETTINGS.map(([letter, name, read]) =>
+  [letter, text => ({[name]: read(text)})]));
 
-function armIn(text) {
+function netIn(text) {
   const [kind, bias = "-2"] = text.split(/\.(.*)/s);
   return {kind: oneOf(kind, Object.keys(FAMILY)),
-          gateBias: bias === "auto" ? bias : numberIn(bias, ...BOUNDS.gateBias)};
+          gateBias: bias === "auto" ? bias : numberIn(bias, ...BIASES)};
 }
-
-const TRAINING_READERS = {
-  __proto__: null,
-  d: text => ({depth: numberIn(text, ...BOUNDS.depth)}),
-  u: text => ({units: numberIn(text, ...BOUNDS.units)}),
-  n: text => ({init: oneOf(text, CHOICES.init)}),
-  f: text => ({activation: oneOf(text, CHOICES.activation)}),
-  r: text => ({rate: oneOf(text, CHOICES.rate)}),
-  s: text => ({seed: numberIn(text, 1, SEEDS)}),
-  x: (text, {arms}) => ({arms: [armIn(text), arms[1]]}),
-  y: (text, {arms}) => ({arms: [arms[0], armIn(text)]}),
-  q: text => ({digit: numberIn(text, 0, DIGITS.test.labels.length - 1)}),
-};
 
 /* An address -> {room, state, complaint}: what makes no sense is left out and named. */
 function parseAddress(hash, image = testImage(START)) {
   const parts = hash.replace(/^#/, "").split("&").filter(Boolean);
   const room = parts[0] === "train" ? parts.shift() : "nets";
-  const [readers, start] = room === "train" ? [TRAINING_READERS, UNTOUCHED]
-    : [READERS, untouched(image)];
-  let state = start, complaint = "";
+  const readers = room === "train" ? TRAINING_READERS : READERS;
+  let state = room === "train" ? UNTOUCHED : untouched(image), complaint = "";
   for (const part of parts) {
-    const [name, text] = part.split(/=(.*)/s);
+    const [letter, text] = part.split(/=(.*)/s);
     try {
-      state = {...state, ...readers[name](text, state)};
+      state = {...state, ...readers.get(letter)(text)};
     } catch {
       complaint = `The address says “${part.slice(0, 30)}”, which means nothing `
         + "here; the rest of it is shown.";
@@ -185,26 +170,15 @@ function addressOf({image, closed, keep, shuffle, frozen, shift}) {
   return "#" + parts.join("&");
 }
 
-function trainingAddress(state) {
-  const parts = ["#train"], {depth, units, init, activation, rate, seed, digit} = state;
-  const tell = (name, value, usual) => {
-    if (value !== usual) parts.push(`${name}=${value}`);
-  };
-  tell("d", depth, UNTOUCHED.depth);
-  tell("u", units, UNTOUCHED.units);
-  tell("n", init, UNTOUCHED.init);
-  tell("f", activation, UNTOUCHED.activation);
-  tell("r", rate, UNTOUCHED.rate);
-  tell("s", seed, UNTOUCHED.seed);
-  const [x, y] = state.arms.map(({kind, gateBias}) =>
-    hasGate(kind) && gateBias !== -2 ? `${kind}.${gateBias}` : kind);
-  tell("x", x, "highway");
-  tell("y", y, "plain");
-  tell("q", digit, UNTOUCHED.digit);
-  return parts.join("&");
-}
-
 const hasGate = kind => Object.values(FAMILY[kind]).includes("learned");
+
+function trainingAddress(state) {
+  const tell = value => typeof value !== "object" ? String(value)
+    : hasGate(value.kind) ? `${value.kind}.${value.gateBias}` : value.kind;
+  const changed = SETTINGS.filter(([, name]) => tell(state[name]) !== tell(UNTOUCHED[name]));
+  return ["#train", ...changed.map(([letter, name]) => `${letter}=${tell(state[name])}`)]
+    .join("&");
+}
 
 const AS_TRAINED = "as trained";
 

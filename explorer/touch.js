@@ -39,9 +39,6 @@ function touchPad(app) {
     strokes = null;
     app.show(before);
   });
-  for (const name of ["touchstart", "touchmove"]) {       // a stroke is no scrolling
-    pad.addEventListener(name, event => event.preventDefault(), {passive: false});
-  }
 }
 
 function touchImages(app) {
@@ -198,7 +195,6 @@ function touchTools(app) {
   $("undo").onclick = $("pad-undo").onclick = () => app.move(-1);
   $("redo").onclick = () => app.move(1);
   $("reset").onclick = () => app.commit(untouched(app.state.image));
-  $("link").onclick = () => copyLink(() => writeAddress(addressOf(app.state)));
   addEventListener("keydown", event => {
     const key = event.key.toLowerCase();
     const command = (event.ctrlKey || event.metaKey) && !event.altKey;

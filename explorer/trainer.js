@@ -36,14 +36,14 @@ class Trainer {
     this.train = scaled(digits.train);
     this.test = scaled(digits.test);
     this.rate = settings.rate;
-    this.random = stream(settings.seed, 5);
+    this.seed = settings.seed;
     this.batch = {x: new Floats(BATCH * PIXELS), labels: new Uint8Array(BATCH)};
     this.steps = 0;
     this.arms = settings.arms.map(({kind, gateBias}) => {
       const net = new Machine({...settings, kind}, PIXELS, BATCH, Floats);
       net.initialize(settings.init, biasOf(gateBias, settings.depth), settings.seed);
       return {net, adam: new Adam(net.params), lost: null, loss: NaN, accuracy: NaN,
-              losses: new Curve(), accuracies: new Curve(), norms: null, meanT: null,
+              losses: new Curve(), accuracies: new Curve(), meanT: null,
               answers: new Float32Array(digits.test.labels.length * CLASSES)};
     });
   }
@@ -59,16 +59,19 @@ class Trainer {
   /* The batch of this step; every pass over the digits has an order of its own. */
   choose() {
     const at = this.steps % this.batches, N = this.train.labels.length;
-    if (!at && this.shuffledFor !== this.steps) {
-      this.shuffledFor = this.steps;
+    if (!at) {
+      const random = stream(1e6 * this.seed + this.steps, 5);
       this.order = Array.from({length: N}, (_, i) => i);
       for (let i = N - 1; i > 0; i--) {
-        const j = Math.floor(this.random() * (i + 1));
+        const j = Math.floor(random() * (i + 1));
         [this.order[i], this.order[j]] = [this.order[j], this.order[i]];
       }
     }
-    const rows = this.order.slice(at * BATCH, (at + 1) * BATCH);
-    copyRows(this.train, rows, this.batch);
+    this.order.slice(at * BATCH, (at + 1) * BATCH).forEach((row, b) => {
+      const pixels = this.train.x.subarray(row * PIXELS, (row + 1) * PIXELS);
+      this.batch.x.set(pixels, b * PIXELS);
+      this.batch.labels[b] = this.train.labels[row];
+    });
   }
 
   /* What there is to see before the first step. */
@@ -76,7 +79,6 @@ class Trainer {
     this.choose();
     for (const arm of this.arms) {
       arm.loss = yield* arm.net.gradient(this.batch.x, this.batch.labels);
-      arm.norms = arm.net.gradientNorms();
     }
     yield* this.evaluate();
   }
@@ -86,7 +88,6 @@ class Trainer {
     this.choose();
     for (const arm of this.arms.filter(arm => arm.lost === null)) {
       arm.loss = yield* arm.net.gradient(this.batch.x, this.batch.labels);
-      arm.hasNorms = false;                 // those of the newest gradient: when asked
       const norm = Number.isFinite(arm.loss)
         ? arm.adam.step(arm.net.params, arm.net.grad, this.rate, CLIP) : NaN;
       if (!Number.isFinite(norm)) arm.lost = this.steps + 1;
@@ -121,25 +122,15 @@ class Trainer {
 
   /* All that the page shows, as a message. */
   snapshot() {
-    return {steps: this.steps, batches: this.batches, arms: this.arms.map(arm => {
-      if (!arm.hasNorms) arm.norms = arm.net.gradientNorms();
-      arm.hasNorms = true;
-      const {lost, loss, accuracy, norms, meanT, answers} = arm;
-      return {lost, loss, accuracy, norms, meanT, answers,
-              losses: arm.losses.points, accuracies: arm.accuracies.points};
-    })};
+    const arms = this.arms.map(({net, lost, loss, accuracy, meanT, answers, ...arm}) =>
+      ({lost, loss, accuracy, meanT, answers, norms: net.gradientNorms(),
+        losses: arm.losses.points, accuracies: arm.accuracies.points}));
+    return {steps: this.steps, batches: this.batches, arms};
   }
 }
 
-function copyRows(from, rows, to) {
-  rows.forEach((row, b) => {
-    to.x.set(from.x.subarray(row * PIXELS, (row + 1) * PIXELS), b * PIXELS);
-    to.labels[b] = from.labels[row];
-  });
-}
-
-/* The loop. It is told {digits}, {settings}, {isRunning}, {step: true} and {seen: id}, and
-   sends snapshots: a new one only once the last was seen, so that no queue grows in a
+/* The loop. It is told {settings, digits, run}, {isRunning}, {step: true} and {seen: run},
+   and sends snapshots: a new one only once the last was seen, so that no queue grows in a
    page that is hidden or slow. budget: milliseconds that it works before it looks for
    messages; later(f): call f after those. */
 class Engine {
@@ -150,9 +141,8 @@ class Engine {
   }
 
   receive(message) {
-    if (message.digits) this.digits = message.digits;
     if (message.settings) {
-      this.trainer = new Trainer(message.settings, this.digits);
+      this.trainer = new Trainer(message.settings, message.digits);
       Object.assign(this, {job: this.trainer.begin(), run: message.run, owed: 0,
                            isRunning: false, isAwaited: false, speed: null});
     }
@@ -177,11 +167,9 @@ class Engine {
   /* The next thing to do, or null: a step, or a look at what single steps changed. */
   nextJob() {
     const {trainer} = this;
-    const wants = (this.isRunning || this.owed > 0) && !trainer.isLost;
-    if (wants) {
-      this.owed = Math.max(0, this.owed - 1);
-      return trainer.step();
-    }
+    const isWanted = this.isRunning || this.owed > 0;
+    this.owed = Math.max(0, this.owed - 1);
+    if (isWanted && !trainer.isLost) return trainer.step();
     return trainer.evaluatedAt < trainer.steps ? trainer.evaluate() : null;
   }
 

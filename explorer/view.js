@@ -16,7 +16,7 @@ class View {
     this.makeRuler();
     this.makeThumbs();
     this.answers = Object.fromEntries(KINDS.map(kind => [kind, this.makeAnswer(kind)]));
-    for (const group of ["forming", "changes", "outputs"]) this.makeStrips(group);
+    for (const group of ["forming", "outputs"]) this.makeStrips(group);
     this.makeScales();
   }
 
@@ -25,10 +25,9 @@ class View {
   }
 
   makeRuler() {
-    const mark = block => block % 10 === 0 || block === 1 || block === DEPTH ? "mark" : "";
     this.blocks = Array.from({length: DEPTH}, (_, l) => element(
       "button", {type: "button", tabIndex: l ? -1 : 0, "aria-pressed": "false",
-                 "aria-label": `Block ${l + 1}`, className: mark(l + 1)},
+                 "aria-label": `Block ${l + 1}`},
       element("b", {}, String(l + 1))));
     $("ruler").append(element("span", {title: "the plain layer"}), ...this.blocks);
   }
@@ -102,32 +101,20 @@ class View {
         context.setTransform(1, 0, 0, 1, 0, 0);
         context.clearRect(0, 0, box.width, box.height);
         context.setTransform(box.width, 0, 0, box.height, 0, 0);
-        paintStrokes(context, strokes, 0.075, theme.ink);
+        paintStrokes(context, strokes, 0.075, theme.text);
         context.setTransform(1, 0, 0, 1, 0, 0);
       } else {
         drawDigit(context, box, pixels, theme);
       }
     });
     this.paint("seen", (context, box, theme) => drawDigit(context, box, pixels, theme));
-    $("hint").textContent = this.tellImage(image);
+    const name = strokes && strokes.length ? "your own" : isBlank(image) ? "blank paper"
+      : kind === "test" ? `a test image, ${TEST_LABELS[index]}` : "your own";
+    $("hint").textContent = `Now: ${name}. Draw here with mouse, finger or pen.`;
     this.thumbs.forEach(({thumb}, i) => {
       thumb.setAttribute("aria-pressed", kind === "test" && i === index);
       if (kind === "test") thumb.tabIndex = i === index ? 0 : -1;
     });
-  }
-
-  /* What lies on the pad, and what a stroke would do to it. */
-  tellImage(image) {
-    const {kind, index, strokes} = image;
-    if (isBlank(image)) {
-      return "Now: blank paper; the nets answer all the same. "
-        + "Draw with mouse, finger or pen.";
-    }
-    if (strokes && strokes.length) {
-      return "Now: your own. Draw on with mouse, finger or pen.";
-    }
-    const name = kind === "test" ? `a test image, ${TEST_LABELS[index]}` : "your own";
-    return `Now: ${name}. A stroke of mouse, finger or pen starts a new drawing.`;
   }
 
   /* What the runs of the three nets found for this image; `changed` names those nets
@@ -142,13 +129,9 @@ class View {
         drawGates(context, box, means, MOST_MEAN, () => false, theme));
     }
     for (const kind of changed) {
-      const {forming, changes, outputs} = found[kind];
+      const {forming, outputs} = found[kind];
       this.paint(`forming-${kind}`, (context, box, theme) =>
         drawForming(context, box, forming, closed, theme[`${kind}Scale`], theme));
-      this.paint(`changes-${kind}`, (context, box, theme) =>
-        drawBars(context, box, changes, theme[kind], theme,
-                 {low: 0.03, high: 2, columns: COLUMNS, first: 1, closed,
-                  lines: [{at: 0.1}, {at: 1}]}));
       this.paint(`outputs-${kind}`, (context, box, theme) =>
         drawOutputs(context, box, outputs, kind === "residual" ? MOST_RESIDUAL : 1,
                     theme));
@@ -230,11 +213,8 @@ class View {
     const last = `If it were the last: ${answers}.`;
     if (!block) return `The plain layer reads the pixels; it cannot be closed. ${last}`;
     if (closed) return `Block ${block} is closed: it copies its input. ${last}`;
-    const [highway, residual, plain] = KINDS.map(kind =>
-      percent(found[kind].changes[block - 1]));
-    const T = mean(found.highway.gates[block - 1]).toFixed(2);
-    return `Block ${block}: mean T ${T}; changes its input by ${highway} `
-      + `(residual ${residual}, plain ${plain}). ${last}`;
+    const T = short(mean(found.highway.gates[block - 1]));
+    return `Block ${block}: mean T ${T} in the highway net. ${last}`;
   }
 
   tellUnit({kind, block, unit}, closed, runs, means) {
@@ -263,8 +243,6 @@ class View {
              answer.map((share, d) => `${d}: ${percent(share)}`).join(", "));
         name($(`forming-${kind}`), `${kind}: the answer after each of ${DEPTH} blocks, `
           + found[kind].forming.map(largest).join(" "));
-        name($(`changes-${kind}`), `${kind}: how much each block changes its input, `
-          + found[kind].changes.map(percent).join(" "));
         name($(`outputs-${kind}`), `${kind}: outputs of ${UNITS} units after each block`);
         return `${kind} reads ${digit}, ${percent(answer[digit])}, and ${right} of the `
           + `${readings[kind].length} test images correctly`;
@@ -277,23 +255,19 @@ class View {
   }
 }
 
-/* Ten rows of digit, bar and share; and what they show. */
+/* Ten bars over their digits, and what they show. */
 function makeBars() {
   return Array.from({length: CLASSES}, (_, digit) => {
-    const bar = element("i"), share = element("span", {className: "share"});
-    const label = element("span", {}, String(digit));
-    const row = element("div", {className: "row"},
-      label, element("span", {className: "bar"}, bar), share);
-    return {row, bar, share, label};
+    const bar = element("i"), label = element("span", {}, String(digit));
+    const row = element("div", {}, element("span", {className: "bar"}, bar), label);
+    return {row, bar, label};
   });
 }
 
 function showBars(rows, answer) {
   const winner = largest(answer);
-  rows.forEach(({bar, share, label}, digit) => {
+  rows.forEach(({bar, label}, digit) => {
     bar.style.setProperty("--share", answer[digit].toFixed(4));
-    share.textContent = percent(answer[digit]);
     label.className = digit === winner ? "winner" : "";
-    share.className = digit === winner ? "share winner" : "share";
   });
 }

@@ -11,23 +11,20 @@ const ACTS = {
       : untouched(state.image));
   },
 
-  /* The most open gate of the blocks beyond the first. */
+  /* Another one at each press, of those that are half open. */
   unit({app}) {
-    const {gates} = app.found.highway;
-    const places = gates.flatMap((T, l) => [...T].map((value, unit) =>
-      ({kind: "highway", block: l + 1, unit, value})));
-    const open = places.filter(place => place.value > 0.3 && place.value < 0.9);
-    const at = places.indexOf(open[Math.floor(Math.random() * open.length)]);
-    const {kind, block, unit} = places[at] || places[UNITS];
-    app.select({kind, block, unit});
-    app.reveal($("readout"));
+    const places = app.found.highway.gates.flatMap((T, l) =>
+      [...T].map((T, unit) => ({kind: "highway", block: l + 1, unit, T})));
+    const half = places.filter(({T}) => T > 0.3 && T < 0.9);
+    app.select(half[Math.floor(half.length * Math.random())] || places[0]);
+    $("readout").scrollIntoView({block: "nearest"});
   },
 
   image({app}) {
     const {kind, index} = app.state.image, each = TEST_LABELS.length / 10;
     const next = kind === "test" ? (index + each) % TEST_LABELS.length : START;
     app.commit({...app.state, image: testImage(next)});
-    app.reveal($("gates"));
+    $("gates").scrollIntoView({block: "nearest"});
   },
 
   block({app, step}) {
@@ -73,7 +70,7 @@ class Walk {
     this.at = i;
     const {state} = this.steps[i], {image} = this.app.complete(this.app.state);
     const isOwn = image.kind === "drawn" && !isBlank(image);
-    this.app.select({block: Math.min(...state.closed, DEPTH + 1) % (DEPTH + 1) || 1});
+    this.app.select({block: firstClosed(state)});
     this.app.commit(isOwn ? {...state, image} : state);
   }
 
@@ -122,10 +119,10 @@ function tellAnswers(found, {image, ...state}) {
   if (!right.length) return {title: `No net reads the ${label}`, text};
   if (wrong.length) {
     const names = list(right.map(([kind]) => `the ${kind}`));
-    return {title: `Only ${names} net still ${right.length > 1 ? "read" : "reads"} the `
-      + label, text};
+    return {title: right.length > 1 ? `${names.replace(/^t/, "T")} net still read the ${label}`
+      : `Only ${names} net reads the ${label}`, text};
   }
   return {title: `All three nets read the ${label}`, text: isUntouched({image, ...state})
-    ? "The plain net too: it had Glorot’s weights and a low rate, with which plain nets of "
-      + "this depth do train." : "None needs what is missing."};
+    ? "Even the plain net is right: it had Glorot’s weights and a low rate, with which "
+      + "plain nets of this depth do train." : "None needs what is missing."};
 }
