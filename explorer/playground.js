@@ -168,7 +168,7 @@ class Playground {
     $(`arm-${i}`).append(
       element("div", {className: "arm-head"}, element("span", {className: "name"}), kind),
       element("div", {className: "arm-line"},
-              element("p", {className: "arm-score"}, accuracy, " ", status), gate),
+              element("p", {className: "arm-score"}, accuracy, status), gate),
       element("h3", {}, "The gradient’s norm, block by block"),
       canvas("norms", "The gradient's norm in each block"), ends,
       element("h3", {}, "Mean ", element("i", {}, "T"), ", block by block", start),
@@ -304,7 +304,7 @@ class Playground {
     const colour = theme => [theme.highway, theme.plain][i];
     part.accuracy.textContent = Number.isFinite(accuracy) ? percent(accuracy) : "–";
     part.status.textContent = lost ? `diverged at step ${lost}`
-      : `of the test digits; loss ${short(loss)}`;
+      : `right, loss ${short(loss)}`;
     this.easel.paint($(`norms-${i}`), (context, box, theme) =>
       drawBars(context, box, norms, colour(theme), theme,
                {low: 1e-12, high: 100, lines: DECADES}));
