@@ -7,8 +7,7 @@ a double click, and asks for nothing from anywhere. This maker puts its sources 
 with weights, images and colours, and puts into the text every number that comes from a
 record. The picture is what other sites show of a link to the page.
 
-    python3 -m explorer              needs no MNIST and no network
-    python3 -m explorer --images     choose explorer/images.npz first, from MNIST
+    python3 -m explorer         needs no MNIST and no network
 
 A weight is kept as a whole number of 24 bits and a scale for its row: four characters
 of base64, where float32 takes five and a third. What that changes in a logit is less
@@ -33,7 +32,6 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from highway_suite.datasets import obtain
 from highway_suite.figures import DARK, GATE_COLOURS, LIGHT
 from highway_suite.files import parse_json, path_of, read_file, write_file
 from highway_suite.records import load_net, weights_hash
@@ -48,7 +46,7 @@ SCRIPTS = ("page", "nets", "state", "digit", "draw", "view", "touch", "walk", "a
 BLOCKS = ("highway", "residual", "plain")
 EACH = 4                # images of each class
 IMAGES_RULE = f"The first {EACH} of each digit among MNIST's test images, in its order."
-SHOWN, CLOSED = 8, (10, 25)     # the image and the closed blocks that a visitor sees first
+SHOWN, CLOSED = 8, (10, 25)     # what a visitor sees first: image, closed blocks
 OUTPUT_COLOURS = "RdBu_r"
 STEPS = 33              # of a colour scale
 MOST_RESIDUAL = 15      # where the colours of the residual net's outputs end
@@ -106,30 +104,14 @@ def colour_scale(name: str) -> list:
 
 
 def load_images() -> tuple:
-    """The forty images, uint8 (40, 784), and their labels. Raises RecordError,
+    """The forty images, uint8 (40, 784), and their labels, by IMAGES_RULE. Raises
     OSError."""
-    path = source_path("images.npz")
-    try:
-        with np.load(path) as archive:
-            return archive["images"], archive["labels"]
-    except OSError:
-        raise
-    except Exception as error:      # zipfile, zlib, numpy: each its own kind
-        raise RecordError(f"{path} lacks what the page shows ({error!r:.80})"
-                          ) from error
-
-
-def choose_images(data: hn.Data) -> bytes:
-    """The bytes of images.npz: by IMAGES_RULE, from uint8 MNIST."""
-    rows = np.concatenate([np.flatnonzero(data.y_test == digit)[:EACH]
-                           for digit in range(10)])
-    file = io.BytesIO()
-    np.savez_compressed(file, images=data.x_test[rows], labels=data.y_test[rows],
-                        rows=rows)
-    return file.getvalue()
+    with np.load(source_path("images.npz")) as archive:
+        return archive["images"], archive["labels"]
 
 
 def base64_of(array: np.ndarray) -> str:
+    """The bytes of an array, as text."""
     return base64.b64encode(array.tobytes()).decode()
 
 
@@ -168,27 +150,17 @@ def contrast() -> str:
 # Records -> the numbers of the text
 
 
-def share(value: float, digits: int = 0) -> str:
-    """A fraction in percent."""
-    return f"{100 * value:.{digits}f}"
-
-
-def count(value: float) -> str:
-    return f"{value:,.0f}"
-
-
 def facts(inside: dict, gates: dict) -> dict:
     """Every number of the text, by name."""
     protocol, nets = inside["protocol"], {net["block"]: net for net in inside["nets"]}
-    found = {"depth": count(protocol["depth"]), "layers": count(protocol["depth"] + 1),
-             "last": count(protocol["depth"] - 1), "hidden": count(protocol["hidden"]),
-             "epochs": count(nets["highway"]["epochs"]),
-             "n_train": count(gates["n_train"]), "images_rule": IMAGES_RULE,
-             "most_residual": str(MOST_RESIDUAL), "site": SITE,
+    found = {"depth": protocol["depth"], "layers": protocol["depth"] + 1,
+             "last": protocol["depth"] - 1, "hidden": protocol["hidden"],
+             "epochs": nets["highway"]["epochs"], "n_train": f"{gates['n_train']:,}",
+             "images_rule": IMAGES_RULE, "most_residual": MOST_RESIDUAL, "site": SITE,
              "contrast": html.escape(contrast())}
     for block, net in nets.items():
-        found[f"parameters_{block}"] = count(net["parameters"])
-        found[f"accuracy_{block}"] = share(net["test_acc"][-1], 1)
+        found[f"parameters_{block}"] = f"{net['parameters']:,}"
+        found[f"accuracy_{block}"] = f"{100 * net['test_acc'][-1]:.1f}"
         found[f"rate_{block}"] = f"{net['lr']:g}"
     return found
 
@@ -198,7 +170,7 @@ def colours() -> dict:
     found = {}
     for name, theme in (("light", LIGHT), ("dark", DARK)):
         values = {"page": theme.paper, "text": theme.ink, "muted": theme.soft,
-                  "rule": theme.grid, **{block: theme.blocks[block] for block in BLOCKS}}
+                  "rule": theme.grid} | {kind: theme.blocks[kind] for kind in BLOCKS}
         found[name] = " ".join(f"--{part}: {value};" for part, value in values.items())
     return found
 
@@ -226,8 +198,8 @@ def load_all() -> tuple:
 
 
 def make_page(record: dict, gates: dict, nets: dict) -> str:
-    """The whole page. Raises OSError, RecordError; LookupError, TypeError,
-    AttributeError or ValueError where a record or images.npz lacks what it shows."""
+    """The whole page. Raises OSError, RecordError; LookupError, TypeError or ValueError
+    where a record lacks what it shows."""
     def source(name: str) -> str:
         return source_path(name).read_text(encoding="utf-8").rstrip("\n")
 
@@ -257,7 +229,8 @@ def make_picture(nets: dict) -> bytes:
     image, first, last = load_images()[0][SHOWN], *CLOSED
     figure = Figure(figsize=(12, 6.3), dpi=100, facecolor=LIGHT.paper)
     write = {"family": "DejaVu Sans", "color": LIGHT.ink}
-    figure.text(0.04, 0.885, "Highway networks, to touch", size=34, weight="bold", **write)
+    figure.text(0.04, 0.885, "Highway networks, to touch", size=34, weight="bold",
+                **write)
     figure.text(0.04, 0.815, f"Blocks {first} to {last} of {nets['plain'].depth} are "
                 "closed. Which net still reads the digit?", size=19, **write)
     axes = figure.add_axes((0.04, 0.24, 0.2, 0.381))
@@ -292,26 +265,18 @@ def main(argv: list | None = None) -> None:
     parser.add_argument("--out", type=path_of, metavar="FILE",
                         default=hn.HERE / "docs" / "explorer.html",
                         help="the page to write; its picture lies beside it, as .png")
-    parser.add_argument("--images", action="store_true",
-                        help="choose the forty images first, from MNIST")
-    parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
-                        help="of the MNIST files")
     options = parser.parse_args(argv)
     if not os.path.isdir(options.out.parent):
         parser.error(f"argument --out: {options.out.parent} is not a folder")
     try:
-        if options.images:
-            data = obtain("mnist", options.data_dir)
-            write_file(source_path("images.npz"), choose_images(data))
         record, gates, nets = load_all()
         page = make_page(record, gates, nets).encode()
         write_file(options.out, page)
         write_file(options.out.with_suffix(".png"), make_picture(nets))
     except (hn.DataError, RecordError) as error:
         sys.exit(f"explorer: {error}")
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
-        sys.exit("explorer: a record or images.npz lacks what the page shows "
-                 f"({error!r:.80})")
+    except (LookupError, TypeError, ValueError) as error:
+        sys.exit(f"explorer: a record lacks what the page shows ({error!r:.80})")
     except OSError as error:
         sys.exit(f"explorer: {error.filename or options.out}: {error.strerror}")
     print(f"{options.out.name}: {len(page) / 1e6:.2f} MB")

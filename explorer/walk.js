@@ -90,7 +90,7 @@ class Walk {
   tell(found, state) {
     const item = this.steps[0].item, {title, text} = tellAnswers(found, state);
     item.querySelector("h2").textContent = title;
-    $("contrast").textContent = `${tellTreatment(state)} ${text}`;
+    $("contrast").textContent = `With ${tellTreatment(state)}, ${text}.`;
     item.querySelector("button").textContent = isUntouched(state)
       ? "Close blocks 10 to 25" : state.closed.size ? "Open them again"
         : "As they were trained";
@@ -98,31 +98,26 @@ class Walk {
 }
 
 function tellTreatment(state) {
-  if (isUntouched(state)) return `All ${DEPTH} blocks are open.`;
-  const told = treatmentOf(state).replace(/^./, letter => letter.toUpperCase());
-  const isAllClosing = /^Blocks? [^;]* closed$/.test(told);
-  if (!isAllClosing) return `${told}.`;
-  return state.closed.size === 1 ? told.replace("closed", "is closed: it copies its input.")
-    : told.replace("closed", "are closed: they copy their input.");
+  if (isUntouched(state)) return `all ${DEPTH} blocks open`;
+  const copies = state.closed.size === 1 ? "it only copies its" : "they only copy their";
+  return treatmentOf(state).replace(/; /g, " and ")
+    .replace(" closed", ` of ${DEPTH} closed, so that ${copies} input`);
 }
 
 /* Who reads the image rightly, and what the others say. */
-function tellAnswers(found, {image, ...state}) {
+function tellAnswers(found, state) {
+  const {image} = state, label = image.kind === "test" ? TEST_LABELS[image.index] : null;
   const answers = KINDS.map(kind => [kind, largest(found[kind].forming[DEPTH])]);
-  const label = image.kind === "test" ? TEST_LABELS[image.index] : null;
   const right = answers.filter(([, digit]) => digit === label);
   const wrong = answers.filter(([, digit]) => digit !== label);
   const list = parts => parts.join(", ").replace(/, (?=[^,]*$)/, " and ");
-  const text = `${list(wrong.map(([kind, digit]) => `the ${kind} net says ${digit}`))}.`
-    .replace(/^t/, "T");
+  const text = list(wrong.map(([kind, digit]) => `the ${kind} net says ${digit}`));
   if (label === null) return {title: "What do the nets read?", text};
   if (!right.length) return {title: `No net reads the ${label}`, text};
-  if (wrong.length) {
-    const names = list(right.map(([kind]) => `the ${kind}`));
-    return {title: right.length > 1 ? `${names.replace(/^t/, "T")} net still read the ${label}`
-      : `Only ${names} net reads the ${label}`, text};
-  }
-  return {title: `All three nets read the ${label}`, text: isUntouched({image, ...state})
-    ? "Even the plain net is right: it had Glorot’s weights and a low rate, with which "
-      + "plain nets of this depth do train." : "None needs what is missing."};
+  const names = list(right.map(([kind]) => kind));
+  if (right.length === 1) return {title: `Only the ${names} net still reads the ${label}`, text};
+  if (wrong.length) return {title: `The ${names} nets still read the ${label}`, text};
+  return {title: `All three nets read the ${label}`, text: isUntouched(state)
+    ? "even the plain net is right: it had Glorot’s weights and a low rate, with which "
+      + "plain nets of this depth do train" : "no net misses what is gone"};
 }

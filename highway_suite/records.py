@@ -30,7 +30,7 @@ COMMAND = ("python3 highway_networks.py" if (hn.HERE / "pyproject.toml").exists(
 
 
 PRODUCTS = ("run.json", "run_sweep.json", "viz", "highway_networks.gif",
-            "explorer.html")        # which no run reads
+            "docs")                 # which no run reads
 
 
 @lru_cache(maxsize=1)

@@ -47,7 +47,7 @@ def test_a_wheel_has_the_suite_and_nothing_of_a_general_name(wheel):
     digits = {f"highway_suite/digits/{file.name}.gz"
               for file in hn.DATASETS["digits"].files}
     assert files - {"highway_suite/digits/README.md"} == modules | digits | SCRIPTS
-    # Not make_explorer.py, which needs results/.
+    # Not the explorer, which needs results/.
     assert sorted(SCRIPTS) == ["highway_networks.py", "make_highway_networks_gif.py",
                                "visualize_highway_networks.py"]
 
