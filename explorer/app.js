@@ -1,7 +1,7 @@
 "use strict";
-/* The first room at work: one state, three nets, and a frame that shows what they make of
-   it. This image comes first; the forty images follow in what is left of the frame, and
-   in the next frames where that is not enough. */
+/* The first room at work: one state, three nets, and a frame that shows what they make
+   of it. This image comes first; the forty follow in what is left of the frame, and in
+   the next frames where that is not enough. */
 
 const FRAME = 9;          // milliseconds of a frame's 16 in which we compute
 

@@ -1,5 +1,6 @@
 "use strict";
-/* Everything that is drawn, in boxes {x, y, width, height} of a canvas. Columns are blocks, 0..L, 0 the plain layer. */
+/* Everything that is drawn, in boxes {x, y, width, height} of a canvas. Columns are
+   blocks, 0..L, 0 the plain layer. */
 
 const COLUMNS = DEPTH + 1;
 const KINDS = ["highway", "residual", "plain"];
@@ -85,9 +86,9 @@ function drawForming(context, box, answers, closed, scale, theme) {
   }
 }
 
-/* Bars on a scale from `low` to `high`, logarithmic or even; at their left a gutter with
-   the labels of lines [{at, label}]. */
-function drawBars(context, box, values, colour, theme, {low, high, lines, isEven = false}) {
+/* Bars on a scale from `low` to `high`, logarithmic or even; at their left a gutter
+   with the labels of lines [{at, label}]. */
+function drawBars(context, box, values, colour, theme, {low, high, lines, isEven}) {
   const rank = value => isEven ? value : Math.log(Math.max(value, 1e-30));
   const tall = value => box.height
     * within((rank(value) - rank(low)) / (rank(high) - rank(low)));
@@ -99,8 +100,8 @@ function drawBars(context, box, values, colour, theme, {low, high, lines, isEven
     if (!Number.isFinite(value)) return;
     const height = Math.max(tall(value), 2);
     context.fillStyle = colour;
-    context.fillRect(left + (i + 0.12) * width, box.y + box.height - height, 0.76 * width,
-                     height);
+    context.fillRect(left + (i + 0.12) * width, box.y + box.height - height,
+                     0.76 * width, height);
   });
 }
 
@@ -131,8 +132,9 @@ function drawCurves(context, box, curves, last, {low, high, lines}, theme) {
   for (const {points, colour} of curves) {
     context.strokeStyle = context.fillStyle = colour;
     context.beginPath();
+    const wide = (box.x + box.width - left) / last;
     const place = ([step, value]) =>
-      [left + (box.x + box.width - left) * step / last, box.y + box.height - tall(value)];
+      [left + wide * step, box.y + box.height - tall(value)];
     for (const point of points) context.lineTo(...place(point));
     context.stroke();
     if (!points.length) continue;

@@ -1,7 +1,7 @@
 "use strict";
-/* The arithmetic of both rooms: one layer forward and backward, the net, Adam. It is that
-   of highway_networks.py, in the same words; trainer.js and it are also all that the
-   worker consists of, so nothing here knows of the page.
+/* The arithmetic of both rooms: one block forward and backward, the net, Adam. It is
+   that of highway_networks.py, in the same words; trainer.js and it are also all that
+   the worker consists of, so nothing here knows of the page.
 
    Legend: B images, P pixels, U units, L blocks, C classes, R rows of a block's weights
    (U for H and U for each learned gate). Arrays are flat, an image after the other:
@@ -39,10 +39,11 @@ function randomNumbers(seed) {
 
 // Products of matrices
 
-/* C += A B for A (M, K), B (K, N), C (M, N), any of them transposed: its strides are told
+/* C += A B for A (M, K), B (K, N), C (M, N), any of them transposed: strides are told
    as [from row to row, from column to column]. Eight sums at a time: none of them waits
    for another, and each number that is read serves two or four of them. */
-function addProduct(M, K, N, A, [aRow, aColumn], B, [bRow, bColumn], C, [cRow, cColumn]) {
+function addProduct(M, K, N, A, [aRow, aColumn], B, [bRow, bColumn],
+                    C, [cRow, cColumn]) {
   const fullM = M & ~3, evenN = N & ~1;
   for (let n = 0; n < evenN; n += 2) {
     for (let m = 0; m < fullM; m += 4) {
@@ -81,7 +82,7 @@ function affine(W, R, K, x, z, B) {
   addProduct(B, K, R, x, [K, 1], W, [1, K + 1], z, [R, 1]);
 }
 
-/* dW = dz^T x, and the sums of dz for the biases: dz (B, R), x (B, K) -> dW (R, K + 1). */
+/* dW = dz^T x, and sums of dz for the biases: dz (B, R), x (B, K) -> dW (R, K + 1). */
 function gradientOfWeights(dz, R, K, x, dW, B) {
   dW.fill(0);
   addProduct(R, B, K, dz, [1, R], x, [K, 1], dW, [K + 1, 1]);
@@ -162,7 +163,7 @@ function backwardBlock(kind, W, dW, x, z, d, U, B, isRelu) {
 // The net that is trained
 
 /* P pixels -> plain layer -> L blocks of U units -> C logits. `params` and `grad` are
-   flat: the input's rows (U, P + 1), each block's (R, U + 1), the output's (C, U + 1). */
+   flat: the input's rows (U, P + 1), every block's (R, U + 1), output's (C, U + 1). */
 class Machine {
   /* Floats: Float32Array or Float64Array, of all arrays. B: images of a batch. */
   constructor({kind, depth, units, activation}, pixels, B, Floats) {
@@ -187,8 +188,8 @@ class Machine {
     this.d = new Floats(B * units);
   }
 
-  /* Random weights by the named rule, and the biases of the gates; the matrices of H are
-     the same whatever the kind, and those of T. Each has a stream of its own. */
+  /* Random weights by the named rule, and the biases of the gates; the matrices of H
+     are the same whatever the kind, and those of T. Each has its own stream. */
   initialize(rule, gateBias, seed) {
     const {units: U, depth: L, kind} = this;
     const fill = (W, first, rows, K, random) => {
@@ -253,17 +254,16 @@ class Machine {
     return Float32Array.from(this.dW.slice(1, -1), dW => Math.sqrt(sumOfSquares(dW)));
   }
 
-  /* The mean T of each block for the batch of the last forward pass, (L,); null if the
-     kind learns no T. */
-  meanT() {
-    const {atT, rows: R} = this.kind, {units: U, B} = this;
-    if (!atT) return null;
+  /* After a forward pass, the mean T of each block, (L,), of the images from `first`
+     on. */
+  meanT(first = 0) {
+    const {units: U, B, kind: {atT, rows: R}} = this;
     return Float32Array.from(this.z, z => {
       let sum = 0;
-      for (let b = 0; b < B; b++) {
+      for (let b = first; b < B; b++) {
         for (let u = 0; u < U; u++) sum += z[b * R + atT + u];
       }
-      return sum / (B * U);
+      return sum / ((B - first) * U);
     });
   }
 }
@@ -320,8 +320,8 @@ class Adam {
     this.steps = 0;
   }
 
-  /* grad is scaled down to norm `clip` if it is longer; returns the norm it had. Weights
-     are left alone if that is not finite. */
+  /* grad is scaled down to norm `clip` if it is longer; returns the norm it had. The
+     weights are left alone if that is not finite. */
   step(params, grad, rate, clip) {
     const norm = Math.sqrt(sumOfSquares(grad));
     if (!Number.isFinite(norm)) return norm;

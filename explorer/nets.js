@@ -1,5 +1,5 @@
 "use strict";
-/* The three trained nets of the first room, and what can be done to their blocks. Blocks
+/* The three trained nets of the first room, and what can be done to their blocks, which
    are counted from 1; the plain layer that reads the pixels is 0. */
 
 /* A net from its packed weights. Each row of every matrix lies there as a scale and a

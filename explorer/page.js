@@ -11,7 +11,7 @@ function short(value) {
   const size = Math.abs(value);
   if (size && (size < 0.001 || size >= 10000)) {
     const [digits, power] = value.toExponential(0).replace("+", "").split("e");
-    const raised = [...power].map(sign => "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign] || "⁻").join("");
+    const raised = power.replace(/./g, sign => "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign] || "⁻");
     return `${digits}·10${raised}`.replace("-", "−");
   }
   return value.toFixed(size < 0.1 ? 3 : size < 10 ? 2 : 0).replace("-", "−");
@@ -37,7 +37,7 @@ function notice(text) {
   if (text) notice.fading = setTimeout(() => notice(""), 8000);
 }
 
-/* The address in the browser's bar; browsers allow so many changes in so many seconds. */
+/* The address of the page; browsers allow so many changes in so many seconds. */
 function writeAddress(address) {
   clearTimeout(writeAddress.later);
   try {

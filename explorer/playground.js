@@ -14,27 +14,27 @@ const deep = {depth: 100};
 const glorot = {init: "glorot", rate: 0.001};
 const PRESETS = [
   {name: "30 plain blocks do not start", change: {},
-   text: "On its way back each plain block shrinks the gradient, and the first ones get "
-     + "nothing: the net guesses. Gates let it pass."},
+   text: "On its way back each plain block shrinks the gradient, and the first ones "
+     + "get nothing: the net guesses. Gates let it pass."},
   {name: "With Glorot’s weights they do", change: glorot,
-   text: "Larger first weights and a lower rate, nothing else: the gradient reaches the "
-     + "first block, and the plain net learns too."},
+   text: "Larger first weights and a lower rate, nothing else: the gradient reaches "
+     + "the first block, and the plain net learns too."},
   {name: "100 plain blocks do not", change: {...glorot, ...deep,
    first: net("highway", "auto")},
    text: "At a hundred blocks the same cure fails. The highway net does not mind the "
      + "depth."},
   {name: "100 blocks, gates half open", change: {...deep,
    first: net("highway", 0)},
-   text: "Each block hands on half of its input, and a hundred halves leave nothing. Gates "
-     + "alone do not do it."},
+   text: "Each block hands on half of its input, and a hundred halves leave nothing. "
+     + "Gates alone do not do it."},
   {name: "100 blocks, S = 1", change: {...deep,
    first: net("highway", "auto"), second: net("highway", 0)},
-   text: "On the left the gates begin so nearly shut that the T of all blocks sum to 1. "
-     + "Nothing else differs, and it learns at once."},
+   text: "On the left the gates begin so nearly shut that the T of all blocks sum to "
+     + "1. Nothing else differs, and it learns at once."},
   {name: "100 blocks, residual", change: {...deep,
    first: net("residual"), second: net("scaled")},
-   text: "Without gates, x alone carries the gradient. Divided by √L, what the blocks "
-     + "add stays in bounds, and the net learns faster."},
+   text: "Without gates, x alone carries the gradient. Divided by √L, what the "
+     + "blocks add stays in bounds, and the net learns faster."},
 ];
 const OWN = {name: "Your own settings",
              text: "Every change begins a new run; both nets see the same batches."};
@@ -52,8 +52,6 @@ class Playground {
     this.connect();
     this.open(state);
   }
-
-  // The engine
 
   /* A worker made of the page's own text, where the browser allows one; else slices. */
   connect() {
@@ -74,7 +72,7 @@ class Playground {
   }
 
   slice() {
-    const engine = new Engine(message => this.take(message), 8, setTimeout.bind(window));
+    const engine = new Engine(message => this.take(message), 8, go => setTimeout(go));
     this.post = message => engine.receive(message);
   }
 
@@ -104,8 +102,6 @@ class Playground {
     });
   }
 
-  // The state
-
   /* As an address says. */
   open(state) {
     this.state = state;
@@ -125,8 +121,8 @@ class Playground {
   }
 
   preset() {
-    const told = state => trainingAddress({...state, seed: 1, digit: 0});
-    return PRESETS.find(({change}) => told({...UNTOUCHED, ...change}) === told(this.state));
+    const told = state => trainingAddress({...UNTOUCHED, ...state, seed: 1, digit: 0});
+    return PRESETS.find(({change}) => told(change) === told(this.state));
   }
 
   // Parts, made once
@@ -144,21 +140,22 @@ class Playground {
       {id: id(name), role: "img", "aria-label": label});
     const kind = element("select", {id: id("kind"), "aria-label": "Kind of its blocks",
                                     onchange: () => this.setArm(i, {kind: kind.value})},
-      ...Object.entries(NAMES).map(([value, text]) => element("option", {value}, text)));
+      ...Object.keys(NAMES).map(value => element("option", {value}, NAMES[value])));
     const bias = element("input", {type: "range", id: id("bias"), min: BIASES[0],
                                    max: BIASES[1], step: BIASES[2]});
     const auto = element("input", {type: "checkbox", id: id("auto")});
-    const told = element("output"), start = element("span", {className: "aside"});
+    const told = element("output");
     bias.oninput = () => { told.textContent = signless(Number(bias.value)); };
     bias.onchange = () => this.setArm(i, {gateBias: Number(bias.value)});
     auto.onchange = () => this.setArm(i, {
       gateBias: auto.checked ? "auto" : Math.max(-8, Math.round(
         4 * biasOf("auto", this.state.depth)) / 4)});
-    const accuracy = element("b", {}, "–"), status = element("span", {className: "aside"});
+    const aside = () => element("span", {className: "aside"});
+    const accuracy = element("b", {}, "–"), status = aside(), start = aside();
     const ends = element("p", {className: "readout"});
     const gate = element("div", {className: "tool gate"},
-      element("label", {htmlFor: id("bias")}, element("i", {}, "b", element("sub", {}, "T")),
-              " ", told),
+      element("label", {htmlFor: id("bias")},
+              element("i", {}, "b", element("sub", {}, "T")), " ", told),
       element("span", {className: "with-button"}, bias,
               element("label", {}, auto, " auto")));
     const rows = makeBars();
@@ -166,7 +163,7 @@ class Playground {
                          ...rows.map(row => row.row));
     const verdict = element("span", {className: "verdict"});
     $(`arm-${i}`).append(
-      element("div", {className: "arm-head"}, element("span", {className: "name"}), kind),
+      element("div", {className: "arm-head name"}, kind),
       element("div", {className: "arm-line"},
               element("p", {className: "arm-score"}, accuracy, status), gate),
       element("h3", {}, "The gradient’s norm, block by block"),
@@ -175,7 +172,8 @@ class Playground {
       canvas("gates", "Mean T of each block"),
       element("h3", {}, "Its answer to this digit"),
       element("div", {className: "arm-answer"}, bars, verdict));
-    return {kind, bias, auto, told, start, accuracy, status, gate, ends, rows, bars, verdict};
+    return {kind, bias, auto, told, start, accuracy, status, gate, ends, rows, bars,
+            verdict};
   }
 
   /* One test digit of each class; the chosen one stands for its class. */
@@ -186,7 +184,8 @@ class Playground {
       choice.canvas = element("canvas");
       choice.button = element("button",
         {type: "button", className: "thumb", tabIndex: digit ? -1 : 0,
-         "aria-label": `A test digit, ${digit}`, onclick: () => this.choose(choice.index)},
+         "aria-label": `A test digit, ${digit}`,
+         onclick: () => this.choose(choice.index)},
         choice.canvas);
       return choice.button;
     }));
@@ -295,7 +294,7 @@ class Playground {
       + `${speed ? `, ${speed.toFixed(speed < 10 ? 1 : 0)} steps a second` : ""}.`;
     if (!this.isRunning) {
       $("start").textContent = steps ? "Go on" : "Start";
-      this.speak(steps, arms);
+      this.speak(steps);
     }
   }
 
@@ -312,8 +311,8 @@ class Playground {
       + `${short(norms[norms.length - 1])}.`;
     const values = meanT || [];
     this.easel.paint($(`gates-${i}`), (context, box, theme) =>
-      drawBars(context, box, values, colour(theme), theme, {low: 0, high: 1, isEven: true,
-        lines: [meanT ? {at: 0.5, label: "0.5"} : {at: 0, label: "none"}]}));
+      drawBars(context, box, values, colour(theme), theme, {low: 0, high: 1,
+        lines: [{at: meanT ? 0.5 : 0, label: meanT ? "0.5" : "none"}], isEven: true}));
     $(`norms-${i}`).setAttribute("aria-label",
       `The gradient's norm in each block: ${[...norms].map(short).join(" ")}`);
     $(`gates-${i}`).setAttribute("aria-label", meanT
@@ -333,9 +332,9 @@ class Playground {
   }
 
   /* For those who listen, when it stands still. */
-  speak(steps, arms) {
-    const told = arms.map(({accuracy, lost}, i) => `${this.state[ARMS[i]].kind} reads `
-      + `${percent(accuracy)} of the test digits${lost ? ", and diverged" : ""}`);
+  speak(steps) {
+    const told = this.arms.map(({accuracy, status}, i) =>
+      `${this.state[ARMS[i]].kind} ${accuracy.textContent} ${status.textContent}`);
     $("spoken").textContent = `Step ${steps}: ${told.join("; ")}.`;
   }
 }

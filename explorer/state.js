@@ -16,7 +16,7 @@
    The second room, nets in training: #train&d=30&u=32&n=uniform&f=tanh&r=0.005&s=1
                                       &x=highway.-2&y=plain&q=7
      depth, units, init, activation, rate, seed; first and second, the two nets, each
-     {kind, gateBias}; digit, of the test digits. What is left out is as in UNTOUCHED. */
+     {kind, gateBias}; the test digit. What is left out is as in UNTOUCHED. */
 
 const SHIFT = 6, SEEDS = 10000;
 
@@ -99,12 +99,13 @@ const READERS = new Map([
   ["b", text => ({shift: numberIn(text, -SHIFT, SHIFT, 0.25)})],
 ]);
 
-/* The second: its letters, the settings they stand for, and how those are read. */
+/* The second: letters, the settings they stand for, and how those are read. */
 const BIASES = [-8, 4, 0.25];         // of b_T: lowest, highest, step
 const RATES = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05];
 const UNTOUCHED = {
   depth: 30, units: 32, init: "uniform", activation: "tanh", rate: 0.005, seed: 1,
-  first: {kind: "highway", gateBias: -2}, second: {kind: "plain", gateBias: -2}, digit: 0,
+  first: {kind: "highway", gateBias: -2}, second: {kind: "plain", gateBias: -2},
+  digit: 0,
 };
 const SETTINGS = [
   ["d", "depth", text => numberIn(text, 1, 100)],
@@ -175,9 +176,10 @@ const hasGate = kind => Object.values(FAMILY[kind]).includes("learned");
 function trainingAddress(state) {
   const tell = value => typeof value !== "object" ? String(value)
     : hasGate(value.kind) ? `${value.kind}.${value.gateBias}` : value.kind;
-  const changed = SETTINGS.filter(([, name]) => tell(state[name]) !== tell(UNTOUCHED[name]));
-  return ["#train", ...changed.map(([letter, name]) => `${letter}=${tell(state[name])}`)]
-    .join("&");
+  const told = SETTINGS.map(([letter, name]) =>
+    [`${letter}=${tell(state[name])}`, `${letter}=${tell(UNTOUCHED[name])}`]);
+  return ["#train", ...told.filter(([now, usual]) => now !== usual)
+    .map(([now]) => now)].join("&");
 }
 
 const AS_TRAINED = "as trained";

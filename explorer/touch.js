@@ -101,7 +101,9 @@ function touchBlocks(app) {
     const block = Math.min(end, drag.before.keep);
     let state = drag.before;
     const [from, to] = [Math.min(drag.from, block), Math.max(drag.from, block)];
-    for (let l = Math.max(1, from); l <= to; l++) state = withBlock(state, l, drag.close);
+    for (let l = Math.max(1, from); l <= to; l++) {
+      state = withBlock(state, l, drag.close);
+    }
     drag.isApplied = true;
     app.show(state);
     app.select({block});

@@ -1,7 +1,7 @@
 "use strict";
-/* Two nets that are trained on the same batches, step by step, and the loop that does so
-   beside the page: in a worker that is made of this file and machine.js, or in slices
-   of the page's own time where the browser allows no worker.
+/* Two nets that are trained on the same batches, step by step, and the loop that does
+   so beside the page: in a worker, made of this file and machine.js, or in slices of
+   the page's own time where the browser allows none.
 
    settings  {depth, units, init, activation, rate, seed, arms: two of {kind, gateBias}}
    digits    {train, test}, each {pixels: bytes 0..16 (N, 64), labels: bytes (N,)} */
@@ -38,6 +38,7 @@ class Trainer {
     this.rate = settings.rate;
     this.seed = settings.seed;
     this.batch = {x: new Floats(BATCH * PIXELS), labels: new Uint8Array(BATCH)};
+    this.batches = Math.floor(digits.train.labels.length / BATCH);
     this.steps = 0;
     this.arms = settings.arms.map(({kind, gateBias}) => {
       const net = new Machine({...settings, kind}, PIXELS, BATCH, Floats);
@@ -46,10 +47,6 @@ class Trainer {
               losses: new Curve(), accuracies: new Curve(), meanT: null,
               answers: new Float32Array(digits.test.labels.length * CLASSES)};
     });
-  }
-
-  get batches() {
-    return Math.floor(this.train.labels.length / BATCH);
   }
 
   get isLost() {
@@ -112,7 +109,8 @@ class Trainer {
           arm.answers.set(softmax(logits), (from + b) * CLASSES);
           right += Number(largest(logits) === labels[from + b]);
         }
-        if (meanT) net.meanT(done).forEach((T, l) => { meanT[l] += T * (BATCH - done) / N; });
+        if (!meanT) continue;
+        net.meanT(done).forEach((T, l) => { meanT[l] += T * (BATCH - done) / N; });
       }
       Object.assign(arm, {meanT, accuracy: right / N});
       arm.accuracies.add(this.steps, arm.accuracy);
@@ -129,10 +127,10 @@ class Trainer {
   }
 }
 
-/* The loop. It is told {settings, digits, run}, {isRunning}, {step: true} and {seen: run},
-   and sends snapshots: a new one only once the last was seen, so that no queue grows in a
-   page that is hidden or slow. budget: milliseconds that it works before it looks for
-   messages; later(f): call f after those. */
+/* The loop. It is told {settings, digits, run}, {isRunning}, {step: true} and {seen:
+   run}, and sends snapshots: a new one only once the last was seen, so that no queue
+   grows in a page that is hidden or slow. budget: milliseconds that it works before it
+   looks for messages; later(f): call f after those. */
 class Engine {
   constructor(send, budget, later) {
     Object.assign(this, {send, budget, later, trainer: null, job: null, owed: 0,

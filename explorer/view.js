@@ -4,7 +4,8 @@
 const FORMULAS = {
   highway: ["y = H·T + x·(1 − T)", ({x, H, T, y}) =>
     `y = H·T + x·(1 − T) = ${product(H, T)} + ${product(x, 1 - T)} = ${short(y)}`],
-  residual: ["y = H + x", ({x, H, y}) => `y = H + x = ${short(H)} + ${signless(x)} = ${short(y)}`],
+  residual: ["y = H + x", ({x, H, y}) =>
+    `y = H + x = ${short(H)} + ${signless(x)} = ${short(y)}`],
   plain: ["y = H", ({H}) => `y = H = ${short(H)}`],
 };
 const signless = value => value < 0 ? `(${short(value)})` : short(value);
@@ -34,23 +35,20 @@ class View {
 
   makeThumbs() {
     this.thumbs = [];
-    const each = TEST_LABELS.length / 10;
-    for (let row = 0; row < each; row++) {
-      for (let digit = 0; digit < 10; digit++) {
-        const index = each * digit + row;
-        const canvas = element("canvas", {width: 28, height: 28});
-        const marks = element("span", {className: "marks"},
-          ...KINDS.map(kind => element("i", {className: kind})));
-        const thumb = element("button", {type: "button", className: "thumb",
-          tabIndex: index ? -1 : 0, "aria-pressed": "false",
-          "aria-label": `Test image ${row + 1} of the digit ${digit}`},
-          canvas, marks);
-        thumb.dataset.index = index;
-        this.thumbs[index] = {thumb, marks: [...marks.children]};
-        $("thumbs").append(thumb);
-        this.easel.paint(canvas, (context, box, theme) =>
-          drawDigit(context, box, testImage(index).pixels, theme));
-      }
+    const count = TEST_LABELS.length, each = count / CLASSES;
+    for (let i = 0; i < count; i++) {           // a row has one image of each digit
+      const digit = i % CLASSES, row = Math.floor(i / CLASSES);
+      const index = each * digit + row, canvas = element("canvas");
+      const marks = element("span", {className: "marks"},
+        ...KINDS.map(kind => element("i", {className: kind})));
+      const thumb = element("button", {type: "button", className: "thumb",
+        tabIndex: index ? -1 : 0, "aria-pressed": "false",
+        "aria-label": `Test image ${row + 1} of the digit ${digit}`}, canvas, marks);
+      thumb.dataset.index = index;
+      this.thumbs[index] = {thumb, marks: [...marks.children]};
+      $("thumbs").append(thumb);
+      this.easel.paint(canvas, (context, box, theme) =>
+        drawDigit(context, box, testImage(index).pixels, theme));
     }
   }
 
@@ -58,7 +56,8 @@ class View {
     const verdict = element("span", {className: "verdict"});
     const right = element("b", {}, "–");
     const rows = makeBars();
-    const bars = element("div", {className: "bars", role: "img"}, ...rows.map(row => row.row));
+    const bars = element("div", {className: "bars", role: "img"},
+                         ...rows.map(({row}) => row));
     $("answers").append(element("div", {className: `answer ${kind}`},
       element("span", {className: "name"}, kind), verdict,
       element("span", {className: "right"}, right,
@@ -166,7 +165,6 @@ class View {
     $("keep-out").textContent = state.keep;
     $("shuffle").value = state.shuffle.distance;
     $("shuffle-out").textContent = state.shuffle.distance;
-    $("again").disabled = !state.shuffle.distance;
     $("shift").value = state.shift;
     $("shift-out").textContent = state.shift ? signed(state.shift) : "0";
     $("shift").disabled = state.frozen;
@@ -183,8 +181,9 @@ class View {
       cursor.style.transform = `translateX(${100 * block}%)`;
     }
     const closed = block > 0 && isClosed(state, block);
-    $("readout").textContent = place.unit === null ? this.tellBlock(block, closed, found)
-      : this.tellUnit(place, closed, runs, means);
+    $("readout").textContent = block && place.unit !== null
+      ? this.tellUnit(place, closed, runs, means)
+      : this.tellBlock(block, closed, found);
     $("toggle").textContent = !block ? "Plain layer"
       : `${closed ? "Open" : "Close"} block ${block}`;
     $("toggle").disabled = !block || block > state.keep;
@@ -220,7 +219,6 @@ class View {
   tellUnit({kind, block, unit}, closed, runs, means) {
     const run = runs.find(run => run.net.name === kind);
     const where = `${kind}, block ${block}, unit ${unit + 1}:`;
-    if (!block) return `${kind}, plain layer, unit ${unit + 1}: ${short(run.x[0][unit])}`;
     const numbers = run.unit(block, unit);
     if (closed) return `${where} closed, so y = x = ${short(numbers.y)}`;
     const {x, H, T} = numbers;
@@ -243,7 +241,7 @@ class View {
              answer.map((share, d) => `${d}: ${percent(share)}`).join(", "));
         name($(`forming-${kind}`), `${kind}: the answer after each of ${DEPTH} blocks, `
           + found[kind].forming.map(largest).join(" "));
-        name($(`outputs-${kind}`), `${kind}: outputs of ${UNITS} units after each block`);
+        name($(`outputs-${kind}`), `${kind}: outputs of ${UNITS} units, by block`);
         return `${kind} reads ${digit}, ${percent(answer[digit])}, and ${right} of the `
           + `${readings[kind].length} test images correctly`;
       });

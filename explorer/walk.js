@@ -99,14 +99,16 @@ class Walk {
 
 function tellTreatment(state) {
   if (isUntouched(state)) return `all ${DEPTH} blocks open`;
-  const copies = state.closed.size === 1 ? "it only copies its" : "they only copy their";
+  const copies = state.closed.size === 1 ? "it only copies its"
+    : "they only copy their";
   return treatmentOf(state).replace(/; /g, " and ")
     .replace(" closed", ` of ${DEPTH} closed, so that ${copies} input`);
 }
 
 /* Who reads the image rightly, and what the others say. */
 function tellAnswers(found, state) {
-  const {image} = state, label = image.kind === "test" ? TEST_LABELS[image.index] : null;
+  const {kind, index} = state.image;
+  const label = kind === "test" ? TEST_LABELS[index] : null;
   const answers = KINDS.map(kind => [kind, largest(found[kind].forming[DEPTH])]);
   const right = answers.filter(([, digit]) => digit === label);
   const wrong = answers.filter(([, digit]) => digit !== label);
@@ -115,9 +117,11 @@ function tellAnswers(found, state) {
   if (label === null) return {title: "What do the nets read?", text};
   if (!right.length) return {title: `No net reads the ${label}`, text};
   const names = list(right.map(([kind]) => kind));
-  if (right.length === 1) return {title: `Only the ${names} net still reads the ${label}`, text};
-  if (wrong.length) return {title: `The ${names} nets still read the ${label}`, text};
+  if (wrong.length) {
+    return {title: right.length === 1 ? `Only the ${names} net still reads the ${label}`
+      : `The ${names} nets still read the ${label}`, text};
+  }
   return {title: `All three nets read the ${label}`, text: isUntouched(state)
-    ? "even the plain net is right: it had Glorot’s weights and a low rate, with which "
-      + "plain nets of this depth do train" : "no net misses what is gone"};
+    ? "even the plain net is right: it had Glorot’s weights and a low rate, with "
+      + "which plain nets of this depth do train" : "no net misses what is gone"};
 }
