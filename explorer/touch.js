@@ -39,6 +39,9 @@ function touchPad(app) {
     strokes = null;
     app.show(before);
   });
+  for (const name of ["touchstart", "touchmove"]) {       // a stroke is no gesture
+    pad.addEventListener(name, event => event.preventDefault(), {passive: false});
+  }
 }
 
 function touchImages(app) {
