@@ -14,7 +14,7 @@ function short(value) {
     const raised = power.replace(/./g, sign => "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign] || "⁻");
     return `${digits}·10${raised}`.replace("-", "−");
   }
-  return value.toFixed(size < 0.1 ? 3 : size < 10 ? 2 : 0).replace("-", "−");
+  return value.toFixed(!size || size >= 10 ? 0 : size < 0.1 ? 3 : 2).replace("-", "−");
 }
 
 function element(tag, attributes = {}, ...children) {
