@@ -10,10 +10,8 @@ function enter(address) {
   const isTraining = room === "train";
   $("nets-room").hidden = isTraining;
   $("train-room").hidden = !isTraining;
-  for (const [id, isHere] of [["to-nets", !isTraining], ["to-train", isTraining]]) {
-    if (isHere) $(id).setAttribute("aria-current", "page");
-    else $(id).removeAttribute("aria-current");
-  }
+  $("to-nets").setAttribute("aria-current", isTraining ? "false" : "page");
+  $("to-train").setAttribute("aria-current", isTraining ? "page" : "false");
   if (playground) playground.mind(!isTraining);
   if (isTraining) {
     if (!playground) playground = new Playground(easel, state);

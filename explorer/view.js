@@ -226,7 +226,7 @@ class View {
     if (run.net.kind.atT) {
       parts.push(`T = ${short(T)} (on average ${short(means[block - 1][unit])})`);
     }
-    return `${where} ${parts.join(", ")}; ${FORMULAS[kind][1](numbers)}`;
+    return `${where} ${parts.join(", ")}\n${FORMULAS[kind][1](numbers)}`;
   }
 
   /* For those who listen: once things are at rest. */

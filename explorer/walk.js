@@ -75,15 +75,15 @@ class Walk {
   }
 
   follow(state) {
-    const fits = step => step.spoken.has(treatmentOf(state));
-    if (this.at > 0 && !fits(this.steps[this.at])) this.at = 0;
+    if (!this.steps[this.at].spoken.has(treatmentOf(state))) this.at = 0;
     this.steps.forEach(({item, dot}, i) => {
       item.classList.toggle("shown", i === this.at);
-      if (i === this.at) dot.setAttribute("aria-current", "step");
-      else dot.removeAttribute("aria-current");
+      dot.setAttribute("aria-current", i === this.at ? "step" : "false");
     });
+    const next = this.steps[this.at + 1];
+    $("next-title").textContent = next ? `: ${next.dot.title}` : "";
     disable("back", this.at === 0);
-    disable("next", this.at === this.steps.length - 1);
+    disable("next", !next);
   }
 
   /* The first step, in the answers of the nets. */
@@ -91,9 +91,9 @@ class Walk {
     const item = this.steps[0].item, {title, text} = tellAnswers(found, state);
     item.querySelector("h2").textContent = title;
     $("contrast").textContent = `With ${tellTreatment(state)}, ${text}.`;
-    item.querySelector("button").textContent = isUntouched(state)
-      ? "Close blocks 10 to 25" : state.closed.size ? "Open them again"
-        : "As they were trained";
+    const closing = treatmentOf(this.steps[0].state).replace(" closed", "");
+    item.querySelector("button").textContent = isUntouched(state) ? `Close ${closing}`
+      : state.closed.size ? "Open them again" : "As they were trained";
   }
 }
 

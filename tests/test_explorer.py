@@ -259,7 +259,7 @@ def test_a_unit_that_is_pointed_at_shows_its_numbers(open_page):
         text = page.locator("#readout").inner_text().replace("−", "-")
         _, cache = net.forward((image.astype("f4") * 2 / 255 - 1)[:, None])
         numbers = {r"\bx": cache.x[2, 7, 0], r"\bH": cache.z[2, 7, 0],
-                   r".*": cache.x[3, 7, 0]}
+                   r"(?s).*": cache.x[3, 7, 0]}
         if kind == "highway":
             numbers[r"\bT"] = cache.T[2, 7, 0]
         for name, value in numbers.items():
@@ -423,7 +423,7 @@ def test_each_step_of_the_walk_shows_what_it_speaks_of(open_page):
     page = open_page()
     states = page.evaluate("explorer.walk.steps.map(step => addressOf(step.state))")
     assert len(states) == 6
-    current = page.locator("#dots [aria-current]")
+    current = page.locator("#dots [aria-current=step]")
     for i, state in enumerate(states):
         if i:
             page.locator("#next").click()
