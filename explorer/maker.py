@@ -34,12 +34,11 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from highway_suite.figures import DARK, GATE_COLOURS, LIGHT
 from highway_suite.files import parse_json, path_of, read_file, write_file
-from highway_suite.records import load_net, weights_hash
+from highway_suite.records import load_net
 from highway_suite.schema import RecordError
 
 SITE = ""               # the address of docs/ on its host, with a slash at its end
-NETS = "results/inside"         # the folder of the trained nets and their record
-GATES = "results/gates"         # of the record with their mean gates
+NETS = "results/trained_nets"   # the folder of the trained nets and their record
 ARITHMETIC = ("machine", "trainer")     # what the worker is made of, too
 SCRIPTS = ("page", "nets", "state", "digit", "draw", "view", "touch", "walk", "app",
            "playground", "start")
@@ -61,9 +60,9 @@ def source_path(name: str) -> Path:
 # Weights, images, colours -> constants of the page
 
 
-def load_record(folder: str) -> dict:
-    """The record in a folder of results. Raises RecordError."""
-    path = hn.HERE / folder / "record.json"
+def load_record() -> dict:
+    """The record of the trained nets. Raises RecordError."""
+    path = hn.HERE / NETS / "record.json"
     try:
         return parse_json(read_file(path).decode())
     except ValueError as error:
@@ -71,9 +70,10 @@ def load_record(folder: str) -> dict:
 
 
 def load_nets(record: dict) -> dict[str, hn.DeepNet]:
-    """The nets {block: DeepNet} of their record. Raises RecordError."""
-    return {fields["block"]: load_net(hn.HERE / NETS / fields["file"], fields["sha256"])
-            for fields in record["nets"]}
+    """The first seed's nets, {block: DeepNet}. Raises RecordError."""
+    return {block: load_net(hn.HERE / NETS / f"{block}.npz",
+                            record["nets"][block][0]["training"]["sha256"])
+            for block in BLOCKS}
 
 
 def pack_rows(weights: np.ndarray, biases: np.ndarray) -> bytes:
@@ -115,10 +115,10 @@ def base64_of(array: np.ndarray) -> str:
     return base64.b64encode(array.tobytes()).decode()
 
 
-def constants(nets: dict, gates: dict) -> str:
+def constants(record: dict, nets: dict) -> str:
     """The scripts' data: nets, means of T, images, digits, colours."""
     images, labels = load_images()
-    means = np.array(gates["figure_2"]["T_mean"])
+    means = np.array(record["nets"]["highway"][0]["picture"]["T_mean"])
     thousandths = np.rint(1000 * means).astype(int).tolist()
     packed = {block: pack_net(nets[block]) for block in BLOCKS}
     digits = hn.load_dataset("digits")
@@ -150,18 +150,18 @@ def contrast() -> str:
 # Records -> the numbers of the text
 
 
-def facts(inside: dict, gates: dict) -> dict:
+def facts(record: dict) -> dict:
     """Every number of the text, by name."""
-    protocol, nets = inside["protocol"], {net["block"]: net for net in inside["nets"]}
-    found = {"depth": protocol["depth"], "layers": protocol["depth"] + 1,
-             "last": protocol["depth"] - 1, "hidden": protocol["hidden"],
-             "epochs": nets["highway"]["epochs"], "n_train": f"{gates['n_train']:,}",
+    depth, hidden = (record["plan"]["net"][name] for name in ("depth", "hidden"))
+    found = {"depth": depth, "layers": depth + 1, "last": depth - 1, "hidden": hidden,
+             "epochs": record["plan"]["epochs"], "n_train": f"{record['n_train']:,}",
              "images_rule": IMAGES_RULE, "most_residual": MOST_RESIDUAL, "site": SITE,
              "contrast": html.escape(contrast())}
-    for block, net in nets.items():
-        found[f"parameters_{block}"] = f"{net['parameters']:,}"
-        found[f"accuracy_{block}"] = f"{100 * net['test_acc'][-1]:.1f}"
-        found[f"rate_{block}"] = f"{net['lr']:g}"
+    for block in BLOCKS:
+        training = record["nets"][block][0]["training"]
+        found[f"parameters_{block}"] = f"{training['parameters']:,}"
+        found[f"accuracy_{block}"] = f"{100 * training['test_acc'][-1]:.1f}"
+        found[f"rate_{block}"] = f"{training['lr']:g}"
     return found
 
 
@@ -188,16 +188,7 @@ def fill(text: str, values: dict) -> str:
     return re.sub(r"\{\{([^{}]+)\}\}", value, text)
 
 
-def load_all() -> tuple:
-    """The records of nets and gates, and the nets. Raises RecordError."""
-    record, gates = load_record(NETS), load_record(GATES)
-    nets = load_nets(record)
-    if gates["net"]["sha256"] != weights_hash(nets["highway"]):
-        raise RecordError(f"{GATES}: of another net than {NETS}")
-    return record, gates, nets
-
-
-def make_page(record: dict, gates: dict, nets: dict) -> str:
+def make_page(record: dict, nets: dict) -> str:
     """The whole page. Raises OSError, RecordError; LookupError, TypeError or ValueError
     where a record lacks what it shows."""
     def source(name: str) -> str:
@@ -207,9 +198,9 @@ def make_page(record: dict, gates: dict, nets: dict) -> str:
         parts = [source(f"{name}.js").removeprefix('"use strict";\n') for name in names]
         return '"use strict";\n' + "\n\n".join(parts)
     parts = {"style.css": fill(source("style.css"), colours()),
-             "data": constants(nets, gates), "arithmetic": scripts(ARITHMETIC),
+             "data": constants(record, nets), "arithmetic": scripts(ARITHMETIC),
              "scripts": scripts(SCRIPTS)}
-    return fill(source("page.html"), facts(record, gates) | parts) + "\n"
+    return fill(source("page.html"), facts(record) | parts) + "\n"
 
 
 # --------------------------------------------------------------------------------------
@@ -269,8 +260,9 @@ def main(argv: list | None = None) -> None:
     if not os.path.isdir(options.out.parent):
         parser.error(f"argument --out: {options.out.parent} is not a folder")
     try:
-        record, gates, nets = load_all()
-        page = make_page(record, gates, nets).encode()
+        record = load_record()
+        nets = load_nets(record)
+        page = make_page(record, nets).encode()
         write_file(options.out, page)
         write_file(options.out.with_suffix(".png"), make_picture(nets))
     except (hn.DataError, RecordError) as error:

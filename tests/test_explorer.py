@@ -53,13 +53,14 @@ def test_committed_page_is_what_the_committed_files_make(tmp_path):
 def test_every_number_of_the_text_comes_from_a_record(tmp_path, monkeypatch):
     """Whatever the records say stands in the page; what they lack is one line."""
     words = ["--out", str(tmp_path / "page.html")]
-    record, gates, nets = maker.load_all()
-    record["nets"][0]["test_acc"][-1] = 0.1234
-    assert "12.3 % of the test images right" in maker.make_page(record, gates, nets)
-    monkeypatch.setattr(maker, "facts", lambda *records: {})
+    record = maker.load_record()
+    nets = maker.load_nets(record)
+    record["nets"]["highway"][0]["training"]["test_acc"][-1] = 0.1234
+    assert "12.3 % of the test images right" in maker.make_page(record, nets)
+    monkeypatch.setattr(maker, "facts", lambda record: {})
     with pytest.raises(SystemExit, match=r"\{\{\w+\}\} in explorer/"):
         maker.main(words)
-    monkeypatch.setattr(maker, "load_record", lambda folder: {})
+    monkeypatch.setattr(maker, "load_record", dict)
     with pytest.raises(SystemExit, match=r"lacks what the page shows \(KeyError"):
         maker.main(words)
 
@@ -197,13 +198,13 @@ def test_logits_are_those_of_numpy(open_page, rng):
     noise = rng.integers(0, 256, (20, 784)).astype("u1")
     images = np.concatenate([forty, moved, noise])
     x = (images.astype("float64") * 2 / 255 - 1).T
-    _, gates, nets = maker.load_all()
-    means = np.rint(1000 * np.array(gates["figure_2"]["T_mean"])) / 1000
+    record = maker.load_record()
+    means = np.clip(record["nets"]["highway"][0]["picture"]["T_mean"], 1e-9, 1 - 1e-9)
     page = open_page()
     for address, change in TREATMENTS.items():
         found = page.evaluate(LOGITS, [address, maker.base64_of(images)])
-        for kind, net in nets.items():
-            twin, closed = touched(net, page, np.clip(means, 1e-9, 1 - 1e-9), **change)
+        for kind, net in maker.load_nets(record).items():
+            twin, closed = touched(net, page, means, **change)
             logits, _ = twin.forward(x, closed=closed)
             off = np.abs(np.array(found[kind]).reshape(-1, 10) - logits.T).max()
             assert off < 1e-4, (address, kind)
@@ -249,7 +250,7 @@ def test_controls_are_the_state_and_the_address(open_page):
 def test_a_unit_that_is_pointed_at_shows_its_numbers(open_page):
     """x, H, T and y of block 3, unit 8, as NumPy has them."""
     page, image = open_page(f"#i={maker.SHOWN}"), maker.load_images()[0][maker.SHOWN]
-    for kind, net in maker.load_all()[2].items():
+    for kind, net in maker.load_nets(maker.load_record()).items():
         panel = page.locator("#gates" if kind == "highway" else f"#outputs-{kind}")
         panel.scroll_into_view_if_needed()
         box = panel.bounding_box()
