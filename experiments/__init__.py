@@ -9,7 +9,7 @@ check_libraries("experiments")
 
 # In the order of the claims.
 NAMES = ("headline", "optimization", "variants", "blocks", "trained_nets", "depth",
-         "language")
+         "data_movement", "language")
 MOVED = {       # what earlier releases called them
     "inside": "trained_nets", "gates": "trained_nets", "lesion": "trained_nets",
     "five_nets": "trained_nets", "harder_data": "trained_nets", "depth_law": "depth",

@@ -1,9 +1,9 @@
-"""What NumPy reads and writes, call by call: the trace behind experiments/movement.py.
+"""What NumPy reads and writes, call by call: the trace that costs.py prices.
 
 `Traced` arrays note each NumPy call on a `Tape`, which numbers the memory cells, so
-that the trace is that of the core's own code. A call on whole arrays is a loop over the
-elements of its output, in memory's order. A matrix product is the loop i, j, k, row by
-row and column by column, with s = a b and then s = s + a b: four reads for each
+that the trace is that of the machine's own code. A call on whole arrays is a loop over
+the elements of its output, in memory's order. A matrix product is the loop i, j, k, row
+by row and column by column, with s = a b and then s = s + a b: four reads for each
 multiplication and addition. A sum along an axis adds to its own result in the same way.
 Constants and numbers that are no array are free; a label counts as any number.
 """
@@ -15,8 +15,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 import highway_networks as hn
+
+SUM, TERM = 0, 1        # cells of s and a b; those of arrays follow
 
 
 class Each(NamedTuple):
@@ -24,7 +27,6 @@ class Each(NamedTuple):
 
     out: np.ndarray         # (n,)
     operands: tuple         # of (n,)
-    part: str
 
 
 class Product(NamedTuple):
@@ -33,16 +35,20 @@ class Product(NamedTuple):
     out: np.ndarray         # (I, J)
     a: np.ndarray           # (I, K)
     b: np.ndarray           # (K, J)
-    part: str
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """I, J, K."""
+        return (*self.out.shape, len(self.b))
 
 
 class Tape:
     """The steps of a computation on numbered cells."""
 
     def __init__(self):
-        self.steps, self.cells, self.part = [], 0, ""
+        self.steps, self.cells = [], 2
         self.begin, self.kept = [], []          # cells, bottom of the stack first
-        self.roots, self.offsets = [], {}       # roots: no memory is used twice
+        self.roots = {}     # address: (array, its cells); no memory is used twice
 
     def cells_of(self, array: np.ndarray) -> np.ndarray:
         """The numbers of an array's cells, of its shape."""
@@ -50,17 +56,13 @@ class Tape:
         while isinstance(root.base, np.ndarray):
             root = root.base
         start = root.__array_interface__["data"][0]
-        if start not in self.offsets:
-            self.offsets[start] = self.cells
-            self.roots.append(root)
+        if start not in self.roots:
+            self.roots[start] = root, np.arange(root.size, dtype=np.int32) + self.cells
             self.cells += root.size
+        _, cells = self.roots[start]
         first = (array.__array_interface__["data"][0] - start) // array.itemsize
-        cells = np.full(array.shape, self.offsets[start] + first, np.int32)
-        for axis, (size, stride) in enumerate(zip(array.shape, array.strides,
-                                                   strict=True)):
-            steps = np.arange(size, dtype=np.int32) * (stride // array.itemsize)
-            cells += steps.reshape(-1, *(1,) * (array.ndim - axis - 1))
-        return cells
+        return as_strided(cells[first:], array.shape, [
+            stride // array.itemsize * cells.itemsize for stride in array.strides])
 
     def load(self, *arrays: np.ndarray, kept: bool) -> list[np.ndarray]:
         """Arrays that are there before the first step, each on top of those before it;
@@ -73,12 +75,21 @@ class Tape:
 
     def each(self, out: np.ndarray, *operands: np.ndarray) -> None:
         """Cells of one shape, but operands are broadcast."""
-        flat = (np.broadcast_to(cells, out.shape).ravel() for cells in operands)
-        self.steps.append(Each(out.ravel(), tuple(flat), self.part))
+        self.steps.append(Each(out.ravel(), tuple(
+            np.broadcast_to(cells, out.shape).ravel() for cells in operands)))
 
     def product(self, out: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
         """out (I, J) = a (I, K) @ b (K, J)."""
-        self.steps.append(Product(out, a, b, self.part))
+        self.steps.append(Product(out, a, b))
+
+    def dot(self, out: int, a: np.ndarray, b: np.ndarray) -> None:
+        """The same of two vectors (K,), which may be one: the loop, step by step."""
+        target = np.arange(2 * len(a) - 1, dtype=np.int32) % 2  # s, a b, s, a b, ...
+        left, right = np.full_like(target, SUM), np.full_like(target, TERM)
+        for side, cells in ((left, a), (right, b)):
+            side[0], side[1::2] = cells[0], cells[1:]
+        target[-1] = out
+        self.each(target, left, right)
 
     def reduce(self, out: np.ndarray, cells: np.ndarray, axis: int) -> None:
         """Along one axis: out = cells_0 op cells_1, then out = out op cells_2, ..."""
@@ -99,16 +110,8 @@ def by_columns(tape: Tape) -> Tape:
     """The same with the loops of every matrix product in the order j, i, k: image after
     image, where columns are images."""
     twin = copy.copy(tape)
-    twin.steps = [Product(step.out.T, step.b.T, step.a.T, step.part)
+    twin.steps = [Product(step.out.T, step.b.T, step.a.T)
                   if isinstance(step, Product) else step for step in tape.steps]
-    return twin
-
-
-def by_kind(tape: Tape) -> Tape:
-    """The same in two parts: "products" of matrices and steps on "elements"."""
-    twin = copy.copy(tape)
-    twin.steps = [step._replace(part="products" if isinstance(step, Product) else
-                                "elements") for step in tape.steps]
     return twin
 
 
@@ -127,9 +130,6 @@ class Traced(np.ndarray):
     def __array_finalize__(self, parent: Any) -> None:
         self.tape = getattr(parent, "tape", None)
 
-    def _noted(self, result):
-        return follow(self.tape, np.asarray(result))
-
     def _cells(self, *values):
         """Cells of the arrays among the values: constants have none."""
         return [self.tape.cells_of(value) for value in values
@@ -140,12 +140,11 @@ class Traced(np.ndarray):
         traced = next(array for array in (*inputs, *(out or ()))
                       if isinstance(array, Traced))
         self.tape = traced.tape
-        bare = [bared(value) for value in inputs]
         if out:
             kwargs["out"] = bared(out[0])
         with np.errstate(all="ignore"):     # what is moved counts, not what it is
-            result = getattr(ufunc, method)(*bare, **kwargs)
-        result = out[0] if out else self._noted(result)
+            result = getattr(ufunc, method)(*map(bared, inputs), **kwargs)
+        result = out[0] if out else follow(self.tape, np.asarray(result))
         target = self.tape.cells_of(result)
         if method == "reduce":
             self.tape.reduce(target, *self._cells(*inputs), kwargs.get("axis", 0) or 0)
@@ -163,8 +162,7 @@ class Traced(np.ndarray):
             np.copyto(*map(bared, args))
             return self.tape.each(*self._cells(*args))
         if function is np.dot:
-            a, b = self._cells(*args)
-            self.tape.product(self.tape.cells_of(np.empty((1, 1))), a[None], b[:, None])
+            self.tape.dot(int(self.tape.cells_of(np.empty(1))[0]), *self._cells(*args))
             return np.dot(*map(bared, args))
         return super().__array_function__(function, types, args, kwargs)
 
@@ -175,10 +173,9 @@ class Traced(np.ndarray):
     def __getitem__(self, key: Any) -> Any:
         if not is_gather(key):
             return super().__getitem__(key)
-        key = tuple(map(bared, key)), key
-        result = self._noted(np.asarray(self)[key[0]])
-        self.tape.each(*self._cells(result, *key[1]),
-                       self.tape.cells_of(self)[key[0]])
+        places = tuple(map(bared, key))
+        result = follow(self.tape, np.asarray(self)[places])
+        self.tape.each(*self._cells(result, *key), self.tape.cells_of(self)[places])
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -223,48 +220,34 @@ def follow_attributes(tape: Tape, holder: Any) -> None:
 # The passes of a net
 
 
-def trace_forward(net: hn.DeepNet, batch: int) -> Tape:
-    """-> Tape of `DeepNet.forward` on so many images, by a net that is used again: its
-    weights are kept, the images lie on top of them."""
-    tape = Tape()
-    tape.part = "forward"
-    net.params, = tape.load(net.params, kept=True)
-    x, = tape.load(np.zeros((batch, net.inputs), net.dtype), kept=False)
-    cache = net.cache(batch)
-    follow_attributes(tape, cache)
-    logits, _ = net.forward(x.T, cache)
-    tape.kept.append(tape.cells_of(logits).ravel())
-    return tape
+def trace_pass(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray | None = None,
+               optimizer: Any = None) -> Tape:
+    """-> Tape of `DeepNet.forward` on images x (N, P); with labels (N,) and an
+    optimizer of net.params, of a training step as `hn.train_step` makes it.
 
-
-def trace_steps(net: hn.DeepNet, batch: int, optimizer: Any, steps: int = 1) -> Tape:
-    """-> Tape of training steps as `hn.train_step` makes them, on so many images each;
-    optimizer: of net.params. Weights and moments are kept; the images of the first step
-    lie on top, then the weights, then the moments, as the step before left them. The
-    norm of the gradient is taken, but nothing clipped: that depends on the images."""
-    tape = Tape()
-    tape.part = "forward"
+    Weights and moments are kept, for the net is used again. The images lie on top of
+    the weights, and these on the moments, as a step before left them. The norm of the
+    gradient is taken, but nothing clipped: that would depend on the images.
+    """
+    tape, params = Tape(), net.params
     tape.load(*(getattr(optimizer, name) for name in ("v", "m")
                 if hasattr(optimizer, name)), kept=True)
-    images = [tape.load(np.zeros(batch, np.intp), np.ones((batch, net.inputs),
-                                                          net.dtype), kept=False)
-              for _ in range(steps - 1)]
-    net.params, = tape.load(net.params, kept=True)
-    images.append(tape.load(np.zeros(batch, np.intp),
-                            np.ones((batch, net.inputs), net.dtype), kept=False))
-    cache = net.cache(batch)
+    net.params, = tape.load(params, kept=True)
+    if labels is not None:
+        labels, = tape.load(labels, kept=False)
+    x, = tape.load(x, kept=False)
+    cache = net.cache(len(x))
     follow_attributes(tape, cache)
-    follow_attributes(tape, optimizer)
-    for number, (labels, x) in enumerate(reversed(images), 1):
-        name = f", step {number}" if steps > 1 else ""
-        tape.part = "forward" + name
-        logits, _ = net.forward(x.T, cache)
+    logits, _ = net.forward(x.T, cache)
+    if labels is None:
+        tape.kept.append(tape.cells_of(logits).ravel())
+    else:
+        follow_attributes(tape, optimizer)
         _, dlogits = hn.cross_entropy(logits, labels)
-        tape.part = "backward" + name
         grad = net.backward(dlogits, cache)
-        tape.part = "update" + name
         hn.clip_norm(grad, math.inf)
         optimizer.step(net.params, grad, 1e-3)
+    net.params = params
     return tape
 
 
@@ -279,28 +262,26 @@ def trace_skipping(net: hn.DeepNet, opened: np.ndarray) -> Tape:
     pixels = tape.cells_of(np.empty((net.inputs, 1)))
     x1, T, H, is_open = (tape.cells_of(np.empty((U + 1, 1))) for _ in range(4))
     x, T, H, is_open = x1[:U], T[:U], H[:U], is_open[:U]
-
-    def rows(name, layer=Ellipsis):
-        """Weights with their biases, which meet the 1 below x."""
-        return np.concatenate([cells["W_" + name][layer],
-                               cells["b_" + name][layer][..., None]], axis=-1)
+    # Weights with their biases, which meet the 1 below x.
+    rows = {name: np.concatenate([cells["W_" + name], cells["b_" + name][..., None]],
+                                 axis=-1) for name in ("T", "H", "out")}
     logits = tape.cells_of(np.empty((net.classes, 1)))
     for image in opened:
         tape.each(pixels)
         tape.product(x, cells["W_in"], pixels)
         tape.each(x, x, cells["b_in"])
         tape.each(x, x)
-        for layer, gates in enumerate(image):
-            tape.product(T, rows("T", layer), x1)
-            for _ in range(4):              # the core's sigmoid: half, tanh, half, add
+        for W_T, W_H, gates in zip(rows["T"], rows["H"], image, strict=True):
+            tape.product(T, W_T, x1)
+            for _ in range(4):              # the sigmoid: half, tanh, half, add
                 tape.each(T, T)
             tape.each(is_open, T)
             units = np.flatnonzero(gates)
             if len(units):
-                tape.product(H[units], rows("H", layer)[units], x1)
+                tape.product(H[units], W_H[units], x1)
                 tape.each(H[units], H[units])
                 tape.each(H[units], H[units], x[units])
                 tape.each(H[units], T[units], H[units])
                 tape.each(x[units], x[units], H[units])
-        tape.product(logits, rows("out"), x1)
+        tape.product(logits, rows["out"], x1)
     return tape
