@@ -23,7 +23,7 @@ from highway_suite.figures import (
 from highway_suite.pictures import LEARNS, caption, name_panel, who_learns
 from highway_suite.studies import Study
 
-MOST_FRAMES = 60    # of a longer record, epochs are left out
+MOST_FRAMES = 40    # of a longer record, epochs are left out
 COLOURS = 255       # of 256: one stays free to mean "as in the frame before"
 LOOP = 8000         # milliseconds of motion, where no frame
 SLOWEST = 600       # is shown for longer
@@ -62,8 +62,10 @@ def draw_frames(study: Study) -> list[np.ndarray]:
                             va="top", ha="right")
         for epoch in np.roll(frame_epochs(study), 1):
             clock.set_text(f"epoch {epoch} of {last}")
-            for axes in (curves, gates):
-                axes.clear()
+            for axes in (curves, gates):    # ticks and limits stay
+                for artist in (*axes.lines, *axes.collections, *axes.patches,
+                               *axes.texts):
+                    artist.remove()
             plot_history(study, curves, upto=epoch)
             plot_gates(study, gates, upto=epoch)
             if gated and gated.block != "highway":

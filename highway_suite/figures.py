@@ -194,8 +194,9 @@ def fold(parts: Sequence[str], width: float, **font: Any) -> str:
     """Parts of a text -> lines no wider than so many inches. They break between parts,
     and within one that is too long."""
     def fits(line):
-        return text_to_path.get_text_width_height_descent(
-            line, FontProperties(**font), ismath=False)[0] <= 72 * width
+        points, _, _ = text_to_path.get_text_width_height_descent(
+            line, FontProperties(**font), ismath=False)
+        return points <= 70 * width     # not 72: on few pixels letters are wider
     lines = [""]
     for part in parts:
         joined = f"{lines[-1]} · {part}" if lines[-1] else part
@@ -246,15 +247,17 @@ def label_right(axes: Axes, labels: list[tuple]) -> None:
 
 
 def make_room(axes: Axes, texts: Sequence) -> None:
-    """Narrow the axes until the texts right of it end inside the figure. Where a layout
+    """Narrow the axes until these texts beside it end inside the figure. Where a layout
     engine rules the figure, it does that."""
     if axes.figure.get_layout_engine() is not None or not texts:
         return
-    right = max(text.get_window_extent().x1 for text in texts)
-    over = (right - axes.figure.bbox.x1) / axes.figure.dpi + EDGE
-    if over > 0:
-        x, y, width, height = axes.get_position().bounds
-        axes.set_position((x, y, width - over / axes.figure.get_figwidth(), height))
+    boxes = [text.get_window_extent() for text in texts]
+    edge, width = EDGE * axes.figure.dpi, axes.figure.bbox.width
+    left = max(edge - min(box.x0 for box in boxes), 0) / width
+    right = max(max(box.x1 for box in boxes) - width + edge, 0) / width
+    if left or right:
+        x, y, wide, high = axes.get_position().bounds
+        axes.set_position((x + left, y, wide - left - right, high))
 
 
 # --------------------------------------------------------------------------------------
@@ -473,7 +476,7 @@ def plot_history(source: Any, axes: Axes | None = None, *, series: str = "test_a
             positive.max(initial=0) > 100 * positive.min(initial=math.inf))
         axes.set_yscale("log" if log else "linear")
         label_y(axes, NAMES[series] + " (log scale)" * log)
-        axes.grid(axis="y")
+        axes.grid(True, axis="y")
         fit_y(axes, values, foot=any(np.isnan(row).all() for table in tables
                                      for row in table))
         for arm, table in zip(arms, tables, strict=True):
@@ -529,7 +532,7 @@ def plot_depth_sweep(source: Any, axes: Axes | None = None, *, theme: Theme = LI
                                     [row[0] for row in labels]]),
               foot=any(arm.diverged.any() for arm in arms))
         label_y(axes, NAMES["test_acc"])
-        axes.grid(axis="y")
+        axes.grid(True, axis="y")
         labels += [draw_sweep(axes, study, block, theme) for block in study.blocks]
         label_right(axes, labels)
         fit_depths(axes, list(study.arms))
@@ -576,12 +579,13 @@ def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, start: float, theme: Theme) -
     whiskers: one artist each, however many blocks there are."""
     mean, low, high = mean_and_range(T)
     blocks, gaps = np.arange(1, len(mean) + 1), np.full(len(mean), math.nan)
-    half = 0.4 if len(mean) <= 100 else 0.5
-    axes.add_artist(StepPatch(      # NaN between the bars leaves the gaps
-        np.column_stack([mean, gaps]).ravel()[:-1],
-        np.column_stack([blocks - half, blocks + half]).ravel(), baseline=start,
-        fill=True, linewidth=0, color=theme.colour(arm.block, arm.place), label="T",
-        zorder=2))
+    values, edges = mean, np.append(blocks, len(mean) + 1) - 0.5
+    if len(mean) <= 100:        # NaN between the bars leaves gaps
+        values = np.column_stack([mean, gaps]).ravel()[:-1]
+        edges = np.add.outer(blocks, [-0.4, 0.4]).ravel()
+    axes.add_artist(StepPatch(values, edges, baseline=start, fill=True, linewidth=0,
+                              color=theme.colour(arm.block, arm.place), label="T",
+                              zorder=2))
     if len(T) > 1:
         axes.plot(np.repeat(blocks, 3), np.column_stack([low, high, gaps]).ravel(),
                   color=theme.ink, linewidth=min(1.8, 120 / len(mean)), alpha=0.6,
@@ -609,7 +613,7 @@ def plot_gates(source: Any, axes: Axes | None = None, *, block: str | None = Non
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, 0), min(high, 1))
         label_y(axes, "mean T")
-        axes.grid(axis="y")
+        axes.grid(True, axis="y")
         reference(axes, start, theme)
         label_right(axes, [(start, f"↑ above\n{start_in_words(study)}\n↓ below",
                             theme.soft)])
@@ -647,7 +651,6 @@ def plot_gate_history(source: Any, axes: Axes | None = None, *,
         scale.outline.set_visible(False)
         scale.ax.axhline(start, color=theme.paper, linewidth=1.5)
         scale.ax.set_title("mean T", size=10, loc="left")
-        make_room(axes, scale.ax.get_yticklabels())
         axes.set_xlim(x[0], max(x[-1], last + 0.5))
         if epoch[-1] < last:
             axes.text((x[-1] + axes.get_xlim()[1]) / 2, 0.5, rotation=90, ha="center",
@@ -656,5 +659,6 @@ def plot_gate_history(source: Any, axes: Axes | None = None, *,
                       transform=axes.get_xaxis_transform())
         whole_ticks(axes.xaxis, epoch[0], last)
         whole_ticks(axes.yaxis, 1, arm.depth)
+        make_room(axes, [*scale.ax.get_yticklabels(), *axes.get_yticklabels()])
         axes.set_xlabel("epoch" + " (0: before training)" * bool(epoch[0] == 0))
     return axes

@@ -118,7 +118,8 @@ def make_arm(nets: list[dict], block: str, depth: int, place: int) -> Arm:
     T_epoch = np.unique([epoch for T in gates for epoch in T]).astype(int)
     T = np.full((len(nets), len(T_epoch), depth), math.nan)
     for row, kept in zip(T, gates, strict=True):
-        row[np.isin(T_epoch, list(kept))] = np.reshape(list(kept.values()), (-1, depth))
+        for epoch, values in kept.items():
+            row[T_epoch == epoch] = values
     diverged = np.array([net.get("status") == "diverged" for net in nets])
     for values in history.values():
         diverged |= np.isnan(values).any(axis=1)
@@ -171,14 +172,17 @@ def as_study(source: Any) -> Study:
         return make_study(source)
     if not isinstance(source, dict) or "epoch" in source:
         source = {"net": source}
-    nets = {name: {"history": net} if isinstance(net, dict) else
-            {"layer_T_history": net} for name, net in source.items()}
     arms = {}
-    for place, (name, net) in enumerate(nets.items()):
-        rows = gate_rows(net.get("layer_T_history"))
-        if not rows and "epoch" not in net.get("history", {}):
-            raise ValueError(f"{name!r} is neither a record, nor a history with "
-                             "'epoch', nor an array of T (K, L)")
-        depth = len(next(iter(rows.values()), ()))
-        arms[name] = make_arm([net], name, depth, len(nets) - 1 - place)
+    for place, (name, net) in enumerate(source.items()):
+        if isinstance(net, dict) and np.size(net.get("epoch", ())):
+            arms[name] = make_arm([{"history": net}], name, 0, len(source) - 1 - place)
+        elif isinstance(net, list) and net or getattr(net, "ndim", 0) == 2:
+            depth = len(next(iter(gate_rows(net).values())))
+            arms[name] = make_arm([{"layer_T_history": net}], name, depth,
+                                  len(source) - 1 - place)
+        else:
+            raise ValueError(f"{name!r} is neither a record, nor a history with its "
+                             "epochs, nor an array of T (K, L)")
+    if not arms:
+        raise ValueError("there is no net to be drawn")
     return Study({0: arms}, [])
