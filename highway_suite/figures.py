@@ -30,12 +30,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.patches import StepPatch
 from matplotlib.textpath import text_to_path
-from matplotlib.ticker import FixedLocator, Locator, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
 import highway_networks as hn
@@ -77,7 +76,6 @@ GATE_COLOURS = "viridis"    # even steps of brightness: it survives grey print
 MARKERS = {"highway": "o", "plain": "s", "residual": "^", "t_only": "D", "c_only": "v",
            "full": "P"}
 OWN_MARKERS = "ph*d"
-DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
 BLOCK_AXIS = "block (1 is at the input)"
 NAMES = {"test_acc": "test accuracy", "train_acc": "training accuracy",
          "train_loss": "training loss"}
@@ -223,6 +221,8 @@ def label_right(axes: Axes, labels: list[tuple]) -> None:
     What would overlap moves up, of equal heights the first highest. NaN and what lies
     off the axes stand at its ends. More lines than it has room for are smaller.
     """
+    if not labels:
+        return
     low, high = axes.get_ylim()
     at = axes.transData.transform([
         (1, min(max(height, low), high) if height == height else low)
@@ -249,7 +249,7 @@ def label_right(axes: Axes, labels: list[tuple]) -> None:
 def make_room(axes: Axes, texts: Sequence) -> None:
     """Narrow the axes until these texts beside it end inside the figure. Where a layout
     engine rules the figure, it does that."""
-    if axes.figure.get_layout_engine() is not None or not texts:
+    if axes.figure.get_layout_engine() is not None:
         return
     boxes = [text.get_window_extent() for text in texts]
     edge, width = EDGE * axes.figure.dpi, axes.figure.bbox.width
@@ -269,12 +269,12 @@ def fit_y(axes: Axes, values: np.ndarray, least: float = 0.1, foot: bool = False
     """Limits around all finite values, on the scale of the axis.
 
     least: the span they have at least, lest noise fill the axes; foot: whether to leave
-    room at the foot for crosses. A logarithmic axis spans at most twelve decades.
+    room at the foot for crosses. On a logarithmic axis below 1e-12 is no room.
     """
-    values = values[np.isfinite(values)]
+    values = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     log = axes.get_yscale() == "log"
     if log:
-        values = np.log10(np.maximum(values[values > 0], 1e-12 * values.max()))
+        values = np.log10(np.maximum(values, 1e-12))
     low, high = values.min(), values.max()
     middle = (low + high) / 2
     span = max(high - low, least, 1e-6 * abs(middle))
@@ -284,13 +284,6 @@ def fit_y(axes: Axes, values: np.ndarray, least: float = 0.1, foot: bool = False
         axes.ticklabel_format(axis="y", useOffset=False, scilimits=(-3, 6),
                               useMathText=True)
         axes.yaxis.get_offset_text().set_x(0.02)    # clear of the axis' name
-
-
-def on_scale(axes: Axes, values: Any) -> Any:
-    """Values, but on a logarithmic axis what is too small for it, zeros above all, lies
-    at its foot."""
-    return (np.maximum(values, axes.get_ylim()[0]) if axes.get_yscale() == "log"
-            else values)
 
 
 def whole_ticks(axis: Axis, first: int, last: int) -> None:
@@ -334,31 +327,6 @@ def fit_depths(axes: Axes, depths: Sequence[int]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:.0f}")
     axes.set_xlabel("blocks (log scale)")
-
-
-class LogTicks(Locator):
-    """Ticks of a logarithmic axis at round numbers, the more the shorter it is."""
-
-    def __call__(self) -> Any:
-        low, high = sorted(self.axis.get_view_interval())
-        if high < 1.6 * low:
-            return MaxNLocator(5).tick_values(low, high)
-        digits = ((1,) if high > 3e4 * low else (1, 2, 5) if high > 8 * low else
-                  (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8))
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        return [digit * 10.0**power for power in powers for digit in digits]
-
-
-def plain_numbers(axis: Axis) -> None:
-    """A logarithmic axis with its numbers written out."""
-    axis.set_major_locator(LogTicks())
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_locator(NullLocator())
-
-
-def pale(colour: str, strength: float) -> tuple:
-    """A colour of Matplotlib, mixed with white: strength 1 is the colour itself."""
-    return tuple(1 - strength * (1 - np.array(to_rgb(colour))))
 
 
 def reference(axes: Axes, height: float, theme: Theme) -> None:
@@ -406,7 +374,8 @@ def draw_curves(axes: Axes, arm: Arm, values: np.ndarray, shown: int, theme: The
     """The first `shown` epochs of one arm's values (S, E), on an axes that has its
     limits. A net that diverged is a line of its own, thin beside others, that ends in a
     cross."""
-    values = on_scale(axes, values)
+    if axes.get_yscale() == "log":      # what is too small for it lies at its foot
+        values = np.maximum(values, axes.get_ylim()[0])
     x, good = arm.epoch[:shown], values[~arm.diverged]
     if len(good):
         draw_line(axes, x, good[:, :shown], arm, theme, marked=len(arm.epoch) <= 30)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,23 +122,15 @@ def where_it_learns(study: Study) -> str:
 
 
 # --------------------------------------------------------------------------------------
-# The five pictures: (study, theme) -> Figure
+# The five pictures
 
 
-def learning_curves(study: Study, theme: Theme) -> Figure:
-    """Test accuracy after each epoch, of the deepest net of each kind."""
+def history_figure(study: Study, theme: Theme, series: str) -> Figure:
+    """A series of each epoch, of the deepest net of each kind."""
+    notes = ["loss: mean over the steps of the epoch"] * (series == "train_loss")
     figure, axes = new_figure(who_learns(study), caption(
-        study, study.deepest, RANGE, LEARNS), theme)
-    plot_history(study, axes, theme=theme)
-    return figure
-
-
-def plain_loss_collapse(study: Study, theme: Theme) -> Figure:
-    """Training loss of each epoch, of the same nets, and ln C."""
-    figure, axes = new_figure(who_learns(study), caption(
-        study, study.deepest, RANGE, LEARNS, "loss: mean over the steps of the epoch"),
-        theme)
-    plot_history(study, axes, series="train_loss", theme=theme)
+        study, study.deepest, RANGE, LEARNS, *notes), theme)
+    plot_history(study, axes, series=series, theme=theme)
     return figure
 
 
@@ -182,9 +175,9 @@ def gate_figure(study: Study, theme: Theme, plot: Callable[..., Axes], title: st
 
 def T_gate_evolution(study: Study, theme: Theme) -> Figure:
     """Mean T of each block over training, a heat map for each kind with gates."""
-    note = f"line on the scale: the initial σ(b_T) = {study.T_start:.3g}"
-    return gate_figure(study, theme, plot_gate_history, "Mean T over training", MEAN,
-                       note)
+    return gate_figure(
+        study, theme, plot_gate_history, "Mean T over training", MEAN,
+        f"line on the scale: the initial σ(b_T) = {study.T_start:.3g}")
 
 
 def T_gate_final(study: Study, theme: Theme) -> Figure:
@@ -196,8 +189,11 @@ def T_gate_final(study: Study, theme: Theme) -> Figure:
                        "bars start at the initial σ(b_T)")
 
 
-PICTURES = {picture.__name__: picture for picture in (
-    learning_curves, plain_loss_collapse, depth_sweep, T_gate_evolution, T_gate_final)}
+PICTURES: dict[str, Callable[[Study, Theme], Figure]] = {
+    "learning_curves": partial(history_figure, series="test_acc"),
+    "plain_loss_collapse": partial(history_figure, series="train_loss"),
+    "depth_sweep": depth_sweep, "T_gate_evolution": T_gate_evolution,
+    "T_gate_final": T_gate_final}
 
 
 def render(name: str, study: Study, theme: Theme = LIGHT, kind: str = "png") -> bytes:
