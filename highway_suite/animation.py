@@ -20,7 +20,7 @@ from highway_suite.figures import (
     plot_history,
     style,
 )
-from highway_suite.pictures import LEARNS, caption, name_panel, who_learns
+from highway_suite.pictures import caption, learns, name_panel, who_learns
 from highway_suite.studies import Study
 
 MOST_FRAMES = 40    # of a longer record, epochs are left out
@@ -55,7 +55,7 @@ def draw_frames(study: Study) -> list[np.ndarray]:
     with style(LIGHT):
         figure, curves, gates = new_figure(who_learns(study), caption(
             study, study.deepest, "line, bar: mean over seeds; band, whisker: lowest "
-            "to highest", LEARNS), LIGHT, (2.3, 1.55), CLOCK)
+            "to highest", learns(study)), LIGHT, (2.3, 1.55), CLOCK)
         figure.set_dpi(0.6 * figures.DPI)   # 900 pixels wide
         clock = figure.text(1 - figures.EDGE / figures.WIDTH, 1 - 0.1 /
                             figure.get_figheight(), "", size=12, weight="bold",

@@ -40,7 +40,6 @@ from highway_suite.schema import INITS, JUST_GUESSING, RecordError
 from highway_suite.studies import RUN, Arm, Study
 from highway_suite.terminal import say
 
-LEARNS = f"learns: over {100 * JUST_GUESSING:g} points better than chance"
 MEAN = "mean over seeds"
 RANGE = f"line: {MEAN}; band: lowest to highest"
 
@@ -94,6 +93,13 @@ def fate(arm: Arm, study: Study) -> str:
             "learns" if acc.mean() > study.chance + JUST_GUESSING else "guesses")
 
 
+def learns(study: Study) -> str:
+    """What a title means by it, as a note of a caption."""
+    known = study.deepest[0].chance is not None
+    return (f"learns: over {100 * JUST_GUESSING:g} points better than chance"
+            + ", the share of the commonest test label" * known)
+
+
 def blocks(depth: int) -> str:
     """A depth with its noun."""
     return f"{depth} block{'s' * (depth > 1)}"
@@ -129,7 +135,7 @@ def history_figure(study: Study, theme: Theme, series: str) -> Figure:
     """A series of each epoch, of the deepest net of each kind."""
     notes = ["loss: mean over the steps of the epoch"] * (series == "train_loss")
     figure, axes = new_figure(who_learns(study), caption(
-        study, study.deepest, RANGE, LEARNS, *notes), theme)
+        study, study.deepest, RANGE, learns(study), *notes), theme)
     plot_history(study, axes, series=series, theme=theme)
     return figure
 
@@ -140,7 +146,7 @@ def depth_sweep(study: Study, theme: Theme) -> Figure:
     epochs = sorted({int(arm.epoch[-1]) for arm in arms})
     figure, axes = new_figure(where_it_learns(study), caption(
         study, arms, RANGE, f"accuracy after {few(epochs)} epoch"
-        f"{'s' * (epochs != [1])}", LEARNS), theme)
+        f"{'s' * (epochs != [1])}", learns(study)), theme)
     plot_depth_sweep(study, axes, theme=theme)
     return figure
 
