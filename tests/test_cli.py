@@ -265,9 +265,6 @@ def test_nothing_is_called_that_other_systems_lack(tmp_path, monkeypatch):
     """Windows has none of these; a training with its record and pictures needs none."""
     import make_highway_networks_gif as gif
     import visualize_highway_networks as viz
-    from highway_suite import figures
-    monkeypatch.setattr(figures, "DPI", 30)
-    monkeypatch.setattr(gif, "DPI", 30)
     for name in ELSEWHERE:
         monkeypatch.delattr(os, name, raising=False)
     monkeypatch.delattr(signal, "SIGHUP")

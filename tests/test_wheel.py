@@ -59,10 +59,10 @@ def test_the_installed_suite_runs_and_writes_into_the_current_folder(wheel, tmp_
     assert "highway-networks = highway_suite.cli:run_as_program" in entry.read_text()
     code = """if True:
         import highway_networks, make_highway_networks_gif, visualize_highway_networks
-        from highway_suite import cli, studies
+        from highway_suite import cli, schema, studies
         try:
             studies.load("run.json")
-        except studies.RecordError as error:
+        except schema.RecordError as error:
             print(error)
         print(highway_networks.HERE, cli.version())
         cli.main("--quick --dataset digits --epochs 1 --out run.json".split())
