@@ -64,7 +64,7 @@ and each layer scales signal and gradient by 1 - T. With b_T = -2 that is 0.88 a
 and 0.02 after thirty: little, but 300,000 times what the plain net has left. With -4,
 0.58 is left after thirty. So b_T starts below 0 (section 2.2), and the deeper the net
 the lower: with logit(1 / L), for which the T of all L layers sum to 1 at the
-start, nets of 10 and of 10,000 learn alike with Adam (results/depth_law). But H learns
+start, nets of 10 and of 10,000 learn alike with Adam (results/depth). But H learns
 only through T, and a gate that starts too far closed opens late, or never: where T
 rounds to 0, so does every gradient of its layer (float32: z_T below about -20).
 From that start on dT = (H - x) * dy decides: gates open where the transform serves the

@@ -8,7 +8,7 @@ from highway_suite.terminal import check_libraries
 check_libraries("experiments")
 
 # In the order of the claims.
-NAMES = ("headline", "optimization", "variants", "blocks",
+NAMES = ("headline", "optimization", "variants", "blocks", "trained_nets", "depth",
          "language")
 MOVED = {       # what earlier releases called them
     "inside": "trained_nets", "gates": "trained_nets", "lesion": "trained_nets",

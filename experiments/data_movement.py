@@ -13,7 +13,7 @@ Adam. Six forms at the same width, plain and residual at the highway net's param
 too, over width and depth, batches of 1, 16 and 128. Until a training loss of 0.01: the
 price of a step (batch 128, momentum SGD) times the steps that the nets of
 experiments/optimization.py took. Skipping, one image at a time, on five highway nets
-trained as in five_nets.py: T is read first, and of H only the units whose T is above a
+trained as in trained_nets: T is read first, and of H only the units whose T is above a
 threshold; the control skips as many units of each layer and image at random. Layers
 left out: those whose closing costs least, as lesion.py closes them; the control draws
 them. How much to skip is chosen for each net on training images, by the most accuracy
@@ -45,7 +45,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 import highway_networks as hn
-from experiments import inside, pricing, skipping, skipping_seconds
+from experiments import pricing, skipping, skipping_seconds
 from experiments.judging import (
     agreed,
     at_each,
@@ -54,15 +54,14 @@ from experiments.judging import (
     over_nets,
     resting_on,
 )
-from experiments.old_lab import Experiment, Lab, main
 from experiments.lab.papers import spoken
+from experiments.nets.perceptrons import EPOCHS, SETTINGS
+from experiments.old_lab import Experiment, Lab, main
 from experiments.pricing import FORMS, MODELS
 from highway_suite.figures import COLOURS, TITLE
 
-# As experiments/inside.py trains them, at the learning rates that its search, and for
-# the other seeds that of five_nets.py, chose on training images.
-SHAPE = {name: value for name, value in inside.PROTOCOL.items()
-         if name not in ("dataset", "seed", "search_epochs", "lrs")}
+# As trained_nets trains them, at the learning rates that it chose on training images.
+SHAPE = SETTINGS | {"epochs": dict.fromkeys(("highway", "residual", "plain"), EPOCHS)}
 PROTOCOL = {"dataset": "mnist", "seeds": [0, 1, 2, 3, 4],
             "nets": SHAPE | {"lrs": {"highway": 0.2, "residual": 0.003,
                                      "plain": 0.003}},
@@ -78,7 +77,8 @@ PROTOCOL = {"dataset": "mnist", "seeds": [0, 1, 2, 3, 4],
             "timed_depth": 4, "repeats": 31}
 SMOKE = {"dataset": "digits", "seeds": [0, 1], "widths": [4, 8], "depths": [2, 4],
          "depth": 3, "nets": SHAPE | {
-             name: inside.SMOKE[name] for name in ("depth", "hidden", "epochs")} | {
+             "depth": 6, "hidden": 16, "epochs": {
+                 "highway": 12, "residual": 8, "plain": 8},
              "lrs": {"highway": 0.2, "residual": 0.01, "plain": 0.01}},
          "hidden": 8, "batches": [1, 3, 5], "largest": 3, "few": 3, "layers": [10],
          "loss_batch": 2, "thresholds": [0.0, 0.1, 0.5],

@@ -14,11 +14,19 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
-from experiments import inside, movement, tracing
-from experiments.five_nets import committed_net
+from experiments import movement, tracing
 from experiments.judging import listed
+from experiments.nets.perceptrons import (
+    EPOCHS,
+    SETTINGS,
+    centred,
+    fold_mean,
+    kept_net,
+    make_config,
+    mean_image,
+)
+from experiments.nets.probes import BATCH, loss_and_error
 from experiments.old_lab import Lab
-from experiments.probing import BATCH, loss_and_error
 from highway_suite.records import RecordError, weights_hash
 
 COSTS = ("bytedmd", "address", "bytes")
@@ -120,11 +128,15 @@ def best_within(rows: list[dict], lost: float) -> dict:
 
 
 def how_trained(nets: dict, block: str) -> dict:
-    """Settings of a net's training; of the committed one of `inside` its hash."""
+    """Settings of a net's training; of the committed one of trained_nets its hash."""
     lr, epochs = nets["lrs"][block], nets["epochs"][block]
-    settings = inside.make_settings(nets, block, lr, epochs)
-    if settings == inside.make_settings(inside.PROTOCOL, block, lr, epochs):
-        _, fields = committed_net(block)
+    n_train, n_test = hn.DATASETS[nets["dataset"]].images
+    settings = {"block": block, "lr": lr, "epochs": epochs, "optimizer": "sgd",
+                "clip": 0.0, "n_train": n_train, "n_test": n_test,
+                "seed": nets["seed"], **{name: nets[name] for name in SETTINGS}}
+    if nets["dataset"] == "mnist" and settings == settings | SETTINGS | {
+            "seed": 0, "epochs": EPOCHS}:
+        _, fields = kept_net(block)
         if (fields["lr"], fields["epochs"]) == (lr, epochs):
             return {"sha256": fields["sha256"]}
     return {"training": settings}
@@ -147,14 +159,14 @@ def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
     RecordError."""
     block, kept = config["block"], ("parameters", "train_loss", "test_acc", "sha256")
     if "sha256" in config:
-        net, fields = committed_net(block)
+        net, fields = kept_net(block)
         return net, {name: fields[name] for name in kept}
-    settings, centred = hn.Config(**config["training"]), inside.centred(data)
-    net = hn.make_net(settings, centred)
-    history, _, status = hn.train(net, centred, settings)
+    settings, images = make_config(config["training"]), centred(data)
+    net = hn.make_net(settings, images)
+    history, _, status = hn.train(net, images, settings)
     if status != "ok":
         raise RecordError(f"the {block} net of seed {config['seed']} diverged")
-    inside.fold_mean(net, inside.mean_image(data))
+    fold_mean(net, mean_image(data))
     return net, dict(zip(kept, (
         net.params.size, history["train_loss"], history["test_acc"],
         weights_hash(net)), strict=True))
@@ -162,7 +174,7 @@ def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
 
 def losses_closed(net: hn.DeepNet, data: hn.Data) -> list[float]:
     """The loss on all training images with each layer closed alone, as
-    experiments/lesion.py has it."""
+    trained_nets has it."""
     return listed([loss_and_error(net, data.x_train, data.y_train, [layer])[0]
                    for layer in range(net.depth)])
 

@@ -10,12 +10,13 @@ import highway_networks as hn
 from experiments import (
     data_movement,
     movement,
-    sizes,
     skipping,
     skipping_seconds,
     tracing,
 )
-from experiments.old_lab import load_record
+from experiments.lab.experiment import load_record as new_record
+from experiments.nets import sizes
+from experiments.old_lab import load_record as old_record
 from tests import committed
 
 
@@ -299,7 +300,7 @@ def test_how_much_is_skipped_is_not_chosen_on_test_images():
 
 
 def test_only_the_net_of_seed_0_is_a_committed_one(monkeypatch):
-    monkeypatch.setattr(skipping, "committed_net", lambda block: (
+    monkeypatch.setattr(skipping, "kept_net", lambda block: (
         block, {"lr": 0.2 if block == "highway" else 0.003, "epochs": 60,
                 "sha256": "0"}))
     configs = skipping.configs(data_movement.PROTOCOL)
@@ -313,18 +314,19 @@ def test_only_the_net_of_seed_0_is_a_committed_one(monkeypatch):
     assert configs["highway", 3]["training"]["seed"] == 3
 
 
-def test_the_committed_nets_are_those_of_five_nets():
+def test_the_committed_nets_are_those_of_trained_nets():
     """Trained anew they are the same, to the bit, and so is what closing costs them."""
     record, five = (load_record(committed.tree() / "results" / name / "record.json")[0]
-                    for name in ("data_movement", "five_nets"))
-    assert record["protocol"]["seeds"] == five["protocol"]["seeds"]
+                    for load_record, name in ((old_record, "data_movement"),
+                                              (new_record, "trained_nets")))
+    assert record["protocol"]["seeds"] == five["plan"]["seeds"]
     for block, own in record["skipping"]["nets"].items():
         for net, other in zip(own, five["nets"][block], strict=False):
             assert net["seed"] == other["seed"]
             assert record["protocol"]["nets"]["lrs"][block] == other["training"]["lr"]
             assert net["training"]["sha256"] == other["training"]["sha256"]
             if block != "plain":
-                assert net["closed"] == other["lesion"]["one_closed"]["loss"]
+                assert net["closed"] == other["one_closed"]["loss"]
 
 
 def test_another_program_takes_from_both_ways_alike(monkeypatch):

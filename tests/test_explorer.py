@@ -19,7 +19,7 @@ import pytest
 
 import highway_networks as hn
 import make_explorer as maker
-from experiments import probing
+from experiments.nets import probes as probing
 from highway_suite.schema import RecordError
 from tests import committed
 from tests.contracts import contrast, frozen
