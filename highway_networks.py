@@ -2,8 +2,8 @@
 
 R. K. Srivastava, K. Greff, J. Schmidhuber, NIPS 2015, arXiv:1507.06228. This module is
 the whole machine, to be read from top to bottom: data, blocks, net, loss, optimisers,
-training. It needs NumPy (and threadpoolctl, which keeps BLAS to one thread) and four
-idx files; what downloads, keeps records and parses flags lies in highway_suite/.
+training, record, command line. It needs NumPy and four idx files, and runs alone; where
+highway_suite is beside it, it downloads, trains side by side and has more flags.
 
     python3 highway_networks.py --seed 0       one highway and one plain net -> run.json
 
@@ -85,25 +85,62 @@ flat gradient -> `clip_norm` -> `Adam` or `SGD`, in place on one flat vector of 
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import hashlib
+import json
 import math
 import os
+import platform
+import secrets
+import shlex
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
-INSTALL = "Install: python3 -m venv .venv && .venv/bin/pip install -e ."
+__version__ = "1.0.0"
+__all__ = (     # what others may rely on
+    "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config", "DATASETS",
+    "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged", "Download",
+    "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD", "blas_threads", "clip_norm",
+    "cross_entropy", "data_folder", "environment", "evaluate", "fit", "initial_bias", "load_dataset",
+    "main", "make_net", "make_record", "pieces", "scale_pixels", "softmax", "streams",
+    "take_subset", "threads_for", "train", "train_arm", "train_epoch", "train_step")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+if __name__ == "__main__" and find_spec("threadpoolctl") is None:
+    # BLAS reads these once, when NumPy loads it; see `blas_threads`.
+    for library in ("OMP", "OPENBLAS", "MKL", "BLIS"):
+        os.environ[f"{library}_NUM_THREADS"] = "1"
+    os.environ["VECLIB_MAXIMUM_THREADS"] = "1"
+
 try:
     import numpy as np
-    from threadpoolctl import threadpool_limits
-except ImportError as missing:
+except ImportError:
     if __name__ != "__main__":
         raise
-    raise SystemExit(f"highway_networks.py needs {missing.name}. {INSTALL}") from None
+    raise SystemExit("highway_networks.py needs numpy. Install: python3 -m venv .venv "
+                     "&& .venv/bin/pip install numpy") from None
+try:
+    import threadpoolctl
+except ImportError:
+    threadpoolctl = None
 
 HERE: Path = Path(__file__).resolve().parent
 
@@ -226,7 +263,7 @@ class Dataset(NamedTuple):
     downloads: tuple = ()           # and its files there
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Data:
     """Images and labels: numbers as read, or in [-1, 1] by `scale_pixels`.
 
@@ -254,6 +291,10 @@ class Data:
                                 "(N, P) and (N,), not empty, with one P for all")
             check_pixels(x)
             check_labels(y, self.classes)
+
+    def __repr__(self) -> str:
+        return (f"Data(x_train {self.x_train.shape} {self.x_train.dtype}, x_test "
+                f"{self.x_test.shape}, {self.classes} classes, scale {self.scale})")
 
 
 def check_pixels(x: np.ndarray) -> None:
@@ -800,7 +841,7 @@ class Cache:
                 self.z, H_and_gates, strict=True)]
 
 
-COLUMNS = 500           # that `DeepNet.predict` takes at a time
+COLUMNS = 500           # examples that `DeepNet.predict` takes at a time
 
 
 class DeepNet:
@@ -947,39 +988,54 @@ class DeepNet:
         measures = {"train_loss": float(loss), "train_acc": right / len(labels)}
         return measures, self.backward(dlogits, cache)
 
-    def _probe(self, x, closed=()):
-        x = np.asarray(x, self.dtype)
+    def _columns(self, x):
+        """Rows (N, P) -> columns (P, N) in the net's dtype: the one place where what
+        users have is turned into what the machine takes."""
+        x = np.asarray(x)
+        if x.ndim != 2 or x.shape[1] != self.inputs or x.dtype.kind not in "iuf":
+            turned = x.ndim == 2 and len(x) == self.inputs
+            expected = x.shape[1] if turned else "N"
+            raise ValueError(f"({expected}, {self.inputs}) expected, got {x.dtype} "
+                             f"{x.shape}" + ": transpose?" * turned)
         if not np.isfinite(x).all():
             raise ValueError("x has a NaN or an infinity")
-        return self.forward(x, closed=closed)
+        return x.astype(self.dtype, copy=False).T
 
     def _logits(self, x, closed):
-        """(C, B), some columns at a time: the cache of a deep net takes much memory."""
-        x = np.asarray(x, self.dtype)
+        """(N, C), some rows at a time: the cache of a deep net takes much memory."""
+        columns = self._columns(x)
         closed = list(closed) if np.iterable(closed) else closed    # a generator?
-        starts = range(COLUMNS, x.shape[1], COLUMNS) if x.ndim == 2 else ()
-        parts = np.split(x, starts, axis=1) if starts else [x]
-        return np.hstack([self._probe(part, closed)[0] for part in parts])
+        parts = np.split(columns, range(COLUMNS, columns.shape[1], COLUMNS), axis=1)
+        return np.vstack([self.forward(part, closed=closed)[0].T for part in parts])
 
     def predict(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
-        """(P, B) -> the most probable class of each column, (B,)."""
-        return self._logits(x, closed).argmax(axis=0)
+        """x (N, P), any floats or whole numbers -> the most probable class of each row,
+        (N,). closed: see `forward`. Raises ValueError for an x that does not fit."""
+        return self._logits(x, closed).argmax(axis=1)
 
     def predict_proba(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
-        """(P, B) -> the probability of each class, (C, B): softmax of the logits."""
-        return softmax(self._logits(x, closed))
+        """x (N, P) -> the probability of each class, (N, C): softmax of the logits."""
+        return softmax(self._logits(x, closed).T).T
 
     def gates(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
-        """(P, B) -> the transform gates T of every layer, (L, U, B); ValueError if the
-        block has none."""
-        T = self._probe(x, closed)[1].T
+        """x (N, P) -> the transform gates T of every block, (N, L, U); ValueError if
+        the block has none."""
+        T = self.forward(self._columns(x), closed=closed)[1].T
         if T is None:
             raise ValueError(f"{self.settings['block']} blocks have no transform gate")
-        return T
+        return np.moveaxis(T, 2, 0)
 
     def block_outputs(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
-        """(P, B) -> the projection's output and every block's, (L + 1, U, B)."""
-        return self._probe(x, closed)[1].x[:, :self.hidden]
+        """x (N, P) -> the projection's output and every block's, (N, L + 1, U)."""
+        cache = self.forward(self._columns(x), closed=closed)[1]
+        return np.moveaxis(cache.x[:, :self.hidden], 2, 0)
+
+    def __repr__(self) -> str:
+        """Such as DeepNet(highway, depth=30, hidden=50, 784 -> 10, 192,760 parameters)
+        """
+        return (f"DeepNet({self.settings['block']}, depth={self.depth}, "
+                f"hidden={self.hidden}, {self.inputs} -> {self.classes}, "
+                f"{self.params.size:,} parameters)")
 
     def save(self, file: Any) -> None:
         """Write settings and weights as one .npz, without pickles, to a binary file or
@@ -1121,12 +1177,148 @@ OPTIMIZERS = {
 }
 
 # --------------------------------------------------------------------------------------
+# Threads of BLAS
+
+WIDE = 200          # units of a block from which one training gains by more threads
+
+
+class Blas:
+    """What this process's BLAS is set to: one number for all of its threads."""
+
+    def __init__(self):
+        self.changed = threading.Condition()    # guards what follows
+        self.bodies = 0             # of `blas_threads` that run now
+        self.threads: int | None = None         # that they use
+        self.free: int | None = None            # that BLAS uses without them
+        self.limits: Any = None     # what sets it free again
+        self.here = threading.local()           # .inside: this thread runs a body
+
+    def default(self) -> int | None:
+        """The threads that BLAS uses unless told otherwise: those of its environment
+        variables, or one per core. None where only threadpoolctl would know."""
+        if self.bodies:
+            return self.threads if hasattr(self.here, "inside") else self.free
+        if threadpoolctl is None:
+            told = os.environ.get("OPENBLAS_NUM_THREADS", "")
+            return int(told) if told.isdecimal() else None
+        return max((library["num_threads"] for library in
+                    threadpoolctl.threadpool_info() if library["user_api"] == "blas"),
+                   default=1)
+
+    def set(self, limit: Callable) -> Any:
+        """Call what changes the number. Since 3.8, threadpoolctl lets only the thread
+        do so that did first, unless it is told that this one has ended; here the count
+        decides whose turn it is."""
+        with suppress(AttributeError):
+            openblas = threadpoolctl.OpenBLASController     # type: ignore
+            openblas.clear_controlling_thread(force=True)
+        return limit()
+
+
+BLAS = Blas()
+
+
+@contextmanager
+def blas_threads(threads: int | None) -> Iterator[int | None]:
+    """BLAS uses so many threads while the body runs; yields the number it then uses.
+
+    Several threads of one process may be in such a body: the first sets the number, the
+    last restores what was; who wants another number waits until they have ended. Inside
+    another body of the same thread the outer number holds.
+
+    Without threadpoolctl nothing is limited, and the number yielded is that of
+    $OPENBLAS_NUM_THREADS, or None. Run as the program this module has set it to 1
+    before. A script of your own should, too, before it imports NumPy: on all cores the
+    products of narrow nets take no less time, and the last bits may differ.
+    """
+    if threadpoolctl is None or hasattr(BLAS.here, "inside"):
+        yield BLAS.default()
+        return
+    with BLAS.changed:
+        BLAS.changed.wait_for(lambda: not BLAS.bodies or BLAS.threads == threads)
+        if not BLAS.bodies:
+            BLAS.free = BLAS.default()
+        limits = BLAS.set(lambda: threadpoolctl.threadpool_limits(threads, "blas"))
+        if not BLAS.bodies:
+            BLAS.threads, BLAS.limits = threads, limits
+        BLAS.bodies += 1
+    BLAS.here.inside = True
+    try:
+        yield threads
+    finally:
+        del BLAS.here.inside
+        with BLAS.changed:
+            BLAS.bodies -= 1
+            if not BLAS.bodies:
+                BLAS.set(BLAS.limits.restore_original_limits)
+            BLAS.changed.notify_all()
+
+
+def threads_for(hidden: int, asked: int | None = None) -> int | None:
+    """The rule: the threads asked for; else one for a narrow net, and for a wide one,
+    trained alone, all that BLAS uses by default. On two cores all gain 1.08 times at 50
+    units, 1.66 at 200, 1.88 at 1000."""
+    return asked or (BLAS.default() if hidden >= WIDE else 1)
+
+
+# --------------------------------------------------------------------------------------
 # Training
 
 
 def significant(value: float) -> float:
     """Six significant digits: what a record keeps of a measured number."""
     return float(f"{value:.6g}")
+
+
+class Progress:
+    """What a training shows on stderr: a bar, where tqdm is installed and somebody
+    looks on, else a line after each epoch, and one every ten seconds within it."""
+
+    def __init__(self, config: Config, bar: Callable | None = None):
+        """bar: tqdm, or a class of its kind; None chooses, False is for lines."""
+        self.config, self.told = config, time.monotonic()
+        self.label = f"{config.block:>7} {config.depth} seed {config.seed}"
+        if bar is None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+            with suppress(ImportError):
+                from tqdm import tqdm as bar
+        self.bar = bar(total=config.epochs, desc=self.label, unit="epoch", ncols=88,
+                       bar_format="{l_bar}{bar}| {n:.1f}/{total} {elapsed}<{remaining}"
+                       "{postfix}") if bar else None
+
+    def step(self, part: float) -> None:
+        """Called after each update: this part of the epoch is done."""
+        if self.bar is not None:
+            self.bar.update(part - self.bar.n % 1)
+        elif time.monotonic() > self.told + 10:
+            self.told = time.monotonic()
+            say(f"{self.label}  {part:.0%} of an epoch")
+
+    def report(self, row: dict) -> None:
+        """Called after each epoch."""
+        loss, accuracy, last = row["train_loss"], row["test_acc"], self.config.epochs
+        if self.bar is None:
+            say(f"{self.label}  epoch {row['epoch']:{len(str(last))}}/{last}  train "
+                f"loss {loss:.4f}  test accuracy {accuracy:.4f}")
+            self.told = time.monotonic()
+            return
+        self.bar.set_postfix_str(f"loss {loss:.4f}, test {accuracy:.4f}", refresh=False)
+        self.bar.update(row["epoch"] - self.bar.n)
+        if row["epoch"] == last:
+            self.bar.close()
+
+
+class Watched:
+    """Batches, each of which tells a `Progress` when it has been learned from."""
+
+    def __init__(self, batches: Batches, progress: Progress):
+        self.batches, self.progress = batches, progress
+        self.streams, self.size = batches.streams, batches.size
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        count = len(self.batches.x) // self.size
+        for i, batch in enumerate(self.batches, 1):
+            yield batch
+            self.progress.step(i / count)
 
 
 class Diverged(ArithmeticError):
@@ -1181,9 +1373,10 @@ def train_epoch(net: Any, batches: Iterable, cache: Any, optimizer: Any, lr: flo
 def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
         report: Callable | None = None, *, epochs: int, clip: float = 0.0,
         measure: Callable | None = None, untrained: bool = False, cache: Any = None,
-        checkpoint: Any = None) -> tuple[list[dict], str]:
-    """The training loop of every net here -> history and status, on one BLAS thread:
-    more slow these sizes down and change the last bits.
+        checkpoint: Any = None, threads: int | None = 1
+        ) -> tuple[list[dict], str]:
+    """The training loop of every net here -> history and status, on so many threads of
+    BLAS (`blas_threads`).
 
     net: has `params`, a flat vector that is written in place, cache(size), and
         gradient(batch, cache) -> measures {name: number} and the flat gradient.
@@ -1205,7 +1398,7 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
         name: getattr(optimizer, name) for name in optimizer.kept}
     history = checkpoint.load(arrays, batches.streams) if checkpoint else []
     done = history[-1]["epoch"] if history else -1 if untrained else 0
-    with threadpool_limits(1, "blas"), np.errstate(all="ignore"):
+    with blas_threads(threads), np.errstate(all="ignore"):
         for epoch in range(done + 1, epochs + 1):
             row: dict[str, Any] = {"epoch": epoch}
             try:
@@ -1260,14 +1453,20 @@ def make_net(config: Config, data: Data) -> DeepNet:
 
 
 def train(net: DeepNet, data: Data, config: Config, report: Callable | None = None,
-          checkpoint: Any = None) -> tuple[dict, list, str]:
-    """Train on scaled Data -> (history, layer_T_history, status), by `fit`.
+          checkpoint: Any = None, *, threads: int | None = None, progress: Any = None
+          ) -> tuple[dict[str, list], np.ndarray, str]:
+    """Train on scaled Data -> (history, layer_T, status), by `fit`.
 
-    history: per epoch, `train_loss`, `train_acc` and `grad_norm` are means over its
-    steps, each taken before its update; `test_acc` is taken after the epoch. The
-    gates' mean T on the test images, per layer, starts at epoch 0. From the epoch on in
-    which a run diverged, history has None. Raises ValueError if there are fewer images
-    than a batch takes, or the net is not of this Config or not for these Data.
+    threads: of BLAS; None is the rule of `threads_for`. Equal threads give equal bits.
+    progress: True, or a `Progress`, shows the training on stderr.
+
+    history: a list for each name, with an item for each epoch. `train_loss`,
+    `train_acc` and `grad_norm` are means over the epoch's steps, each taken before its
+    update; `test_acc` is taken after the epoch. layer_T (epochs + 1, L): row e is the
+    mean T of each block on the test images after epoch e, row 0 that before training;
+    L is 0 for a block without T. From the epoch on in which a run diverged, history has
+    None and layer_T NaN. Raises ValueError if there are fewer images than a batch
+    takes, or the net is not of this Config or not for these Data.
     """
     of_data = {"inputs": data.x_train.shape[1], "classes": data.classes}
     for name, made in (net.settings | {"dtype": net.dtype.name}).items():
@@ -1283,13 +1482,22 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
         return {"test_acc": significant(accuracy),
                 "layer_T": [significant(T) for T in mean_T]}
     rng = np.random.default_rng(streams(config.seed)["batches"])
+    batches: Any = Batches(x_train, data.y_train, config.batch, rng)
+    reports = [report] if report else []
+    if progress:
+        progress = Progress(config) if progress is True else progress
+        batches = Watched(batches, progress)
+        reports.insert(0, progress.report)
     rows, status = fit(
-        net, Batches(x_train, data.y_train, config.batch, rng),
-        OPTIMIZERS[config.optimizer](net.params, config),
-        lambda epoch, history: config.lr * config.lr_decay ** (epoch - 1), report,
+        net, batches, OPTIMIZERS[config.optimizer](net.params, config),
+        lambda epoch, history: config.lr * config.lr_decay ** (epoch - 1),
+        lambda row: [tell(row) for tell in reports],
         epochs=config.epochs, clip=config.clip, measure=test, untrained=True,
-        checkpoint=checkpoint)
-    layer_T = [[row["epoch"], row["layer_T"]] for row in rows if row["layer_T"]]
+        checkpoint=checkpoint, threads=threads_for(net.hidden, threads))
+    layer_T = np.full((config.epochs + 1, net.depth if "T" in net.block.gates else 0),
+                      math.nan)
+    for row in rows:
+        layer_T[row["epoch"]] = row["layer_T"]
     missing = [None] * (config.epochs + 1 - max(len(rows), 1))
     history = {"epoch": list(range(1, config.epochs + 1))} | {
         name: [row[name] for row in rows[1:]] + missing
@@ -1297,10 +1505,459 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
     return history, layer_T, status
 
 
-if __name__ == "__main__":
+# --------------------------------------------------------------------------------------
+# Record: what a run keeps as JSON
+
+SCHEMA, SCHEMA_VERSION = "highway-networks/run", 1
+COMMAND = ("highway-networks" if list(HERE.glob("highway_networks-*.dist-info")) else
+           "python3 highway_networks.py")       # as pip installs it, or from a folder
+CODE = ("highway_networks.py", "highway_suite/*.py", "experiments/*.py",
+        "benchmarks/*.py")                      # what results depend on
+
+
+@lru_cache(maxsize=1)
+def git_state() -> tuple[str | None, bool | None]:
+    """(revision, whether code differs from it) of the checkout this file lies in; None
+    where there is none."""
+    def git(*words):
+        return os.fsdecode(subprocess.run(      # without locks: it may be killed midway
+            ("git", "--no-optional-locks", *words), cwd=HERE, capture_output=True,
+            check=True, timeout=10).stdout).strip()
     try:
+        if not os.path.samefile(git("rev-parse", "--show-toplevel"), HERE):
+            return None, None
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", *CODE))
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+
+
+@lru_cache(maxsize=1)
+def blas_in_use() -> dict:
+    """What threadpoolctl knows of it; to ask takes longer than to train a small net."""
+    return next((library for library in threadpoolctl.threadpool_info()
+                 if library["user_api"] == "blas"), {}) if threadpoolctl else {}
+
+
+def environment(threads: int | None = 1) -> dict:
+    """What may change the last bits or the speed of a run; no user, host or path."""
+    blas, (revision, dirty) = blas_in_use(), git_state()
+    return {"python": platform.python_version(), "numpy": np.__version__,
+            "platform": f"{platform.system()} {platform.machine()}",
+            "blas": blas.get("internal_api"), "blas_version": blas.get("version"),
+            "blas_kernel": blas.get("architecture"),
+            "blas_threads": threads, "git": revision, "git_dirty": dirty}
+
+
+def train_arm(config: Config, data: Data, progress: Any = None,
+              checkpoint: Any = None) -> dict:
+    """Configuration and unscaled subset -> one arm of the record."""
+    start = time.perf_counter()
+    net = make_net(config, data)
+    history, layer_T, status = train(net, scale_pixels(data, config.dtype), config,
+                                     checkpoint=checkpoint, progress=progress)
+    seconds = (time.perf_counter() - start
+               + getattr(checkpoint, "seconds_before", 0.0))
+    own = {}
+    if isinstance(config.gate_bias, str):       # else it is that of the record's config
+        own["gate_bias"] = initial_bias(config.gate_bias, config.depth)
+    if len(getattr(checkpoint, "environments", ())) > 1:
+        own["environments"] = checkpoint.environments
+    return {
+        "label": f"{config.block} {config.depth}", "block": config.block,
+        "depth": config.depth, "hidden": config.hidden, "epochs": config.epochs,
+        "batch_size": config.batch, "lr": config.lr, "seed": config.seed,
+        "parameters": net.params.size, "status": status,
+        # What the best constant answer would get.
+        "chance": significant(np.bincount(data.y_test).max() / len(data.y_test)),
+        "history": history,
+        **{"final_" + name: history[name][-1]
+           for name in ("train_acc", "test_acc", "train_loss")},
+        "wallclock_sec": round(seconds, 3),
+        "layer_T_history": [[epoch, row.tolist()] for epoch, row in enumerate(layer_T)
+                            if row.size and np.isfinite(row).all()],
+        "final_T_per_layer": layer_T[-1].tolist() if status == "ok" else [],
+        **own,
+    }
+
+
+def summarize(arms: list[dict]) -> list[dict]:
+    """Mean and standard deviation (n - 1) over the seeds, per depth and block."""
+    groups: dict[tuple, list] = {}
+    for arm in arms:
+        groups.setdefault((arm["depth"], arm["block"]), []).append(arm)
+    rows = []
+    for (depth, block), group in groups.items():
+        row = {"depth": depth, "block": block, "n": len(group),
+               "diverged": sum(arm["status"] != "ok" for arm in group)}
+        for name in ("test_acc", "train_loss"):
+            values = [arm["final_" + name] for arm in group if arm["status"] == "ok"]
+            row[name + "_mean"] = significant(np.mean(values)) if values else None
+            row[name + "_std"] = (significant(np.std(values, ddof=1))
+                                  if len(values) > 1 else None)
+        rows.append(row)
+    return rows
+
+
+def make_record(settings: dict, arms: list[dict], command: str,
+                threads: int | None = 1) -> dict:
+    """Settings of the command line and its arms -> the record of the run. Of depths
+    that have each their own b_T it names the deepest one's; every arm names its own."""
+    settings = settings | {"gate_bias": initial_bias(settings["gate_bias"],
+                                                     max(settings["depths"]))}
+    pairs: dict[tuple, dict] = {}
+    for arm in arms:
+        pairs.setdefault((arm["depth"], arm["seed"]), {})[arm["block"]] = arm
+    runs = [{"depth": depth, "seed": seed, **pair, "wallclock_sec":
+             round(sum(arm["wallclock_sec"] for arm in pair.values()), 3)}
+            for (depth, seed), pair in pairs.items()]
+    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "command": command,
+            "dataset": settings["dataset"],
+            "seed": settings["seeds"][0], "seeds": settings["seeds"],
+            "hidden": settings["hidden"], "depth": max(settings["depths"]),
+            "epochs": settings["epochs"], "batch_size": settings["batch"],
+            "lr": settings["lr"], "n_train": settings["n_train"],
+            "n_test": settings["n_test"], "config": settings,
+            "env": environment(threads), "summary": summarize(arms), "runs": runs}
+
+
+def to_json(value: Any, indent: str = "") -> str:
+    """JSON with every array of numbers on one line, so that a diff can be read.
+
+    Raises ValueError for NaN and the infinities, which JSON does not have.
+    """
+    deeper = indent + " "
+    if isinstance(value, dict) and value:
+        inner = [f"{json.dumps(str(key))}: {to_json(item, deeper)}"
+                 for key, item in value.items()]
+    elif isinstance(value, list) and value and isinstance(value[0], (dict, list)):
+        inner = [to_json(item, deeper) if isinstance(item, dict)
+                 else json.dumps(item, allow_nan=False) for item in value]
+    else:
+        return json.dumps(value, allow_nan=False)
+    left, right = "{}" if isinstance(value, dict) else "[]"
+    return f"{left}\n{deeper}" + f",\n{deeper}".join(inner) + f"\n{indent}{right}"
+
+
+def check_target(path: Path) -> None:
+    """Raise OSError unless a file can be written there, so that it is known before the
+    work that fills it. Only a regular file is replaced: a link is not what its owner
+    meant. A missing folder is taken for one that will be made."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(22, "not a regular file, which alone is replaced", str(path))
+    there = next((folder for folder in path.parents if folder.exists()), path.parent)
+    with tempfile.TemporaryFile(dir=there):
+        pass
+
+
+def write_file(path: str | Path, content: bytes) -> None:
+    """Write all of the bytes or nothing. Raises OSError, which names the file."""
+    path = Path(path)
+    check_target(path)
+    beside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.part")
+    try:
+        with open(beside, "xb") as file:        # its mode is what the umask says
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+# --------------------------------------------------------------------------------------
+# Command line
+
+QUICK = {"depth": 10, "epochs": 5, "n_train": 2000, "n_test": 1000}
+PROGRAM = COMMAND.split()[-1]
+
+
+def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
+    """Write to a stream, stderr unless another is given -> whether it took it.
+
+    It may be closed, full, or a pipe that nobody reads any more: no reason to lose what
+    was computed. What else is said to such a stream goes nowhere.
+    """
+    stream = stream or sys.stderr
+    try:
+        stream.write(text + end)
+        stream.flush()
+        return True
+    except (AttributeError, OSError, ValueError):   # None, broken, closed or ASCII only
+        with suppress(AttributeError, OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())       # or Python fails again as it ends
+            os.close(nowhere)
+        return False
+
+
+def in_range(kind: type, low: float, high: float, words: tuple = ()) -> Callable:
+    """An argparse type: a number of this kind within the range, both ends allowed, or a
+    word for one."""
+    def parse(text):
+        if text in words:
+            return text
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            noun = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not {noun} from {low} to {high}"
+                + "".join(f", nor {word}" for word in words))
+        return value
+    return parse
+
+
+def several(parse: Callable) -> Callable:
+    """An argparse type: values separated by commas, each once."""
+    def parse_all(text):
+        values = [parse(part) for part in text.split(",")]
+        if len(set(values)) < len(values):
+            raise argparse.ArgumentTypeError(f"{text!r} names a value twice")
+        return values
+    return parse_all
+
+
+def block_name(text: str) -> str:
+    """An argparse type: a kind of BLOCKS."""
+    if text not in BLOCKS:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(BLOCKS)}")
+    return text
+
+
+def path_of(text: str) -> Path:
+    """An argparse type: a path that a record can name and a terminal show; ~ is the
+    home folder, also after a = where no shell sees it."""
+    if not text or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"{text!a} is not the name of a file")
+    return Path(os.path.expanduser(text))
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """One flag for each setting of Config, two for those that may have several values.
+    """
+    for item in fields(Config):
+        if not item.metadata:
+            continue
+        flag, meta = "--" + item.name.replace("_", "-"), item.metadata
+        text = f"{meta['help']} (default: {item.default})".replace("%", "%%")
+        if meta["choices"]:
+            parser.add_argument(flag, choices=meta["choices"], help=text)
+            continue
+        kind = in_range(type(item.default), meta["low"], meta["high"], meta["words"])
+        where: Any = parser
+        if item.name in ("seed", "depth"):
+            where = parser.add_mutually_exclusive_group()
+            where.add_argument(flag + "s", type=several(kind), metavar="A,B,...",
+                               help=f"several values of {flag}")
+        where.add_argument(flag, type=kind, metavar="N", help=text)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line; what is no setting of the run has a default."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM, allow_abbrev=False, argument_default=argparse.SUPPRESS,
+        description="Train nets of different blocks, in NumPy: a highway net and a "
+                    "plain net, unless told otherwise.",
+        epilog="Only the headline (all defaults, on MNIST) writes run.json unasked; "
+               "any other run without --out goes to runs/, named by its settings. A "
+               "negative number with an exponent needs a =, as in --gate-bias=-1e-1.")
+    add_settings(parser)
+    parser.add_argument("--blocks", type=several(block_name), metavar="A,B,...",
+                        help=f"kinds of nets, of {', '.join(BLOCKS)} (default: "
+                             "highway,plain)")
+    parser.add_argument("--plain-hidden", type=in_range(int, 1, 10_000), metavar="N",
+                        help="units of the plain net (default: --hidden); 71 matches "
+                             "the parameters of 50 highway units, as in the paper")
+    parser.add_argument("--quick", action="store_true", default=False, help="; ".join(
+        f"--{name.replace('_', '-')} {value}" for name, value in QUICK.items())
+        + ", each unless given")
+    parser.add_argument("--data-dir", metavar="FOLDER", default=None, type=path_of,
+                        help="of the data set's files (default: "
+                             "$HIGHWAY_DATA_DIR, or one of its own in ~/.cache)")
+    parser.add_argument("--out", metavar="FILE", default=None, type=path_of,
+                        help="the record; a file of that name is replaced")
+    return parser
+
+
+def resolve(given: dict, quick: bool) -> dict:
+    """Defaults, preset, flags given, the last one wins -> the settings of the run."""
+    values = {"dataset": "mnist"} | {
+        item.name: item.default for item in fields(Config) if item.metadata}
+    values |= (QUICK if quick else {}) | given
+    values.setdefault("plain_hidden", values["hidden"])
+    return {"seeds": [values.pop("seed")], "depths": [values.pop("depth")],
+            "blocks": ["highway", "plain"]} | values
+
+
+def cap_images(settings: dict) -> dict:
+    """The settings with no more images than the data set has."""
+    n_train, n_test = DATASETS[settings["dataset"]].images
+    return settings | {"n_train": min(settings["n_train"], n_train),
+                       "n_test": min(settings["n_test"], n_test)}
+
+
+def fit_to_data(settings: dict, given: dict, fail: Callable) -> dict:
+    """`cap_images`, but fail where the number was given; and a batch must fit."""
+    def check(name, most, of):
+        if settings[name] > most:
+            fail(f"argument --{name.replace('_', '-')}: {settings[name]} is not a "
+                 f"whole number from 1 to {most}, the {of}")
+    capped = cap_images(settings)
+    for name in ("n_train", "n_test"):
+        if name in given:
+            check(name, capped[name], f"images of {settings['dataset']}")
+    check("batch", capped["n_train"], "training images")
+    return capped
+
+
+def make_configs(settings: dict) -> list[Config]:
+    """One Config for each seed, depth and block of the run, in the record's order."""
+    shared = {name: settings[name] for name in settings
+              if name not in ("dataset", "seeds", "depths", "blocks", "plain_hidden")}
+    common = Config(**shared)
+    return [replace(common, block=block, depth=depth, seed=seed, hidden=settings[
+                "plain_hidden" if block == "plain" else "hidden"])
+            for depth in settings["depths"] for seed in settings["seeds"]
+            for block in settings["blocks"]]
+
+
+def flags_of(settings: dict) -> list[tuple[str, str]]:
+    """The flags that make this run: the seeds, and what differs from the headline."""
+    headline = cap_images(resolve({"dataset": settings["dataset"]}, quick=False))
+    headline |= {"dataset": "mnist", "plain_hidden": settings["hidden"]}
+    flags = []
+    for name, value in settings.items():
+        if name != "seeds" and value == headline[name]:
+            continue
+        if name in ("seeds", "depths") and len(value) == 1:
+            name = name[:-1]
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
+        flags.append((name.replace("_", "-"), str(value)))
+    return flags
+
+
+def default_out(flags: list[tuple[str, str]]) -> Path:
+    """run.json for the headline on MNIST, else runs/<its flags>.json."""
+    if flags == [("seed", "0")]:
+        return Path("run.json")
+    name = "_".join("=".join(flag) for flag in flags)
+    if len(name) > 120:     # a file name holds 255 bytes; keep it legible and unique
+        name = name[:100] + "_" + hashlib.sha256(name.encode()).hexdigest()[:16]
+    return Path("runs") / f"{name}.json"
+
+
+def command_of(flags: list[tuple[str, str]], out: Path | None) -> str:
+    """The command that makes this record again, without paths of this machine."""
+    if out is not None and out != default_out(flags):
+        flags = [*flags, ("out", out.name if out.is_absolute() else out.as_posix())]
+    words = (f"--{k}{'=' if v.startswith('-') else ' '}{shlex.quote(v)}"
+             for k, v in flags)
+    return " ".join([COMMAND, *words])
+
+
+def table_of(arms: list[dict]) -> str:
+    """The small table at the end."""
+    lines = [" net, blocks   seed  parameters  test acc  train loss  seconds"]
+    for arm in arms:
+        shown = "diverged           -"
+        if arm["status"] == "ok":
+            shown = f"{arm['final_test_acc']:8.4f}  {arm['final_train_loss']:10.4f}"
+        lines.append(f"{arm['label']:>12}  {arm['seed']:>5}  {arm['parameters']:>10,}  "
+                     f"{shown}  {arm['wallclock_sec']:7.2f}")
+    for row in summarize(arms):
+        if row["test_acc_std"] is not None:
+            lines.append(f"{row['block']} {row['depth']}: test accuracy "
+                         f"{row['test_acc_mean']:.4f} +- {row['test_acc_std']:.4f} "
+                         f"over {row['n'] - row['diverged']} seeds")
+    return "\n".join(lines)
+
+
+def check_out(out: Path | None, fail: Callable, flag: str = "--out") -> None:
+    """Fail before the start where a file cannot be written, or its folder is missing.
+    """
+    try:
+        if out:
+            check_target(out)
+            if not out.parent.is_dir() and out.parent != Path("runs"):
+                raise OSError(2, f"{out.parent} is not a folder")
+    except OSError as error:
+        fail(f"argument {flag}: {out}: {error.strerror}")
+
+
+def finish(record: dict, arms: list[dict], out: Path | None) -> None:
+    """Write the record, if it has a place, then say what came out: so no stream can
+    lose it. Exits with 1 and a line that says why, if nothing could be written."""
+    error = None
+    try:
+        if out:
+            out.parent.mkdir(exist_ok=True)
+            write_file(out, f"{to_json(record)}\n".encode())
+    except OSError as caught:
+        error = caught
+    said = say(table_of(arms), sys.stdout)
+    if error:
+        sys.exit(f"{PROGRAM}: {out}: {error.strerror}; nothing written")
+    if out:
+        say(f"wrote {out}", sys.stdout)
+    elif not said:
+        sys.exit(1)
+
+
+def run_command(parser: argparse.ArgumentParser, argv: list[str] | None,
+                obtain: Callable, train_all: Callable) -> dict:
+    """What every command line of this repository does -> the record. Exits with 2 for a
+    wrong flag, 1 for wrong data or a failed write, 130 after Ctrl-C.
+
+    obtain(settings, own) -> the data set's name and Data; own: the flags that are no
+        settings of the nets.
+    train_all(configs, data, own) -> the arms and their number of BLAS threads.
+    """
+    own = vars(parser.parse_args(argv))
+    plan = {item.name for item in fields(Config)} | {
+        "seeds", "depths", "blocks", "plain_hidden", "dataset"}
+    given = {name: own.pop(name) for name in plan & set(own)}
+    settings, out = resolve(given, own["quick"]), own["out"]
+    check_out(out, parser.error)
+    try:
+        settings["dataset"], data = obtain(settings, own)
+        settings = fit_to_data(settings, given, parser.error)
+        flags = flags_of(settings)
+        place = None if own.get("no_save") else out or default_out(flags)
+        check_out(place, parser.error)
+        arms, threads = train_all(make_configs(settings), data, own)
+    except DataError as error:
+        sys.exit(f"{PROGRAM}: {error}")
+    except KeyboardInterrupt:
+        say(f"\n{PROGRAM}: interrupted; no record written")
+        sys.exit(130)
+    record = make_record(settings, arms, command_of(flags, out), threads)
+    finish(record, arms, place)
+    return record
+
+
+def main(argv: list[str] | None = None) -> dict:
+    """The command line without highway_suite: MNIST from its files, one net after the
+    other."""
+    def obtain(settings, own):
+        return "mnist", load_dataset("mnist", own["data_dir"])
+
+    def train_all(configs, data, own):
+        with blas_threads(threads_for(max(config.hidden for config in configs))
+                          ) as threads:
+            return [train_arm(config, take_subset(data, config), True)
+                    for config in configs], threads
+    return run_command(build_parser(), argv, obtain, train_all)
+
+
+if __name__ == "__main__":
+    if find_spec("highway_suite"):
         from highway_suite.cli import run_as_program
-    except ImportError as missing:
-        raise SystemExit(
-            f"highway_networks.py needs {missing.name}. {INSTALL}") from None
-    run_as_program()
+        run_as_program()
+    else:
+        main()

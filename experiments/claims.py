@@ -20,7 +20,7 @@ from experiments.lab.claims import all_claims
 from experiments.lab.experiment import failing_in_a_line
 from experiments.lab.recheck import recheck_claim
 from experiments.lab.trials import Store
-from highway_suite.cli import in_range
+from highway_networks import in_range
 from highway_suite.files import path_of
 
 

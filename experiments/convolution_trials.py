@@ -28,7 +28,7 @@ from experiments.convolution_net import Cache, ConvNet, Nesterov
 from experiments.judging import listed
 from experiments.store import hash_of
 from experiments.trials import reporting
-from highway_suite.checkpoints import Checkpoint
+from highway_suite.checkpoints import Checkpoint, data_hash
 
 
 class Facts(NamedTuple):
@@ -219,11 +219,13 @@ class Trained(NamedTuple):
     cache: Cache
     history: list
     status: str
+    before: float = 0.0     # seconds until it was stopped, if it was
 
     def columns(self, config: dict, *names: str) -> dict:
         """What was measured in each epoch, by name; None in those that never came."""
         missing = [None] * (config["epochs"] - len(self.history))
-        return {name: [row[name] for row in self.history] + missing for name in names}
+        return {"seconds_before": self.before} | {
+            name: [row[name] for row in self.history] + missing for name in names}
 
 
 def fit_net(config: dict, images: np.ndarray, labels: np.ndarray, folder: str,
@@ -239,8 +241,8 @@ def fit_net(config: dict, images: np.ndarray, labels: np.ndarray, folder: str,
         make_optimizer(net, config),
         lambda epoch, history: learning_rate(config, epoch), reporting(config),
         epochs=config["epochs"], measure=evaluate, cache=cache,
-        checkpoint=Checkpoint(path, config))
-    return Trained(net, cache, history, status)
+        checkpoint=(kept := Checkpoint(path, config, data_hash(images, labels))))
+    return Trained(net, cache, history, status, kept.seconds_before)
 
 
 def train_net(config: dict, data: hn.Data, folder: str) -> dict:

@@ -107,7 +107,7 @@ def train_net(config: dict, data: hn.Data) -> dict:
         history, layer_T, status = hn.train(net, data, settings)
     return {"status": status, "parameters": net.params.size,
             "train_loss": history["train_loss"], "test_acc": history["test_acc"],
-            "T": layer_T[-1][1] if layer_T and status == "ok" else []}
+            "T": layer_T[-1].tolist() if status == "ok" else []}
 
 
 def make_config(plan: dict, net: Net, seed: int) -> dict:

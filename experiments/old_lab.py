@@ -49,7 +49,7 @@ from experiments.store import (
     scratch_in,
 )
 from experiments.trials import add_flags, run_trials
-from highway_suite.cli import in_range
+from highway_networks import environment, in_range
 from highway_suite.datasets import obtain
 from highway_suite.figures import FORMATS, LIGHT, saved, style
 from highway_suite.files import (
@@ -60,7 +60,6 @@ from highway_suite.files import (
     write_file,
     write_json,
 )
-from highway_suite.records import environment
 from highway_suite.schema import (
     DICT,
     LINE,

@@ -51,10 +51,9 @@ from experiments.store import (
     open_store,
     scratch_in,
 )
-from highway_suite.checkpoints import numerics, spent_before
-from highway_suite.cli import in_range
+from highway_networks import environment, in_range
+from highway_suite.checkpoints import numerics
 from highway_suite.files import parse_json
-from highway_suite.records import environment
 from highway_suite.terminal import say
 from highway_suite.workers import (
     end_with,
@@ -68,11 +67,13 @@ KILLED = "its worker was killed, and again when it ran alone"
 def compute(protocol: str, train: Callable, config: dict, data: Any) -> Trial:
     """Run one trial, on one BLAS thread -> Trial. What it raises is why it failed."""
     environment()       # is asked once: who commits while it trains changes nothing
-    spent_before.set(0.0)
     start, status, error, result = time.perf_counter(), "ok", None, None
+    before = 0.0        # seconds that it took until it was stopped, by its checkpoint
     try:
         with threadpool_limits(1, "blas"):
             result = train(copy.deepcopy(config), data)
+        if isinstance(result, dict):
+            before = result.pop("seconds_before", before)
         result = parse_json(json.dumps(result))      # as its file will give it back
     except Exception as caught:     # not SystemExit: a SIGTERM may be raised as that
         where = traceback.extract_tb(caught.__traceback__)[-1]
@@ -80,7 +81,7 @@ def compute(protocol: str, train: Callable, config: dict, data: Any) -> Trial:
         error = (f"{type(caught).__name__}: {str(caught)[:2000]} "
                  f"({Path(where.filename).name}, line {where.lineno})")
     return make_trial(protocol, config, status, error, result,
-                      time.perf_counter() - start + spent_before.get())
+                      time.perf_counter() - start + before)
 
 
 def compute_and_save(store: Store, again: bool, train: Callable, config: dict,

@@ -1,41 +1,40 @@
 """Checkpoints: what `highway_networks.fit` goes on from where it was stopped.
 
+    learned_from = data_hash(data.x_train, data.y_train)
+    kept = Checkpoint("training.npz", vars(config), learned_from)
+    history, layer_T, status = hn.train(net, data, config, checkpoint=kept)
+
 One .npz, written whole after each epoch: the arrays that training changes, the state of
 its random streams, the history, and what all of it holds for. A file that holds
-anything else is set aside, and the training begins anew; one that cannot be read, or is
-no regular file, is left alone and ends the training.
+anything else is refused in one sentence and left as it is. Killed and gone on with, a
+training gives the same bits as in one piece; one that asks for more epochs than the
+file has goes on to them.
 """
 
 from __future__ import annotations
 
 import copy
+import glob
 import hashlib
 import io
 import json
-import os
 import time
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
-from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from highway_suite.files import (
-    LIMIT,
-    check_regular,
-    parse_json,
-    read_file,
-    write_file,
-)
-from highway_suite.records import environment
-from highway_suite.terminal import say
+from highway_networks import check_target, environment, write_file
+from highway_suite.files import LIMIT, parse_json, read_file
 
 STATE = "state.json"    # the member beside the arrays
-# Seconds that the trainings of this trial took before they were stopped.
-spent_before: ContextVar[float] = ContextVar("spent_before", default=0.0)
+KEYS = {"config", "data", "environments", "history", "seconds", "sha256", "streams"}
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be gone on from: the file, and why."""
 
 
 def numerics() -> dict:
@@ -45,139 +44,124 @@ def numerics() -> dict:
             if not name.startswith("git")}
 
 
-def digest_of(state: dict, arrays: Mapping[str, np.ndarray]) -> str:
-    """The SHA-256 of all that a checkpoint holds."""
-    digest = hashlib.sha256(json.dumps(state, sort_keys=True).encode())
-    for name in sorted(arrays):
-        digest.update(arrays[name].tobytes())
+def data_hash(*arrays: np.ndarray) -> str:
+    """The SHA-256 of arrays, their shapes and types: what a training learns from."""
+    digest = hashlib.sha256()
+    for array in map(np.ascontiguousarray, arrays):
+        digest.update(f"{array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
     return digest.hexdigest()
 
 
-def read_state(archive: zipfile.ZipFile) -> dict:
-    """The JSON of an open checkpoint."""
-    with archive.open(STATE) as file:
-        state = parse_json(file.read(LIMIT).decode())
-    if not isinstance(state, dict) or set(state) != {
-            "config", "numerics", "history", "streams", "seconds", "sha256"}:
-        raise ValueError("not a checkpoint")
-    return state
-
-
-def check_equal(name: str, there: Any, here: dict) -> None:
-    """Raise ValueError, naming what differs, unless a part of the state is as here."""
-    there = there if isinstance(there, dict) else {}
-    for key in {**here, **there}:
-        if key not in here or key not in there or here[key] != there[key]:
-            raise ValueError(f"it is of another {name}: {key} is {there.get(key)!r}, "
-                             f"here {here.get(key)!r}")
-
-
-def read_array(archive: zipfile.ZipFile, name: str, like: np.ndarray) -> np.ndarray:
-    """A finite array like this one. Its header is compared before it asks for memory.
-    """
-    with archive.open(f"{name}.npy") as file:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError(f"array {name!r} is of another format")
-        shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file)
-        if (shape, by_columns, dtype) != (like.shape, False, like.dtype):
-            raise ValueError(f"array {name!r} is {dtype} {shape}, not {like.dtype} "
-                             f"{like.shape}")
-        content = file.read(like.nbytes + 1)
-    if len(content) != like.nbytes:
-        raise ValueError(f"array {name!r} is not {like.nbytes} bytes long")
-    array = np.frombuffer(content, dtype).reshape(shape)
-    if not np.isfinite(array).all():
-        raise ValueError(f"array {name!r} is not finite")
-    return array
-
-
-class Found(NamedTuple):
-    """What a checkpoint holds."""
-
-    arrays: dict        # by name
-    streams: dict       # the state of each, by name
-    history: list
-    seconds: float      # that it took so far
+def digest_of(state: dict, arrays: Mapping[str, np.ndarray]) -> str:
+    """The SHA-256 of all that a checkpoint holds."""
+    kept = {name: value for name, value in state.items() if name != "sha256"}
+    return data_hash(np.frombuffer(json.dumps(kept, sort_keys=True).encode(), np.uint8),
+                   *(arrays[name] for name in sorted(arrays)))
 
 
 class Checkpoint:
     """The checkpoint of one training in a file, for `fit`.
 
-    config: a dict of JSON, all that the training depends on but for the libraries: its
-    settings, the name of its data. A file of another config is not gone on from.
+    config: a dict of JSON, all settings that the training depends on; `epochs` alone
+        may be raised later.
+    data: `data_hash` what it learns from. A file of other data is refused.
+    anyway: go on also where the file was made by another processor, Python or library;
+        the last bits may then differ from a training in one piece.
+
+    After load: `seconds_before`, that the training took before it was stopped, and
+    `environments`, the different ones it ran in, this one last.
     """
 
-    def __init__(self, path: str | Path, config: dict):
-        self.path, self.start, self.before = Path(path), time.perf_counter(), 0.0
-        self.config = parse_json(json.dumps(config, allow_nan=False))
+    def __init__(self, path: str | Path, config: Mapping[str, Any], data: str = "",
+                 anyway: bool = False):
+        self.path, self.data, self.anyway = Path(path), data, anyway
+        self.config = parse_json(json.dumps(dict(config), allow_nan=False))
+        self.start, self.seconds_before = time.perf_counter(), 0.0
+        self.environments = [numerics()]
 
     def save(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator], history: list[dict]) -> None:
-        """Write all of it or nothing. Raises OSError."""
-        seconds = self.before + time.perf_counter() - self.start
-        state = {"config": self.config, "numerics": numerics(), "history": history,
-                 "seconds": round(seconds, 3),
+        """Write all of it or nothing. Raises OSError, which names the file."""
+        seconds = self.seconds_before + time.perf_counter() - self.start
+        state = {"config": self.config, "data": self.data, "history": history,
+                 "environments": self.environments, "seconds": round(seconds, 3),
                  "streams": {name: stream.bit_generator.state
                              for name, stream in streams.items()}}
-        state = parse_json(json.dumps(state, allow_nan=False))
-        text = json.dumps(state | {"sha256": digest_of(state, arrays)})
+        state["sha256"] = digest_of(parse_json(json.dumps(state)), arrays)
         file = io.BytesIO()
         members: dict[str, Any] = dict(arrays)      # for mypy: savez has other keywords
         np.savez(file, **members)
         with zipfile.ZipFile(file, "a") as archive:
-            archive.writestr(STATE, text)
+            archive.writestr(STATE, json.dumps(state, allow_nan=False))
         write_file(self.path, file.getvalue())
 
     def load(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator]) -> list[dict]:
         """Set arrays and streams to where the file's training was -> its history; []
-        where there is no file, or none that can be used: then nothing is changed.
-        Raises OSError where it cannot be read, for it may be good all the same, or is
-        no regular file."""
+        where there is no file, whose folder is then made. Raises CheckpointError, with
+        nothing changed, for a file that holds anything else."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        check_target(self.path)
+        litter = f".{glob.escape(self.path.name[:40])}.*.part"
+        for left in self.path.parent.glob(litter):
+            left.unlink(missing_ok=True)        # by one that was killed as it wrote
         if not self.path.exists():
             return []
-        check_regular(self.path)
         try:
-            found = self.read(arrays, streams)
+            state, found = self.read(arrays)
+            for name, stream in streams.items():    # on copies first: it may raise
+                copy.deepcopy(stream.bit_generator).state = state["streams"][name]
         except MemoryError:
             raise
         except Exception as error:      # zipfile, zlib, numpy: each its own kind
-            if isinstance(error.__cause__, OSError):
-                raise error.__cause__ from None
             why = error if isinstance(error, ValueError) else repr(error)
-            aside = self.path.with_name(f"{self.path.name}.bad")
-            with suppress(OSError):
-                os.replace(self.path, aside)
-            say(f"{self.path}: {why}. Set aside as {aside.name}; the training begins "
-                "anew")
-            return []
-        self.before = found.seconds
-        spent_before.set(spent_before.get() + self.before)
+            raise CheckpointError(f"{self.path}: {why}. Name another file, or move "
+                                  "this one away to begin anew") from error
         for name, array in arrays.items():
-            array[...] = found.arrays[name]
+            array[...] = found[name]
         for name, stream in streams.items():
-            stream.bit_generator.state = found.streams[name]
-        return found.history
+            stream.bit_generator.state = state["streams"][name]
+        self.seconds_before = float(state["seconds"])
+        self.environments = [there for there in state["environments"]
+                             if there != numerics()] + [numerics()]
+        return state["history"]
 
-    def read(self, arrays: Mapping[str, np.ndarray],
-             streams: Mapping[str, np.random.Generator]) -> Found:
-        """Arrays like these, states of such streams, history, seconds. Raises an
-        exception of any kind for a file that does not hold just that."""
+    def read(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
+        """The file's state, checked, and its arrays, shaped like these."""
         most = sum(array.nbytes for array in arrays.values()) + LIMIT
-        with zipfile.ZipFile(io.BytesIO(read_file(self.path, most))) as archive:
-            state = read_state(archive)
-            check_equal("config", state["config"], self.config)
-            check_equal("environment", state["numerics"], numerics())
-            found = {name: read_array(archive, name, array)
-                     for name, array in arrays.items()}
-        if state.pop("sha256") != digest_of(state, found):
-            raise ValueError("it was edited")
-        history, states = state["history"], state["streams"]
-        epochs = [row["epoch"] for row in history]
-        if not epochs or epochs != list(range(epochs[0], epochs[0] + len(epochs))):
-            raise ValueError(f"its history has the epochs {epochs}")
-        if set(states) != set(streams):
-            raise ValueError(f"its streams are {sorted(states)}")
-        for name, stream in streams.items():        # on copies first: it may raise
-            copy.deepcopy(stream.bit_generator).state = states[name]
-        return Found(found, states, history, float(state["seconds"]))
+        content = io.BytesIO(read_file(self.path, most))
+        with zipfile.ZipFile(content) as archive:
+            state = parse_json(archive.read(STATE).decode())
+        if not isinstance(state, dict) or set(state) != KEYS:
+            raise ValueError("it is no checkpoint of this version")
+        self.check(state)
+        content.seek(0)
+        with np.load(content) as members:       # no pickles
+            found = {name: members[name] for name in arrays}
+        for name, array in arrays.items():
+            there = found[name]
+            if (there.shape, there.dtype) != (array.shape, array.dtype):
+                raise ValueError(f"its array {name!r} is {there.dtype} {there.shape}, "
+                                 f"not {array.dtype} {array.shape}")
+        if state["sha256"] != digest_of(state, found):
+            raise ValueError("it is not as it was written")
+        return state, found
+
+    def check(self, state: dict) -> None:
+        """Raise ValueError, saying what differs, unless this training can go on."""
+        there, here = state["config"], self.config
+        for key in {**here, **there}:
+            if key != "epochs" and there.get(key) != here.get(key):
+                raise ValueError(f"it is of another training: {key} is "
+                                 f"{there.get(key)!r}, here {here.get(key)!r}")
+        done = state["history"][-1]["epoch"]
+        if done > here.get("epochs", done):
+            raise ValueError(f"it has {done} epochs, here {here['epochs']} are wanted")
+        if state["data"] != self.data:
+            raise ValueError("it learned from other data")
+        last = state["environments"][-1]
+        for key, value in numerics().items():
+            if last.get(key) != value and not self.anyway:
+                raise ValueError(f"it was made where {key} is {last.get(key)!r}, here "
+                                 f"{value!r}; --anyway or anyway=True goes on")

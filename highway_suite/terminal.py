@@ -1,8 +1,7 @@
-"""What is said on the terminal, whatever has become of it: closed, full, or gone."""
+"""Streams of a program, whatever has become of them, and libraries that are missing."""
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import sys
@@ -11,22 +10,9 @@ from typing import NoReturn, TextIO
 
 
 def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
-    """Write to a stream, stderr unless another is given -> whether it took it.
-
-    It may be closed, full, or a pipe that nobody reads any more: no reason to lose what
-    was computed. What else is said to such a stream goes nowhere.
-    """
-    stream = stream or sys.stderr
-    try:
-        stream.write(text + end)
-        stream.flush()
-        return True
-    except (AttributeError, OSError, ValueError):   # None, broken, closed or ASCII only
-        with contextlib.suppress(AttributeError, OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())       # or Python fails again as it ends
-            os.close(nowhere)
-        return False
+    """`highway_networks.say`, imported late: this module itself needs no library."""
+    from highway_networks import say as write
+    return write(text, stream, end)
 
 
 def end_without(program: str, missing: ImportError) -> NoReturn:
@@ -39,9 +25,10 @@ def end_without(program: str, missing: ImportError) -> NoReturn:
 def check_libraries(package: str) -> None:
     """End a package's programs, if it is `python3 -m` that looks for one and a library
     that all of them import is missing: outside the environment, mostly."""
-    for name in ("numpy", "matplotlib", "joblib", "tqdm"):
+    for name in ("numpy", "matplotlib", "joblib", "tqdm", "threadpoolctl"):
         if sys.argv[0] == "-m" and find_spec(name) is None:
-            end_without(f"python3 -m {package}", ImportError(name=name))
+            raise SystemExit(f"python3 -m {package} needs {name}. Install: python3 -m "
+                             "venv .venv && .venv/bin/pip install -e '.[suite]'")
 
 
 def prepare_streams() -> None:

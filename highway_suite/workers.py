@@ -1,4 +1,8 @@
-"""Nets trained side by side in worker processes, with their progress on stderr."""
+"""Nets trained side by side in worker processes, with their progress on stderr.
+
+joblib starts the processes and tqdm draws the bars, where they are installed; without
+them one process trains all, and lines tell of it.
+"""
 
 from __future__ import annotations
 
@@ -7,56 +11,62 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
-from tqdm import tqdm
-
 import highway_networks as hn
-from highway_suite.records import train_arm
-from highway_suite.terminal import say
+from highway_networks import say
+
+try:
+    from tqdm import tqdm
+except ImportError:
+    tqdm = None
 
 START_SECONDS = 0.6     # that starting processes takes
 
 
-class Bar(tqdm):
-    """A progress bar that several processes may draw at once: each keeps to its own row
-    below the cursor and draws it in a single write."""
-
-    def display(self, msg=None, pos=None):
-        row = abs(self.pos)
-        say("\n" * row + f"\r{self}\x1b[K" + "\x1b[A" * row, end="")
-
-    def close(self):
-        self.refresh()
-        self.disable = True
+def find_joblib() -> Any:
+    """joblib, or None where it is not installed. A start method that the environment
+    names is not for our processes, and joblib fails where it is no method at all."""
+    os.environ.pop("JOBLIB_START_METHOD", None)
+    try:
+        import joblib
+    except ImportError:
+        return None
+    return joblib
 
 
-def reporter(config: hn.Config, row: int | None) -> Callable:
-    """What `train` calls after each epoch: a bar in this row, or a line without one."""
-    label = f"{config.block:>7} {config.depth} seed {config.seed}"
-    bar = None if row is None else Bar(total=config.epochs, desc=label, position=row,
-                                       unit="epoch", ncols=88)
+def bar_in(row: int) -> Callable:
+    """The class of bars in this row of the terminal. Several processes may draw theirs
+    at once: each keeps to its own row below the cursor and draws in a single write."""
+    class Bar(tqdm):
+        def __init__(self, **options):
+            super().__init__(position=row, **options)
 
-    def report(done):
-        epoch, loss, accuracy = (done[name] for name in ("epoch", "train_loss",
-                                                         "test_acc"))
-        if bar is None:
-            say(f"{label}  epoch {epoch:{len(str(config.epochs))}}/{config.epochs}  "
-                f"train loss {loss:.4f}  test accuracy {accuracy:.4f}")
-            return
-        bar.set_postfix_str(f"loss {loss:.4f}, test {accuracy:.4f}", refresh=False)
-        bar.update()
-        if epoch == config.epochs:
-            bar.close()
-    return report
+        def display(self, msg=None, pos=None):
+            place = abs(self.pos)
+            say("\n" * place + f"\r{self}\x1b[K" + "\x1b[A" * place, end="")
+
+        def close(self):
+            self.refresh()
+            self.disable = True
+    return Bar
 
 
-def train_reported(config: hn.Config, data: hn.Data, row: int | None) -> dict:
-    """`train_arm` with its progress on stderr."""
-    return train_arm(config, data, reporter(config, row))
+def train_reported(config: hn.Config, data: hn.Data, checkpoint: Any,
+                   row: int | None) -> dict:
+    """`hn.train_arm`, with a bar in this row of the terminal, or lines."""
+    progress = hn.Progress(config, False if row is None else bar_in(row))
+    return hn.train_arm(config, data, progress, checkpoint)
+
+
+def train_in_worker(block: hn.Block, config: hn.Config, *task: Any) -> dict:
+    """The same in another process, on one BLAS thread: its table may lack a block that
+    the caller added, or hold what the caller, since changed, gave it earlier."""
+    hn.BLOCKS[config.block] = block
+    with hn.blas_threads(1):
+        return train_reported(config, *task)
 
 
 def end_with(caller: int) -> None:
@@ -77,22 +87,19 @@ def options() -> dict[str, Any]:
     return {"max_nbytes": None, "initializer": end_with, "initargs": (os.getpid(),)}
 
 
-def train_in_worker(config: hn.Config, data: hn.Data, row: int | None,
-                    block: hn.Block) -> dict:
-    """The same in another process: its table may lack a block that the caller added, or
-    hold what the caller, since changed, gave it for an earlier training."""
-    hn.BLOCKS[config.block] = block
-    return train_reported(config, data, row)
-
-
-def start_up() -> None:
-    """The work of a process that only starts: the imports."""
+def in_main_thread() -> bool:
+    """Whether signals may be handled otherwise from here; Python allows it nowhere
+    else."""
+    return threading.current_thread() is threading.main_thread()
 
 
 @contextmanager
 def sparing_children_ctrl_c() -> Iterator[None]:
     """Processes started in the body ignore Ctrl-C: the parent, which ignores it only in
     the body, gets it and ends them."""
+    if not in_main_thread():
+        yield
+        return
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
@@ -116,32 +123,30 @@ def ended_by_signals(ending: Callable[[int], BaseException] = Ended) -> Iterator
     def end(number, frame):
         raise ending(number)
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP")
-               if hasattr(signal, name)]        # Windows has no SIGHUP
-    before = {number: signal.getsignal(number) for number in numbers}
-    mine = [number for number in numbers if before[number] == signal.SIG_DFL]
+               if hasattr(signal, name) and in_main_thread()]   # Windows has no SIGHUP
+    mine = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
     for number in mine:
         signal.signal(number, end)
     try:
         yield
     finally:
         for number in mine:
-            signal.signal(number, before[number])
+            signal.signal(number, signal.SIG_DFL)
 
 
-@contextmanager
-def starting_workers(jobs: int) -> Iterator[None]:
-    """Start the processes, with NumPy, while the body reads the data."""
+def start_up() -> None:
+    """The work of a process that only starts: the imports."""
+
+
+def start_workers(jobs: int) -> Iterable:
+    """Start so many processes, with NumPy -> what ends when all of them have started.
+    """
     if jobs == 1:
-        yield
-        return
-    from joblib import Parallel, delayed
+        return ()
+    joblib = find_joblib()
     with sparing_children_ctrl_c():
-        started = Parallel(n_jobs=jobs, return_as="generator", **options())(
-            delayed(start_up)() for _ in range(jobs))
-    try:
-        yield
-    finally:
-        list(started)
+        return joblib.Parallel(n_jobs=jobs, return_as="generator", **options())(
+            joblib.delayed(start_up)() for _ in range(jobs))
 
 
 def cost(config: hn.Config) -> float:
@@ -154,29 +159,32 @@ def cost(config: hn.Config) -> float:
 
 def processes_for(configs: list[hn.Config]) -> int:
     """How many processes finish first: one per core, or one alone where the others
-    would take longer to start than they save."""
+    would take longer to start than they save, or cannot be started."""
     work = sum(map(cost, configs))
-    if work < START_SECONDS:
+    if work < START_SECONDS or len(configs) == 1:
         return 1
-    from joblib import cpu_count
-    jobs = min(cpu_count(), len(configs))
+    if (joblib := find_joblib()) is None:
+        say("joblib is not installed: the nets train one after the other")
+        return 1
+    jobs = min(joblib.cpu_count(), len(configs))
     return jobs if work - work / jobs > START_SECONDS else 1
 
 
-def train_all(configs: list[hn.Config], data: hn.Data, jobs: int) -> list[dict]:
-    """Train every configuration, the costliest first, on so many processes."""
-    order = sorted(range(len(configs)), key=lambda i: cost(configs[i]), reverse=True)
-    bars = sys.stderr.isatty() and len(configs) < os.get_terminal_size(2).lines
-    subsets = {seed: hn.take_subset(data, replace(configs[0], seed=seed))
-               for seed in {config.seed: 0 for config in configs}}
-    tasks = [(configs[i], subsets[configs[i].seed], i if bars else None) for i in order]
+def train_all(tasks: list[tuple], jobs: int) -> list[dict]:
+    """tasks: (config, unscaled Data, checkpoint or None) -> their arms in this order;
+    trained on so many processes, the costliest first."""
+    order = sorted(range(len(tasks)), key=lambda i: cost(tasks[i][0]), reverse=True)
+    bars = (tqdm is not None and sys.stderr.isatty()
+            and len(tasks) < os.get_terminal_size(2).lines)
+    work = [(*tasks[i], i if bars else None) for i in order]
     if jobs == 1:
-        done = [train_reported(*task) for task in tasks]
+        done = [train_reported(*task) for task in work]
     else:
-        from joblib import Parallel, delayed
-        done = Parallel(n_jobs=jobs, **options())(
-            delayed(train_in_worker)(*task, hn.BLOCKS[task[0].block]) for task in tasks)
+        joblib = find_joblib()
+        done = joblib.Parallel(n_jobs=jobs, **options())(
+            joblib.delayed(train_in_worker)(hn.BLOCKS[task[0].block], *task)
+            for task in work)
     if bars:
-        say("\n" * len(configs), end="")
+        say("\n" * len(tasks), end="")
     arms = dict(zip(order, done, strict=True))
-    return [arms[i] for i in range(len(configs))]
+    return [arms[i] for i in range(len(tasks))]

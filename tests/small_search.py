@@ -15,7 +15,7 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.trials import add_flags, run_trials
-from highway_suite.records import train_arm
+from highway_networks import train_arm
 
 COMMON = {"depth": 4, "hidden": 16, "batch": 64, "n_train": 1437, "n_test": 360,
           "optimizer": "sgd"}

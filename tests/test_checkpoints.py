@@ -1,26 +1,23 @@
-"""A training that was killed goes on and ends with the same bits, or begins anew."""
+"""A training that was killed goes on and ends with the same bits, or refuses to."""
 
-import errno
-import io
 import itertools
 import json
 import os
 import zipfile
 from dataclasses import asdict, replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.trials import compute
-from highway_suite import checkpoints
-from highway_suite.checkpoints import Checkpoint
+from highway_suite import checkpoints, cli
+from highway_suite.checkpoints import Checkpoint, CheckpointError, data_hash
 
 CONFIGS = {name: hn.Config(depth=3, hidden=8, epochs=4, batch=50, n_train=200,
                            n_test=60, optimizer=name, lr_decay=0.7)
            for name in ("adam", "sgd")}
+ADAM = CONFIGS["adam"]
 
 
 class Killed(Exception):
@@ -29,202 +26,187 @@ class Killed(Exception):
 
 @pytest.fixture(scope="module")
 def data():
-    return hn.scale_pixels(hn.take_subset(hn.load_dataset("digits"), CONFIGS["sgd"]))
+    return hn.scale_pixels(hn.take_subset(hn.load_dataset("digits"), ADAM))
 
 
-def train(config, data, path=None, kill=None):
-    """-> weights and history; killed after so many epochs, if so."""
+def checkpoint_at(path, config, data, anyway=False):
+    learned_from = data_hash(data.x_train, data.y_train)
+    return Checkpoint(path, asdict(config), learned_from, anyway)
+
+
+def train(config, data, path=None, kill=None, anyway=False):
+    """-> weights and what `train` returns; killed after so many epochs, if so."""
     net = hn.make_net(config, data)
 
     def report(row):
         if row["epoch"] == kill:
             raise Killed
-    checkpoint = Checkpoint(path, asdict(config)) if path else None
-    return net.params, hn.train(net, data, config, report, checkpoint)
+    kept = checkpoint_at(path, config, data, anyway) if path else None
+    history, layer_T, status = hn.train(net, data, config, report, kept)
+    return net.params.tobytes(), history, layer_T.tolist(), status
 
 
-def killed(config, data, path, kill):
+def killed(config, data, path, kill, **more):
     with pytest.raises(Killed):
-        train(config, data, path, kill)
-
-
-def assert_same(one, other):
-    assert np.array_equal(one[0], other[0]) and one[1] == other[1]
+        train(config, data, path, kill, **more)
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_killed_and_resumed_is_uninterrupted_to_the_bit(
-        config, data, tmp_path, capsys, monkeypatch):
+def test_killed_and_resumed_is_uninterrupted_to_the_bit(config, data, tmp_path,
+                                                        monkeypatch):
     """Killed twice, the second time under another commit."""
     path, whole = tmp_path / "run.npz", train(config, data)
     killed(config, data, path, 2)
-    here = checkpoints.numerics() | {"git": "another", "git_dirty": True}
+    here = checkpoints.environment() | {"git": "another", "git_dirty": True}
     monkeypatch.setattr(checkpoints, "environment", lambda: here)
     killed(config, data, path, 3)
-    assert_same(train(config, data, path), whole)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["run.npz"]
-    monkeypatch.setattr(hn, "train_step", None)     # nothing is left to be trained
-    assert_same(train(config, data, path), whole)
-    assert capsys.readouterr().err == ""
+    assert train(config, data, path) == whole
+    assert train(config, data, path, kill=4) == whole, "it trained again"
+    assert os.listdir(tmp_path) == ["run.npz"]
 
 
-def members(path):
-    """The archive's arrays by name, and its state."""
-    with np.load(path) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    return arrays, json.loads(arrays.pop("state.json"))
+def test_more_epochs_go_on_from_the_end(data, tmp_path):
+    path, longer = tmp_path / "run.npz", replace(ADAM, epochs=7)
+    train(ADAM, data, path)
+    killed(longer, data, path, 5)       # the next one after the four
+    assert train(longer, data, path) == train(longer, data)
+    with pytest.raises(CheckpointError, match="7 epochs"):
+        train(ADAM, data, path)
 
 
-def write(path, arrays, text):
-    """Arrays and the text of the state as an archive."""
-    np.savez(path, **arrays)
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("state.json", text)
+def rewritten(path, change):
+    """The same checkpoint with other JSON, unsigned."""
+    with zipfile.ZipFile(path) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+    state = json.loads(held["state.json"])
+    change(state)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (held | {"state.json": json.dumps(state)}).items():
+            archive.writestr(name, content)
 
 
-def forge(edit, sign=True):
-    """-> break_it(path): the file again after edit(arrays, state), by default with the
-    digest that fits it."""
-    def break_it(path):
-        arrays, state = members(path)
-        edit(arrays, state)
-        if sign:
-            del state["sha256"]
-            state["sha256"] = checkpoints.digest_of(state, arrays)
-        write(path, arrays, json.dumps(state))
-    return break_it
-
-
-def state_with(sign=True, **about):
-    return forge(lambda arrays, state: state.update(about), sign)
-
-
-def array_with(name, edit, sign=True):
-    return forge(lambda arrays, state: arrays.update({name: edit(arrays[name])}), sign)
-
-
-def with_another_stream(arrays, state):
-    state["streams"]["dropout"] = state["streams"]["batches"]
-
-
-def as_fifo(path):
-    path.unlink()
-    os.mkfifo(path)
-
-
-def with_a_bomb(path):
-    """A small file whose header promises an array that no memory holds."""
-    promise = io.BytesIO()
-    forge(lambda arrays, state: arrays.clear())(path)
-    np.lib.format.write_array_header_1_0(promise, {
-        "shape": (10**14,), "fortran_order": False, "descr": "<f4"})
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("params.npy", promise.getvalue())
-
-
-def fourth_plus(number):
-    def edit(array):
-        array[3] += number
-        return array
-    return edit
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[1500] ^= 1
+    path.write_bytes(content)
 
 
 BROKEN = {
     "empty": lambda path: path.write_bytes(b""),
     "half-written": lambda path: path.write_bytes(path.read_bytes()[:3000]),
-    "one byte off": lambda path: path.write_bytes(
-        (content := path.read_bytes())[:1500] + bytes([content[1500] ^ 1])
-        + content[1501:]),
+    "one byte off": flip,
     "another archive": lambda path: np.savez(path, params=np.zeros(3)),
-    "a FIFO": as_fifo, "a bomb": with_a_bomb,
-    "JSON of another kind": lambda path: write(path, members(path)[0], "[1]"),
-    "not JSON": lambda path: write(path, members(path)[0], "{"),
-    "a pickle": array_with("v", lambda array: array.astype(object)),
-    "an array lost": forge(lambda arrays, state: arrays.pop("v")),
-    "of another shape": array_with("params", lambda array: array[:-1]),
-    "of two axes": array_with("v", lambda array: array[None]),
-    "of another dtype": array_with("params", lambda array: array.view("int32")),
-    "with a NaN": array_with("m", fourth_plus(np.nan)),
-    "a weight edited": array_with("params", fourth_plus(1), sign=False),
-    "history edited": state_with(history=[{"epoch": 0}, {"epoch": 1}], sign=False),
-    "history of another kind": state_with(history="abc"),
-    "history with a gap": state_with(history=[{"epoch": 0}, {"epoch": 2}]),
-    "no history": state_with(history=[]),
-    "a stream of another kind": state_with(streams={"batches": {"state": 1}}),
-    "a stream lost": state_with(streams={}),
-    "a stream too many": forge(with_another_stream),
-    "of another kernel": state_with(numerics={"blas_kernel": "Abacus"}),
-}
+    "history edited": lambda path: rewritten(
+        path, lambda state: state["history"][-1].update(test_acc=1.0)),
+    "of an older version": lambda path: rewritten(
+        path, lambda state: state.pop("data")),
+    "state of another kind": lambda path: rewritten(path, dict.clear)}
 
 
 @pytest.fixture(scope="module")
 def halfway(data, tmp_path_factory):
     """The bytes of a checkpoint after two epochs."""
     path = tmp_path_factory.mktemp("halfway") / "run.npz"
-    killed(CONFIGS["adam"], data, path, 2)
+    killed(ADAM, data, path, 2)
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_or_foreign_file_is_named_and_changes_nothing(
-        kind, data, halfway, tmp_path, capsys):
-    path = tmp_path / "run.npz"
-    path.write_bytes(halfway)
-    BROKEN[kind](path)
-    assert kind == "a FIFO" or path.read_bytes() != halfway
-    net = hn.make_net(CONFIGS["adam"], data)
+def check_refused(path, config, data, words=""):
+    """The error names the file, which stays as it is, and nothing is changed."""
+    before, net = path.read_bytes(), hn.make_net(config, data)
     optimizer, rng = hn.Adam(net.params), np.random.default_rng(1)
     arrays = {"params": net.params} | {name: getattr(optimizer, name)
                                        for name in optimizer.kept}
-    before = {name: array.copy() for name, array in arrays.items()}
+    held = {name: array.copy() for name, array in arrays.items()}
     state = rng.bit_generator.state
-    checkpoint = Checkpoint(path, asdict(CONFIGS["adam"]))
-    if kind == "a FIFO":        # not ours to set aside
-        with pytest.raises(OSError, match="not a regular file"):
-            checkpoint.load(arrays, {"batches": rng})
-    else:
-        assert checkpoint.load(arrays, {"batches": rng}) == []
-        error = capsys.readouterr().err
-        assert error.startswith(f"{path}: ") and error.count("\n") == 1
-    assert all(np.array_equal(before[name], arrays[name]) for name in arrays)
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint_at(path, config, data).load(arrays, {"batches": rng})
+    assert str(caught.value).startswith(str(path)) and words in str(caught.value)
+    assert all(np.array_equal(held[name], arrays[name]) for name in arrays)
     assert rng.bit_generator.state == state
+    assert path.read_bytes() == before and os.listdir(path.parent) == [path.name]
 
 
-def test_a_checkpoint_that_cannot_be_read_is_left_alone(data, halfway, tmp_path,
-                                                        monkeypatch):
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_file_is_refused_and_kept(kind, data, halfway, tmp_path):
     path = tmp_path / "run.npz"
     path.write_bytes(halfway)
-
-    def fail(_):
-        raise OSError(errno.EIO, "Input/output error")
-    with monkeypatch.context() as patched, pytest.raises(OSError, match="output error"):
-        patched.setattr(Path, "read_bytes", fail)
-        train(CONFIGS["adam"], data, path)
-    assert path.read_bytes() == halfway and os.listdir(tmp_path) == ["run.npz"]
+    BROKEN[kind](path)
+    check_refused(path, ADAM, data)
 
 
-def test_a_training_of_other_settings_begins_anew_and_keeps_the_file(
-        data, tmp_path, capsys):
-    path, config = tmp_path / "run.npz", CONFIGS["sgd"]
-    killed(config, data, path, 1)
-    before, other = path.read_bytes(), replace(config, lr=config.lr * 2)
-    assert_same(train(other, data, path), train(other, data))
-    assert "config: lr is " in capsys.readouterr().err
-    assert (tmp_path / "run.npz.bad").read_bytes() == before
-    assert members(path)[1]["history"][-1]["epoch"] == config.epochs
+def test_another_training_is_refused_and_kept(data, halfway, tmp_path):
+    """Other settings, images or labels; the words of the data are the same."""
+    path = tmp_path / "run.npz"
+    path.write_bytes(halfway)
+    check_refused(path, replace(ADAM, lr=ADAM.lr * 2), data, "lr is 0.005, here 0.01")
+    check_refused(path, replace(ADAM, hidden=9), data, "hidden")
+    other = replace(data, y_train=np.roll(data.y_train, 1))
+    check_refused(path, ADAM, other, "other data")
+    check_refused(path, ADAM, replace(data, x_train=-data.x_train), "other data")
 
 
-def test_a_trial_counts_the_seconds_before_it_was_stopped(data, tmp_path, monkeypatch):
+def test_another_processor_goes_on_when_asked_and_is_noted(data, halfway, tmp_path,
+                                                           monkeypatch):
+    path = tmp_path / "run.npz"
+    path.write_bytes(halfway)
+    there = checkpoints.numerics()
+    here = there | {"blas_kernel": "Abacus"}
+    monkeypatch.setattr(checkpoints, "environment", lambda: here)
+    check_refused(path, ADAM, data, "Abacus")
+    killed(ADAM, data, path, 3, anyway=True)
+    assert train(ADAM, data, path) == train(ADAM, data)
+    arm = hn.train_arm(ADAM, hn.take_subset(hn.load_dataset("digits"), ADAM),
+                       checkpoint=checkpoint_at(path, ADAM, data))
+    assert arm["environments"] == [there, here]
+
+
+def test_a_folder_is_made_and_litter_removed_before_the_first_epoch(data, tmp_path):
+    folder = tmp_path / "new" / "folder"
+    killed(ADAM, data, folder / "run.npz", 1)
+    for name in (".run.npz.0123abcd.part", ".other.npz.0123abcd.part"):
+        (folder / name).write_bytes(b"killed as it wrote")
+    killed(ADAM, data, folder / "run.npz", 2)
+    assert sorted(os.listdir(folder)) == [".other.npz.0123abcd.part", "run.npz"]
+
+
+def test_what_cannot_be_written_is_said_before_the_first_epoch(data, tmp_path):
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("file/run.npz", "fifo"):
+        with pytest.raises(OSError):
+            train(ADAM, data, tmp_path / name, kill=1)
+
+
+def test_the_seconds_before_an_interruption_are_told(data, tmp_path, monkeypatch):
     """By a clock that goes on by 100 at each look: the start, then every epoch."""
     monkeypatch.setattr(checkpoints, "time", SimpleNamespace(
         perf_counter=itertools.count(0, 100).__next__))
-    config, path = CONFIGS["sgd"], tmp_path / "run.npz"
-    killed(config, data, path, 2)
-    killed(config, data, path, 3)
+    path, net = tmp_path / "run.npz", hn.make_net(ADAM, data)
+    killed(ADAM, data, path, 2)
+    kept = checkpoint_at(path, ADAM, data)
+    hn.train(net, data, ADAM, checkpoint=kept)
+    assert kept.seconds_before == 300
 
-    def finish(_, data):
-        return train(config, data, path)[1][2]
-    for before in (400, 0):     # none of another trial
-        trial = compute("protocol", finish, {}, data)
-        assert trial.result == "ok" and before <= trial.seconds < before + 50
-        path.unlink()
+
+def test_the_command_goes_on_with_its_checkpoints(tmp_path, monkeypatch):
+    """Each net has its own; a run of more epochs takes up those of a shorter one."""
+    monkeypatch.chdir(tmp_path)
+    words = ["--dataset", "digits", "--depth", "2", "--jobs", "1", "--seeds", "0,1",
+             "--checkpoint", "c.npz", "--no-save", "--epochs"]
+    cli.main([*words, "2"])
+    assert sorted(os.listdir()) == [f"c-{block}-2-{seed}.npz" for block in
+                                    ("highway", "plain") for seed in (0, 1)]
+    steps, step = [], hn.train_step
+    monkeypatch.setattr(hn, "train_step",
+                        lambda *args: steps.append(1) or step(*args))
+    resumed = cli.main([*words, "3"])
+    assert len(steps) == 4 * (1437 // 128)
+    for file in tmp_path.iterdir():
+        file.unlink()
+    whole = cli.main([*words, "3"])
+    for one, other in zip(resumed["runs"], whole["runs"], strict=True):
+        for block in ("highway", "plain"):
+            assert one[block]["history"] == other[block]["history"]
+    with pytest.raises(SystemExit, match="c-highway-2-0.npz"):
+        cli.main([*words, "2"])

@@ -226,7 +226,7 @@ def test_a_skipping_net_is_the_net_where_nothing_is_skipped(rng):
     shut, used = skipping.skip(net, x, 2.0)     # no T is as large: every x is carried
     assert not used.any()
     assert np.allclose(shut, net.forward(x, closed=range(4))[0], atol=1e-5)
-    half, used = skipping.skip(net, x, float(np.median(net.gates(x))))
+    half, used = skipping.skip(net, x, float(np.median(net.gates(x.T))))
     assert 0 < used.mean() < 1 and not np.allclose(half, whole, atol=1e-3)
 
 

@@ -1,6 +1,8 @@
 """The training loop of every net: what it asks, keeps, reports and survives."""
 
 import math
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -144,18 +146,83 @@ def test_an_evaluation_that_is_not_finite_ends_the_run(at, epochs):
     assert len(net.seen) == 3 * at
 
 
+def blas():
+    return {library["num_threads"] for library in threadpool_info()
+            if library["user_api"] == "blas"}
+
+
 def test_training_takes_one_blas_thread_and_gives_them_back():
     seen, net = set(), Valley()
-
-    def threads():
-        return {library["num_threads"] for library in threadpool_info()
-                if library["user_api"] == "blas"}
     with threadpool_limits(2, "blas"):
-        outside = threads()
+        outside = blas()
         hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant, epochs=1,
-               measure=lambda *_: seen.update(threads()) or {})
-        assert threads() == outside
+               measure=lambda *_: seen.update(blas()) or {})
+        assert blas() == outside
     assert seen == ({1} if outside else set())      # without a known BLAS none
+
+
+@pytest.mark.skipif(not blas(), reason="a BLAS that threadpoolctl does not know")
+def test_bodies_of_one_number_share_it_and_the_last_restores():
+    """The first ends while the second runs; a third, of another number, waits."""
+    first_ends, second_ends, order = threading.Event(), threading.Event(), []
+
+    def body(threads, until, name):
+        with hn.blas_threads(threads):
+            order.append((name, blas()))
+            until.wait(20)
+            order.append((name, blas()))
+
+    def begun(count):
+        while len(order) < count:
+            time.sleep(0.001)
+    with threadpool_limits(2, "blas"):
+        workers = [threading.Thread(target=body, args=args) for args in (
+            (1, first_ends, "a"), (1, second_ends, "b"), (2, first_ends, "c"))]
+        for count, worker in enumerate(workers[:2], 1):
+            worker.start()
+            begun(count)
+        workers[2].start()
+        first_ends.set()
+        workers[0].join()
+        time.sleep(0.05)
+        assert ("c", {2}) not in order
+        second_ends.set()
+        for worker in workers[1:]:
+            worker.join()
+        assert blas() == {2}
+    assert order == [("a", {1}), ("b", {1}), ("a", {1}), ("b", {1}), ("c", {2}),
+                     ("c", {2})]
+
+
+@pytest.mark.skipif(not blas(), reason="a BLAS that threadpoolctl does not know")
+def test_the_outer_body_of_a_thread_decides():
+    with hn.blas_threads(1) as outer, hn.blas_threads(2) as inner:
+        assert outer == inner == 1 and blas() == {1}
+        assert hn.threads_for(10_000) == 1, "all that there are"
+
+
+def test_a_training_is_the_same_alone_and_beside_another(rng):
+    x, y = rng.uniform(-1, 1, (300, 784)), rng.integers(10, size=300)
+    data = hn.Data(x, y, x, y)
+
+    def train(seed, epochs):
+        config = hn.Config(seed=seed, depth=5, epochs=epochs)
+        net = hn.make_net(config, data)
+        hn.train(net, data, config)
+        return net.params
+    alone, before = train(1, 8), blas()
+    other = threading.Thread(target=train, args=(0, 3))
+    other.start()
+    beside = train(1, 8)
+    other.join()
+    assert np.array_equal(alone, beside) and blas() == before
+
+
+def test_the_rule_of_threads():
+    """One for a narrow net, what BLAS uses for a wide one, and what is asked for."""
+    with threadpool_limits(2, "blas"):
+        assert hn.threads_for(50) == 1 and hn.threads_for(50, 3) == 3
+        assert {hn.threads_for(1000)} == (blas() or {1})
 
 
 # Killed and resumed

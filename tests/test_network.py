@@ -15,10 +15,10 @@ def test_layer_copies_its_input_bit_for_bit_where_T_is_0(rng):
     """Eq. 4 and 5: y = x and dx = dy; sigmoid(-200) by tanh is 0 exactly."""
     net = hn.DeepNet("highway", 30, 20, inputs=16, gate_bias=-200.0)
     x = rng.normal(size=(16, 9)).astype("float32")
-    outputs = net.block_outputs(x)
-    assert np.count_nonzero(net.gates(x)) == 0
+    outputs = net.block_outputs(x.T)
+    assert np.count_nonzero(net.gates(x.T)) == 0
     for layer in range(30):
-        assert np.array_equal(outputs[layer + 1], outputs[0])
+        assert np.array_equal(outputs[:, layer + 1], outputs[:, 0])
     logits, cache = net.forward(x)
     grad = net.views(net.backward(np.ones_like(logits), cache))
     assert np.count_nonzero(grad["W_H"]) == np.count_nonzero(grad["W_T"]) == 0
@@ -70,9 +70,9 @@ def test_auto_gate_bias_opens_one_layer_in_all(depth):
 
 @pytest.mark.parametrize("block", FORMS)
 def test_no_image_is_no_error(block):
-    net, x = hn.DeepNet(block, 3, 8, inputs=5, classes=3), np.empty((5, 0), "f4")
-    assert net.predict(x).shape == (0,) and net.predict_proba(x).shape == (3, 0)
-    assert net.block_outputs(x).shape == (4, 8, 0)
+    net, x = hn.DeepNet(block, 3, 8, inputs=5, classes=3), np.empty((0, 5))
+    assert net.predict(x).shape == (0,) and net.predict_proba(x).shape == (0, 3)
+    assert net.block_outputs(x).shape == (0, 4, 8)
 
 
 def test_auto_gate_bias_at_the_edges():
@@ -149,7 +149,7 @@ def test_evaluating_between_forward_and_backward_changes_nothing(seed):
     expected = gradient(net, x, labels)
     logits, cache = net.forward(x)
     dlogits = hn.cross_entropy(logits, labels)[1]
-    net.predict(2 * x), net.gates(-x), net.block_outputs(x)
+    net.predict(2 * x.T), net.gates(-x.T), net.block_outputs(x.T)
     assert np.array_equal(net.backward(dlogits, cache), expected)
 
 
@@ -158,8 +158,9 @@ def test_evaluating_between_forward_and_backward_changes_nothing(seed):
 def test_probes(block, activation, seed):
     net, (x, _) = small_net(block, 3, activation, seed), small_batch(seed)
     act = {"tanh": np.tanh, "relu": lambda z: np.maximum(z, 0)}[activation]
-    w, outputs = net.views(net.params), net.block_outputs(x)
-    assert outputs.shape == (4, 7, 6)
+    w, outputs = net.views(net.params), net.block_outputs(x.T)
+    assert outputs.shape == (6, 4, 7)
+    outputs = np.moveaxis(outputs, 0, 2)
     np.testing.assert_allclose(outputs[0], act(w["W_in"] @ x + w["b_in"]), atol=1e-14)
     for layer in range(3):
         before = outputs[layer]
@@ -170,39 +171,41 @@ def test_probes(block, activation, seed):
         y = FORMS[block](before, act(affine("H")), gates.get("T"), gates.get("C"))
         np.testing.assert_allclose(outputs[layer + 1], y, rtol=1e-10, atol=1e-14)
         if "T" in gates:
-            np.testing.assert_allclose(net.gates(x)[layer], gates["T"], rtol=1e-12)
+            T = net.gates(x.T)[:, layer].T
+            np.testing.assert_allclose(T, gates["T"], rtol=1e-12)
     logits = w["W_out"] @ outputs[-1] + w["b_out"][:, None]
-    assert np.array_equal(net.predict(x), logits.argmax(axis=0))
+    assert np.array_equal(net.predict(x.T), logits.argmax(axis=0))
     p = np.exp(logits) / np.exp(logits).sum(axis=0)
-    np.testing.assert_allclose(net.predict_proba(x), p, rtol=1e-10)
+    np.testing.assert_allclose(net.predict_proba(x.T), p.T, rtol=1e-10)
 
 
 @pytest.mark.parametrize("block", list(hn.BLOCKS))
 def test_closed_layers_copy_their_input(block, seed):
-    net, (x, _) = small_net(block, 5, seed=seed), small_batch(seed)
-    outputs = net.block_outputs(x, closed=[1, 3])
+    net, x = small_net(block, 5, seed=seed), small_batch(seed)[0].T
+    outputs = np.moveaxis(net.block_outputs(x, closed=[1, 3]), 0, 2)
     for layer in range(5):
         same = np.array_equal(outputs[layer], outputs[layer + 1])
         assert same == (layer in (1, 3))
     w = net.views(net.params)
     logits = w["W_out"] @ outputs[-1] + w["b_out"][:, None]
     assert np.array_equal(net.predict(x, closed=[1, 3]), logits.argmax(axis=0))
-    np.testing.assert_allclose(net.predict_proba(x, closed=[1, 3]), hn.softmax(logits),
-                               rtol=1e-10)
+    p = net.predict_proba(x, closed=[1, 3])
+    np.testing.assert_allclose(p, hn.softmax(logits).T, rtol=1e-10)
     if "T" in net.block.gates:
         T = net.gates(x, closed=[1, 3])
-        assert [not T[layer].any() for layer in range(5)] == [0, 1, 0, 1, 0]
+        assert [not T[:, layer].any() for layer in range(5)] == [0, 1, 0, 1, 0]
     for layers in ((k for k in (1, 3)), np.array([1, 3])):
-        assert np.array_equal(net.block_outputs(x, closed=layers), outputs)
+        again = net.block_outputs(x, closed=layers)
+        assert np.array_equal(np.moveaxis(again, 0, 2), outputs)
     everything = net.block_outputs(x, closed=range(5))
-    assert np.array_equal(everything[5], everything[0])
+    assert np.array_equal(everything[:, 5], everything[:, 0])
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 21, 22])
-def test_predict_takes_few_columns_at_a_time(monkeypatch, count):
+def test_predict_takes_few_rows_at_a_time(monkeypatch, count):
     """The cache of a net of 10,000 blocks has megabytes for each."""
     net, made = small_net("full", 4), []
-    x = np.random.default_rng(1).normal(size=(net.inputs, count))
+    x = np.random.default_rng(1).normal(size=(count, net.inputs))
     whole = net.predict_proba(x, closed=[2])
     cache = net.cache
     monkeypatch.setattr(hn, "COLUMNS", 7)
@@ -210,7 +213,7 @@ def test_predict_takes_few_columns_at_a_time(monkeypatch, count):
     p = net.predict_proba(x, closed=(k for k in (2,)))
     np.testing.assert_allclose(p, whole, rtol=1e-12)
     assert sum(made) == count and max(made) <= 7
-    assert np.array_equal(net.predict(x, closed=[2]), whole.argmax(axis=0))
+    assert np.array_equal(net.predict(x, closed=[2]), whole.argmax(axis=1))
 
 
 def test_the_door():
@@ -218,22 +221,52 @@ def test_the_door():
     for bad in (x[:5], x[0], x.astype("float32")):
         with pytest.raises(ValueError, match="the net takes float64"):
             net.forward(bad)
+    x = x.T
     for layers in ([-1], [2], [1.0], [True], np.zeros(2, bool), 1, "1"):
         with pytest.raises(ValueError, match="not a list of layers, 0 to 1"):
             net.predict(x, closed=layers)
     for value in (np.nan, np.inf):
-        x[3, 2] = value
+        x = x.copy()
+        x[2, 3] = value
         for probe in (net.predict, net.predict_proba, net.gates, net.block_outputs):
             with pytest.raises(ValueError, match="NaN or an infinity"):
                 probe(x)
     with pytest.raises(ValueError, match="no transform gate"):
-        small_net("c_only", 2).gates(small_batch()[0])
+        small_net("c_only", 2).gates(small_batch()[0].T)
     for name in ("block", "activation", "init"):
         with pytest.raises(ValueError, match=f"{name} 'no': choose from"):
             hn.DeepNet(**{name: "no"})
     for name in ("depth", "hidden", "inputs", "classes"):
         with pytest.raises(ValueError, match="at least 1"):
             hn.DeepNet(**{name: 0})
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i8", ">f4", "f2", "f8"])
+def test_any_numbers_are_rows(dtype):
+    net = hn.DeepNet("highway", 3, 8, inputs=5, classes=3)
+    x = np.random.default_rng(2).integers(2, size=(7, 5)).astype(dtype)
+    logits = net.forward(x.T.astype("f4"))[0]
+    assert np.array_equal(net.predict(x), logits.argmax(axis=0))
+    assert np.array_equal(net.predict(x.tolist()), logits.argmax(axis=0))
+    np.testing.assert_allclose(net.predict_proba(x).sum(axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("x, told", [
+    (np.zeros((5, 12)), r"\(12, 5\) expected, got .*\(5, 12\): transpose\?"),
+    (np.zeros((12, 4)), r"\(N, 5\) expected, got .*\(12, 4\)$"),
+    (np.zeros(5), "expected"), (np.full((2, 5), "1"), "expected"),
+    (np.zeros((2, 5), complex), "expected"), (np.zeros((2, 5), bool), "expected")])
+def test_what_are_no_rows_of_the_net_is_said(x, told):
+    net = hn.DeepNet("highway", 3, 8, inputs=5, classes=3)
+    for ask in (net.predict, net.predict_proba, net.gates, net.block_outputs):
+        with pytest.raises(ValueError, match=told):
+            ask(x)
+
+
+def test_a_net_and_data_say_what_they_are(digits):
+    told = "DeepNet(highway, depth=30, hidden=50, 784 -> 10, 192,760 parameters)"
+    assert repr(hn.DeepNet()) == told
+    assert "(1437, 64)" in repr(digits) and "array" not in repr(digits)
 
 
 def test_parameters_are_views_that_fill_one_vector():

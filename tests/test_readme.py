@@ -58,8 +58,8 @@ def test_the_library_example_runs(mnist, tmp_path, monkeypatch):
     monkeypatch.setenv("HIGHWAY_DATA_DIR", str(folder))
     monkeypatch.chdir(tmp_path)         # it saves its net
     space = run('load_dataset("mnist")')
-    assert space["status"] == "ok" and space["T"].shape == (20, 50, 2000)
-    again = hn.DeepNet.load("net.npz").predict(space["data"].x_test.T)
+    assert space["status"] == "ok" and space["T"].shape == (2000, 20, 50)
+    again = hn.DeepNet.load("net.npz").predict(space["data"].x_test)
     assert np.array_equal(again, space["digits"]) and again.shape == (2000,)
 
 

@@ -1,5 +1,6 @@
 """Training learns what can be learned, nothing else, and the same every time."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -152,8 +153,8 @@ def test_evaluate_counts_every_image_once(digits, block, monkeypatch, seed):
     unless it is too large."""
     data = hn.scale_pixels(digits)
     net = hn.DeepNet(block, 4, 20, inputs=64, seed=seed)
-    right = np.mean(net.predict(data.x_test.T) == data.y_test)
-    T = (net.gates(data.x_test.T).mean(axis=(1, 2), dtype=np.float64)
+    right = np.mean(net.predict(data.x_test) == data.y_test)
+    T = (net.gates(data.x_test).mean(axis=(0, 2), dtype=np.float64)
          if block == "highway" else [])
     for cache in [net.cache(batch) for batch in (500, 7, 90, 128, 360)]:
         accuracy, mean_T = hn.evaluate(net, data.x_test, data.y_test, cache)
@@ -209,14 +210,60 @@ def test_history_and_gates(digits, seed):
     assert status == "ok" and history["epoch"] == [1, 2, 3]
     for name, values in history.items():
         assert values == [row[name] for row in rows]
-    assert layer_T[1:] == [[row["epoch"], row["layer_T"]] for row in rows]
-    assert layer_T[0] == [0, pytest.approx(start.tolist(), rel=1e-5)]
+    assert layer_T.shape == (4, 5)
+    assert layer_T[1:].tolist() == [row["layer_T"] for row in rows]
+    assert layer_T[0] == pytest.approx(start, rel=1e-5)
     assert np.mean(start) == pytest.approx(1 / (1 + np.exp(3)), rel=0.2)
     accuracy, T = hn.evaluate(net, data.x_test, data.y_test, net.cache(128))
     assert history["test_acc"][-1] == hn.significant(accuracy)
-    assert layer_T[-1][1] == pytest.approx(T.tolist(), rel=1e-5)
+    assert layer_T[-1] == pytest.approx(T, rel=1e-5)
     assert history["train_loss"][-1] < history["train_loss"][0]
-    assert not trained(digits, config, block="plain", epochs=1)[1]
+    assert trained(digits, config, block="plain", epochs=1)[1].shape == (2, 0)
+
+
+@pytest.mark.parametrize("seconds, within", [(0.1, 0), (4, 3)])
+def test_progress_is_shown_and_changes_nothing(digits, monkeypatch, capsys, seconds,
+                                               within):
+    """A line after each epoch, and within it where it takes long: here a step of 11
+    takes so many seconds."""
+    clock = itertools.count(0, seconds)
+    monkeypatch.setattr(hn.time, "monotonic", clock.__next__)
+    data, config = hn.scale_pixels(digits), replace(CONFIG, epochs=2)
+    histories = []
+    for progress in (True, False):
+        net = hn.make_net(config, data)
+        history, _, _ = hn.train(net, data, config, progress=progress)
+        histories.append(history)
+        told = capsys.readouterr().err.splitlines()
+        ends = [line for line in told if f"{history['test_acc'][-1]:.4f}" in line]
+        assert len(ends) == progress
+        assert within == 0 or len(told) >= progress * 2 * (1 + within)
+    assert histories[0] == histories[1]
+
+
+def test_a_bar_goes_on_within_an_epoch_and_ends_at_the_last(digits):
+    class Bar:
+        def __init__(self, total, **options):
+            self.total, self.n, self.seen, self.closed = total, 0, [], False
+            bars.append(self)
+
+        def update(self, more):
+            self.n += more
+            self.seen.append(self.n)
+
+        def set_postfix_str(self, text, refresh):
+            self.text = text
+
+        def close(self):
+            self.closed = True
+    bars, config = [], replace(CONFIG, epochs=2)
+    data = hn.scale_pixels(digits)
+    history, _, _ = hn.train(hn.make_net(config, data), data, config,
+                             progress=hn.Progress(config, Bar))
+    bar, = bars
+    assert bar.total == 2 and bar.closed and bar.n == pytest.approx(2)
+    assert len(bar.seen) > 20 and np.all(np.diff(bar.seen) > -1e-9)
+    assert f"{history['train_loss'][-1]:.4f}" in bar.text
 
 
 @pytest.mark.parametrize("change, loss, norm, accuracy", [
@@ -245,7 +292,7 @@ def test_divergence_is_recorded_and_is_no_error(digits, change, block):
     lengths = {name: sum(value is not None for value in values)
                for name, values in history.items() if name != "epoch"}
     assert len(set(lengths.values())) == 1 and max(lengths.values()) < 4
-    to_json([history, layer_T])
+    to_json(history)
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 2])
@@ -260,7 +307,7 @@ def test_history_ends_where_the_run_diverged(digits, monkeypatch, epochs):
     monkeypatch.setitem(hn.OPTIMIZERS, "sgd", lambda params, _: Exploding(params, 0))
     history, layer_T, status = trained(digits, CONFIG, optimizer="sgd", epochs=3)
     assert status == "diverged"
-    assert [epoch for epoch, _ in layer_T] == list(range(epochs + 1))
+    assert np.isnan(layer_T).all(axis=1).tolist() == [e > epochs for e in range(4)]
     for name in ("train_loss", "train_acc", "grad_norm", "test_acc"):
         assert [value is None for value in history[name]] == [
             epoch > epochs for epoch in history["epoch"]]
@@ -271,7 +318,7 @@ def test_a_net_that_is_broken_before_training_has_no_history(digits):
     net = hn.make_net(CONFIG, data)
     net.params[-1] = np.nan
     history, layer_T, status = hn.train(net, data, CONFIG)
-    assert status == "diverged" and layer_T == []
+    assert status == "diverged" and np.isnan(layer_T).all()
     assert history["test_acc"] == history["train_loss"] == [None] * 5
 
 

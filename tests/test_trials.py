@@ -28,8 +28,8 @@ from experiments.store import (
     pack_trials,
 )
 from experiments.trials import KILLED, run_trials
+from highway_networks import environment
 from highway_suite import files
-from highway_suite.records import environment
 from highway_suite.workers import ended_by_signals
 from tests import small_search
 from tests.contracts import alive

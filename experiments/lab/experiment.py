@@ -45,7 +45,7 @@ from experiments.lab.trials import (
     read_packed,
     write_packed,
 )
-from highway_suite.cli import in_range
+from highway_networks import environment, in_range
 from highway_suite.datasets import content_hash, obtain
 from highway_suite.figures import LIGHT, saved, style
 from highway_suite.files import (
@@ -56,7 +56,6 @@ from highway_suite.files import (
     write_file,
     write_json,
 )
-from highway_suite.records import environment
 from highway_suite.schema import RecordError
 from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import ended_by_signals

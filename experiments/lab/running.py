@@ -36,9 +36,9 @@ from typing import Any
 
 import highway_networks as hn
 from experiments.lab.trials import Request, Store, StoreError, Trial
+from highway_networks import environment
 from highway_suite.checkpoints import Checkpoint
 from highway_suite.files import parse_json
-from highway_suite.records import environment
 from highway_suite.terminal import say
 from highway_suite.workers import end_with, ended_by_signals, sparing_children_ctrl_c
 
@@ -76,7 +76,7 @@ def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
                  f"({Path(where.filename).name}, line {where.lineno})")
     seconds = time.perf_counter() - start
     if any(more):
-        seconds += more[0].before       # that it took before it was interrupted
+        seconds += more[0].seconds_before       # that it took before it was interrupted
     return Trial(declared.name, declared.version, request.dataset, request.config,
                  status, error, result, round(seconds, 3), environment())
 
