@@ -64,7 +64,7 @@ and each layer scales signal and gradient by 1 - T. With b_T = -2 that is 0.88 a
 and 0.02 after thirty: little, but 300,000 times what the plain net has left. With -4,
 0.58 is left after thirty. So b_T starts below 0 (section 2.2), and the deeper the net
 the lower: with logit(1 / L), for which the T of all L layers sum to 1 at the
-start, nets of 10 and of 10,000 learn alike with Adam (results/depth_law). But H learns
+start, nets of 10 and of 10,000 learn alike with Adam (results/depth). But H learns
 only through T, and a gate that starts too far closed opens late, or never: where T
 rounds to 0, so does every gradient of its layer (float32: z_T below about -20).
 From that start on dT = (H - x) * dy decides: gates open where the transform serves the
@@ -114,10 +114,10 @@ __version__ = "1.0.0"
 __all__ = (     # what others may rely on
     "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config", "DATASETS",
     "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged", "Download",
-    "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD", "blas_threads", "clip_norm",
-    "cross_entropy", "data_folder", "environment", "evaluate", "fit", "initial_bias", "load_dataset",
-    "main", "make_net", "make_record", "pieces", "scale_pixels", "softmax", "streams",
-    "take_subset", "threads_for", "train", "train_arm", "train_epoch", "train_step")
+    "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD", "blas_threads",
+    "clip_norm", "cross_entropy", "data_folder", "environment", "evaluate", "fit",
+    "initial_bias", "load_dataset", "main", "make_net", "make_record", "pieces",
+    "scale_pixels", "softmax", "streams", "take_subset", "threads_for", "train", "train_arm", "train_epoch", "train_step")
 
 
 def __dir__() -> list[str]:
@@ -493,6 +493,8 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
     dataset = DATASETS[name]
     folder = data_folder(dataset, data_dir)
     try:
+        if not folder.exists():
+            raise MissingData(f"{folder}: there is no such folder")
         arrays = dataset.read(folder, dataset)
         x_train, y_train, x_test, y_test = (
             a if a.ndim == 1 else a.reshape(len(a), -1) for a in arrays)

@@ -39,11 +39,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 import highway_networks as hn
-from experiments.nets import sizes
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.drawing import colour_of, plain_numbers, title_of
 from experiments.lab.judging import ahead, every, mean_and_std, or_infinite
 from experiments.lab.papers import TABLE_1A, name_of
+from experiments.nets import sizes
 from highway_suite.figures import TITLE, label_right
 
 WIDTH = 50              # of the highway nets that the others are matched to

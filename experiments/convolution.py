@@ -42,10 +42,10 @@ from matplotlib.ticker import MaxNLocator, NullFormatter
 
 import highway_networks as hn
 from experiments.convolution_trials import train_net
-from experiments.lab.drawing import DASHES, format_log, pale
 from experiments.judging import claim, listed, mean_and_std, or_infinite, resting_on
-from experiments.old_lab import Experiment, Lab, main
+from experiments.lab.drawing import DASHES, format_log, pale
 from experiments.lab.papers import GUIDELINE, TABLE_1, TABLE_1_EPOCHS
+from experiments.old_lab import Experiment, Lab, main
 from experiments.store import Trial
 from highway_suite.figures import LIGHT, TITLE
 

@@ -43,7 +43,6 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments.convolution import STAGES
 from experiments.convolution_trials import fit_net
-from experiments.lab.drawing import format_log, pale, title_of
 from experiments.judging import (
     agreed,
     ahead,
@@ -53,8 +52,9 @@ from experiments.judging import (
     or_infinite,
     resting_on,
 )
-from experiments.old_lab import Experiment, Lab, main
+from experiments.lab.drawing import format_log, pale, title_of
 from experiments.lab.papers import GUIDELINE
+from experiments.old_lab import Experiment, Lab, main
 from highway_suite.figures import LIGHT, TITLE
 
 PROTOCOL = {

@@ -46,10 +46,10 @@ import highway_networks as hn
 from experiments.convolution import STAGES, statistics
 from experiments.convolution_search import search
 from experiments.convolution_trials import train_and_test, train_held_out
-from experiments.lab.drawing import DASHES, format_log, pale, title_of
 from experiments.judging import Claim, ahead, claim, or_infinite, resting_on
-from experiments.old_lab import Experiment, Lab, main
+from experiments.lab.drawing import DASHES, format_log, pale, title_of
 from experiments.lab.papers import GUIDELINE, TABLE_1, TABLE_1_EPOCHS, TABLE_1_OTHERS
+from experiments.old_lab import Experiment, Lab, main
 from experiments.store import Trial
 from highway_suite.figures import LIGHT, TITLE
 

@@ -48,8 +48,8 @@ from experiments.convolution_trials import (
     train_held_out,
 )
 from experiments.judging import ahead, claim, listed, resting_on
-from experiments.old_lab import Experiment, Lab, main
 from experiments.lab.papers import GUIDELINE, TABLE_2, TABLE_2_EPOCHS
+from experiments.old_lab import Experiment, Lab, main
 from experiments.table_1 import at_least, describe_net, draw_all
 from highway_suite.figures import LIGHT, TITLE
 

@@ -1,11 +1,10 @@
 "use strict";
-/* Strokes or a picture -> 28 x 28 bytes, the way MNIST was made (LeCun et al. 1998):
+/* Strokes -> 28 x 28 bytes, the way MNIST was made (LeCun et al. 1998):
    the ink is scaled into 20 x 20, keeping its shape, and moved so that its centre of
    mass is in the middle. It is painted ten times as large and averaged. */
 
 const FINE = 280, FIT = 200;
 const PEN = 24;                       // of the paint: 2.4 pixels, about MNIST's strokes
-const LARGEST_FILE = 20e6, LARGEST_SIDE = 4096;
 
 const fine = element("canvas", {width: FINE, height: FINE})
   .getContext("2d", {willReadFrequently: true});
@@ -69,84 +68,4 @@ function paintStrokes(context, strokes, width, colour) {
     if (stroke.length === 1) context.lineTo(stroke[0][0] + 1e-4, stroke[0][1]);
     context.stroke();
   }
-}
-
-/* A PNG file -> 784 bytes. Throws an Error with one line for the user. */
-async function pixelsOfFile(file) {
-  if (file.size > LARGEST_FILE) throw new Error("That file is larger than 20 MB.");
-  const head = new DataView(await file.slice(0, 24).arrayBuffer());
-  if (head.byteLength < 24 || head.getUint32(0) !== 0x89504E47
-      || head.getUint32(4) !== 0x0D0A1A0A) {
-    throw new Error("That file is not a PNG.");
-  }
-  const [width, height] = [head.getUint32(16), head.getUint32(20)];
-  if (Math.max(width, height) > LARGEST_SIDE) {
-    throw new Error(`That PNG is ${width} × ${height}; at most ${LARGEST_SIDE} a side `
-      + "can be read.");
-  }
-  let bitmap;
-  try {
-    bitmap = await createImageBitmap(file);
-  } catch {
-    throw new Error("That PNG is broken: it cannot be read.");
-  }
-  return pixelsOfPicture(bitmap);
-}
-
-/* Where it is transparent it lies on white paper; white ink is seen on black alone. */
-function pixelsOfPicture(bitmap, paper = "#fff") {
-  const shrink = Math.min(1, 560 / Math.max(bitmap.width, bitmap.height));
-  const width = Math.max(1, Math.round(bitmap.width * shrink));
-  const height = Math.max(1, Math.round(bitmap.height * shrink));
-  const canvas = element("canvas", {width, height});
-  const context = canvas.getContext("2d", {willReadFrequently: true});
-  context.fillStyle = paper;
-  context.fillRect(0, 0, width, height);
-  context.drawImage(bitmap, 0, 0, width, height);
-  const image = context.getImageData(0, 0, width, height);
-  const away = awayFromPaper(image.data, width, height);
-  const ink = strengthen(away);
-  const box = boxOf(ink, width);
-  if (!box && paper === "#fff") return pixelsOfPicture(bitmap, "#000");
-  if (bitmap.width === 28 && bitmap.height === 28) {  // it is in MNIST's form already
-    return Uint8Array.from(away, Math.round);
-  }
-  if (!box) throw new Error("There is nothing on that PNG.");
-  ink.forEach((value, i) => image.data.set([value, value, value, 255], 4 * i));
-  context.putImageData(image, 0, 0);
-  return settle(box, 0, target => {
-    target.imageSmoothingQuality = "high";
-    target.drawImage(canvas, box.x, box.y, box.width, box.height,
-                     box.x, box.y, box.width, box.height);
-  });
-}
-
-/* Colours -> how far each pixel is from the paper, which is what the border shows. */
-function awayFromPaper(data, width, height) {
-  const grey = Float64Array.from({length: width * height}, (_, i) =>
-    0.299 * data[4 * i] + 0.587 * data[4 * i + 1] + 0.114 * data[4 * i + 2]);
-  const border = grey.filter((_, i) => i < width || i >= width * (height - 1)
-                             || i % width === 0 || i % width === width - 1);
-  const paper = border.sort()[border.length >> 1];
-  return grey.map(value => Math.max(0, paper > 127 ? paper - value : value - paper));
-}
-
-/* The strongest ink becomes 255, and what is faint beside it, dirt or shadow, paper. */
-function strengthen(away) {
-  const most = away.reduce((a, b) => Math.max(a, b));
-  const faint = most < 32 ? most : 0.2 * most;
-  return Uint8Array.from(away, value =>
-    value <= faint ? 0 : Math.round(255 * (value - faint) / (most - faint)));
-}
-
-function boxOf(ink, width) {
-  let [left, right, top, bottom] = [Infinity, -1, Infinity, -1];
-  ink.forEach((value, i) => {
-    if (!value) return;
-    const [x, y] = [i % width, Math.floor(i / width)];
-    [left, right] = [Math.min(left, x), Math.max(right, x)];
-    [top, bottom] = [Math.min(top, y), Math.max(bottom, y)];
-  });
-  return right < 0 ? null
-    : {x: left, y: top, width: right - left + 1, height: bottom - top + 1};
 }

@@ -1,8 +1,9 @@
 "use strict";
-/* Everything that is drawn, in boxes {x, y, width, height} of a canvas, so that page and
-   saved picture share it. Columns are layers, 0..L, 0 the plain one. */
+/* Everything that is drawn, in boxes {x, y, width, height} of a canvas. Columns are
+   blocks, 0..L, 0 the plain layer. */
 
 const COLUMNS = DEPTH + 1;
+const KINDS = ["highway", "residual", "plain"];
 
 /* Colours of the page as they are now, light or dark. */
 function readTheme() {
@@ -10,11 +11,9 @@ function readTheme() {
   const colour = name => style.getPropertyValue(`--${name}`).trim();
   const theme = {};
   for (const name of ["page", "panel", "text", "muted", "rule", "closed", "paper",
-                      "ink", "highway", "residual", "plain"]) theme[name] = colour(name);
-  for (const block of Object.keys(BLOCKS)) {
-    theme[`${block}Scale`] = scaleOf([theme.panel, theme[block]]);
-  }
-  theme.inkScale = scaleOf([theme.paper, theme.ink]);
+                      ...KINDS]) theme[name] = colour(name);
+  for (const kind of KINDS) theme[`${kind}Scale`] = scaleOf([theme.panel, theme[kind]]);
+  theme.inkScale = scaleOf([theme.paper, theme.text]);
   theme.gateScale = scaleOf(GATE_COLOURS);
   theme.outputScale = scaleOf(OUTPUT_COLOURS);
   return theme;
@@ -33,8 +32,8 @@ function scaleOf(stops) {
   });
 }
 
-const shade = (scale, share) =>
-  scale[Math.max(0, Math.min(255, Math.round(255 * share)))];
+const within = (value, low = 0, high = 1) => Math.max(low, Math.min(high, value));
+const shade = (scale, share) => scale[within(Math.round(255 * share), 0, 255)];
 
 /* A small image: colour(column, row) for each pixel, stretched over the box. */
 function raster(context, box, columns, rows, colour) {
@@ -50,68 +49,97 @@ function raster(context, box, columns, rows, colour) {
   context.drawImage(small, box.x, box.y, box.width, box.height);
 }
 
-const drawDigit = (context, box, pixels, theme) =>
-  raster(context, box, 28, 28, (x, y) => theme.inkScale[pixels[28 * y + x]]);
+/* A square image; its darkest pixel has the value `most`. */
+function drawDigit(context, box, pixels, theme, most = 255) {
+  const side = Math.sqrt(pixels.length);
+  raster(context, box, side, side, (x, y) =>
+    shade(theme.inkScale, pixels[side * y + x] / most));
+}
 
-/* T of every layer and unit, from 0 to `most`; gates[l - 1][u]. Closed layers are left
+/* T of every block and unit, from 0 to `most`; gates[l - 1][u]. Closed blocks are left
    out, and so is the plain layer, which has no gate. */
 function drawGates(context, box, gates, most, closed, theme) {
   const blank = scaleOf([theme.closed, theme.closed])[0];
   const page = scaleOf([theme.panel, theme.panel])[0];
-  raster(context, box, COLUMNS, gates[0].length, (layer, unit) =>
-    layer === 0 ? page : closed(layer) ? blank
-      : shade(theme.gateScale, gates[layer - 1][unit] / most));
+  raster(context, box, COLUMNS, gates[0].length, (block, unit) =>
+    block === 0 ? page : closed(block) ? blank
+      : shade(theme.gateScale, gates[block - 1][unit] / most));
 }
 
-/* y of every layer and unit, from -most to most. */
+/* y of every block and unit, from -most to most. */
 function drawOutputs(context, box, outputs, most, theme) {
-  raster(context, box, COLUMNS, outputs[0].length, (layer, unit) =>
-    shade(theme.outputScale, 0.5 + outputs[layer][unit] / most / 2));
+  raster(context, box, COLUMNS, outputs[0].length, (block, unit) =>
+    shade(theme.outputScale, 0.5 + outputs[block][unit] / most / 2));
 }
 
-/* The ten probabilities after each layer, answers[l][digit]. */
-function drawForming(context, box, answers, scale) {
-  raster(context, box, COLUMNS, 10, (layer, digit) =>
-    shade(scale, answers[layer][digit]));
-}
-
-/* |y - x| / |x| of each layer as bars, on a logarithmic scale from 3 % to 200 %. */
-function drawChanges(context, box, changes, closed, colour, theme) {
-  const [low, high] = [Math.log(0.03), Math.log(2)];
-  const height = value => box.height * Math.max(0, Math.min(1,
-    (Math.log(Math.max(value, 1e-9)) - low) / (high - low)));
+/* The ten probabilities after each block, answers[l][digit]. Over closed blocks lies a
+   line: there the answer only passes by. */
+function drawForming(context, box, answers, closed, scale, theme) {
+  raster(context, box, COLUMNS, CLASSES, (block, digit) =>
+    shade(scale, answers[block][digit]));
   const width = box.width / COLUMNS;
+  context.fillStyle = theme.muted;
+  for (let block = 1; block < COLUMNS; block++) {
+    if (closed(block)) {
+      context.fillRect(box.x + block * width, box.y, Math.ceil(width), box.height / 30);
+    }
+  }
+}
+
+/* Bars on a scale from `low` to `high`, logarithmic or even; at their left a gutter
+   with the labels of lines [{at, label}]. */
+function drawBars(context, box, values, colour, theme, {low, high, lines, isEven}) {
+  const rank = value => isEven ? value : Math.log(Math.max(value, 1e-30));
+  const tall = value => box.height
+    * within((rank(value) - rank(low)) / (rank(high) - rank(low)));
+  const left = box.x + gutter(), width = (box.x + box.width - left) / values.length;
   context.fillStyle = theme.panel;
   context.fillRect(box.x, box.y, box.width, box.height);
-  context.fillStyle = theme.rule;
-  for (const line of [0.1, 1]) {
-    context.fillRect(box.x, box.y + box.height - height(line), box.width, 1);
-  }
-  changes.forEach((value, l) => {
-    const x = box.x + (l + 1) * width;
-    if (closed(l + 1)) {
-      context.fillStyle = theme.closed;
-      context.fillRect(Math.floor(x), box.y, Math.ceil(width), box.height);
-    } else {
-      context.fillStyle = colour;
-      const tall = height(value);
-      context.fillRect(x + 0.12 * width, box.y + box.height - tall, 0.76 * width, tall);
-    }
+  drawLines(context, box, lines, tall, theme);
+  values.forEach((value, i) => {
+    if (!Number.isFinite(value)) return;
+    const height = Math.max(tall(value), 2);
+    context.fillStyle = colour;
+    context.fillRect(left + (i + 0.12) * width, box.y + box.height - height,
+                     0.76 * width, height);
   });
 }
 
-/* Ten bars with their digits, for the picture that is saved. */
-function drawAnswer(context, box, answer, colour, theme) {
-  const row = box.height / 10, winner = largest(answer);
-  context.textBaseline = "middle";
-  answer.forEach((share, digit) => {
-    const y = box.y + digit * row;
-    context.font = `${digit === winner ? "bold " : ""}${0.8 * row}px sans-serif`;
-    context.fillStyle = theme.text;
-    context.fillText(String(digit), box.x, y + row / 2);
+const gutter = () => 40 * (window.devicePixelRatio || 1);
+
+function drawLines(context, box, lines, tall, theme) {
+  const scale = window.devicePixelRatio || 1;
+  context.font = `${11 * scale}px system-ui, sans-serif`;
+  context.textBaseline = "bottom";
+  for (const {at, label} of lines) {
+    const y = box.y + box.height - tall(at);
     context.fillStyle = theme.rule;
-    context.fillRect(box.x + row, y + 0.2 * row, box.width - row, 0.6 * row);
-    context.fillStyle = colour;
-    context.fillRect(box.x + row, y + 0.2 * row, share * (box.width - row), 0.6 * row);
-  });
+    context.fillRect(box.x, y, box.width, scale);
+    context.fillStyle = theme.muted;
+    context.fillText(label, box.x + 4 * scale, y - scale);
+  }
+}
+
+/* Curves {points: [[step, value], ...], colour} over steps 0..last. */
+function drawCurves(context, box, curves, last, {low, high, lines}, theme) {
+  const scale = window.devicePixelRatio || 1, left = box.x + gutter();
+  const tall = value => box.height * within((value - low) / (high - low));
+  context.fillStyle = theme.panel;
+  context.fillRect(box.x, box.y, box.width, box.height);
+  drawLines(context, box, lines, tall, theme);
+  context.lineWidth = 2 * scale;
+  context.lineJoin = "round";
+  for (const {points, colour} of curves) {
+    context.strokeStyle = context.fillStyle = colour;
+    context.beginPath();
+    const wide = (box.x + box.width - left) / last;
+    const place = ([step, value]) =>
+      [left + wide * step, box.y + box.height - tall(value)];
+    for (const point of points) context.lineTo(...place(point));
+    context.stroke();
+    if (!points.length) continue;
+    context.beginPath();
+    context.arc(...place(points[points.length - 1]), 3 * scale, 0, 7);
+    context.fill();
+  }
 }

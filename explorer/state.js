@@ -1,21 +1,24 @@
 "use strict";
-/* What the page shows, as one value that is never changed, only replaced: so undo is a
+/* What the page shows, as values that are never changed, only replaced: so undo is a
    list of them, and the address holds the present one.
 
-     image     {kind: "test", index} | {kind: "noise", seed} | {kind: "drawn", strokes},
-               each with pixels: 784 bytes, 0 is paper, 255 ink; strokes where the
-               drawing was made here, and not read from a PNG or an address
-     closed    the closed layers, a Set of 1..L
-     keep      only the first so many layers are kept, 0..L
-     shuffle   {distance, seed}: layers change places, none further than distance
+   The first room, trained nets: #i=12&c=3,10-20&k=30&s=4.1&f=1&b=-0.5
+     image     {kind: "test", index} | {kind: "drawn", strokes}, each with pixels:
+               784 bytes, 0 is paper, 255 ink; strokes where the drawing was made
+               here, and not read from an address
+     closed    the closed blocks, a Set of 1..L
+     keep      only the first so many blocks are kept, 0..L
+     shuffle   {distance, seed}: blocks change places, none further than distance
      frozen    gates are held at their means
      shift     is added to all b_T
+   What is left out is as the net was trained; an address that says nothing is CONTRAST.
 
-   In the address: #i=12&c=3,10-20&k=30&s=4.1&f=1&b=-0.5, and what is left out is as the
-   net was trained. */
+   The second room, nets in training: #train&d=30&u=32&n=uniform&f=tanh&r=0.005&s=1
+                                      &x=highway.-2&y=plain&q=7
+     depth, units, init, activation, rate, seed; first and second, the two nets, each
+     {kind, gateBias}; the test digit. What is left out is as in UNTOUCHED. */
 
 const SHIFT = 6, SEEDS = 10000;
-const START = 28;         // the image of who comes without an address: a seven
 
 const TEST_IMAGES = bytesOf(PACKED_IMAGES);
 
@@ -28,38 +31,23 @@ const blankImage = () => drawnImage(new Uint8Array(784));
 
 const isBlank = image => !image.pixels.some(Boolean);
 
-function noiseImage(seed) {
-  const random = randomNumbers(seed);
-  const pixels = Uint8Array.from({length: 784}, () => Math.floor(256 * random()));
-  return {kind: "noise", seed, pixels};
-}
-
 const untouched = image => ({
   image, closed: new Set(), keep: DEPTH, shuffle: {distance: 0, seed: 1},
   frozen: false, shift: 0,
 });
 
-/* Pixels as text: runs of paper as 0 and their length; base64 fit for addresses. */
-function packPixels(pixels) {
-  const bytes = [];
-  for (let i = 0; i < 784; i++) {
-    if (pixels[i]) { bytes.push(pixels[i]); continue; }
-    let run = 1;
-    while (run < 255 && i + 1 < 784 && !pixels[i + 1]) { run++; i++; }
-    bytes.push(0, run);
-  }
-  return btoa(String.fromCharCode(...bytes))
-    .replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
-}
+const firstClosed = state => Math.min(...state.closed, DEPTH + 1) % (DEPTH + 1) || 1;
+
+const isUntouched = state => treatmentOf(state) === AS_TRAINED;
+
+/* Pixels as text: base64 fit for addresses. */
+const packPixels = pixels => btoa(String.fromCharCode(...pixels))
+  .replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
 
 function unpackPixels(text) {
-  const bytes = bytesOf(text.replace(/-/g, "+").replace(/_/g, "/")), pixels = [];
-  for (let i = 0; i < bytes.length && pixels.length <= 784; i++) {
-    if (bytes[i]) pixels.push(bytes[i]);
-    else pixels.push(...new Array(bytes[++i] || 785).fill(0));
-  }
+  const pixels = bytesOf(text.replace(/-/g, "+").replace(/_/g, "/"));
   if (pixels.length !== 784) throw new RangeError(`${pixels.length} pixels`);
-  return Uint8Array.from(pixels);
+  return pixels;
 }
 
 /* A number of the address: as it is written there, if it is one and in bounds. */
@@ -75,65 +63,101 @@ function numberIn(text, low, high, step = 1) {
 function imageIn(text) {
   const [kind, rest] = text.split(/\.(.*)/s);
   if (kind === "blank" && rest === undefined) return blankImage();
-  if (kind === "noise") return noiseImage(numberIn(rest, 1, SEEDS));
   if (kind === "drawn") return drawnImage(unpackPixels(rest || ""));
   return testImage(numberIn(text, 0, TEST_LABELS.length - 1));
 }
 
-function layersIn(text) {
+function blocksIn(text) {
   const closed = new Set();
   for (const part of text.split(",")) {
     const [first, last = first, ...more] = part.split("-")
       .map(end => numberIn(end, 1, DEPTH));
     if (more.length || last < first) throw new RangeError(`${part}: not a range`);
-    for (let layer = first; layer <= last; layer++) closed.add(layer);
+    for (let block = first; block <= last; block++) closed.add(block);
   }
   return closed;
 }
 
-const READERS = {
-  __proto__: null,      // or "constructor" were one
-  i: text => ({image: imageIn(text)}),
-  c: text => ({closed: layersIn(text)}),
-  k: text => ({keep: numberIn(text, 0, DEPTH)}),
-  s: text => {
+/* A choice of the address. */
+function oneOf(text, choices) {
+  const found = choices.find(choice => String(choice) === text);
+  if (found === undefined) throw new RangeError(`${text}: not of ${choices}`);
+  return found;
+}
+
+/* The first room: what stands in its address -> a part of its state. */
+const READERS = new Map([
+  ["i", text => ({image: imageIn(text)})],
+  ["c", text => ({closed: blocksIn(text)})],
+  ["k", text => ({keep: numberIn(text, 0, DEPTH)})],
+  ["s", text => {
     const [distance, seed = "1"] = text.split(".");
     return {shuffle: {distance: numberIn(distance, 0, DEPTH - 1),
                       seed: numberIn(seed, 1, SEEDS)}};
-  },
-  f: text => ({frozen: numberIn(text, 0, 1) === 1}),
-  b: text => ({shift: numberIn(text, -SHIFT, SHIFT, 0.25)}),
-};
+  }],
+  ["f", text => ({frozen: numberIn(text, 0, 1) === 1})],
+  ["b", text => ({shift: numberIn(text, -SHIFT, SHIFT, 0.25)})],
+]);
 
-/* An address -> {state, complaint}: what makes no sense is left out and named. */
+/* The second: letters, the settings they stand for, and how those are read. */
+const BIASES = [-8, 4, 0.25];         // of b_T: lowest, highest, step
+const RATES = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05];
+const UNTOUCHED = {
+  depth: 30, units: 32, init: "uniform", activation: "tanh", rate: 0.005, seed: 1,
+  first: {kind: "highway", gateBias: -2}, second: {kind: "plain", gateBias: -2},
+  digit: 0,
+};
+const SETTINGS = [
+  ["d", "depth", text => numberIn(text, 1, 100)],
+  ["u", "units", text => numberIn(text, 8, 64, 4)],
+  ["n", "init", text => oneOf(text, ["uniform", "glorot", "he"])],
+  ["f", "activation", text => oneOf(text, ["tanh", "relu"])],
+  ["r", "rate", text => oneOf(text, RATES)],
+  ["s", "seed", text => numberIn(text, 1, SEEDS)],
+  ["x", "first", netIn],
+  ["y", "second", netIn],
+  ["q", "digit", text => numberIn(text, 0, DIGITS.test.labels.length - 1)],
+];
+const TRAINING_READERS = new Map(SETTINGS.map(([letter, name, read]) =>
+  [letter, text => ({[name]: read(text)})]));
+
+function netIn(text) {
+  const [kind, bias = "-2"] = text.split(/\.(.*)/s);
+  return {kind: oneOf(kind, Object.keys(FAMILY)),
+          gateBias: bias === "auto" ? bias : numberIn(bias, ...BIASES)};
+}
+
+/* An address -> {room, state, complaint}: what makes no sense is left out and named. */
 function parseAddress(hash, image = testImage(START)) {
-  let state = untouched(image), complaint = "";
-  for (const part of hash.replace(/^#/, "").split("&").filter(Boolean)) {
-    const [name, text] = part.split(/=(.*)/s);
+  const parts = hash.replace(/^#/, "").split("&").filter(Boolean);
+  const room = parts[0] === "train" ? parts.shift() : "nets";
+  const readers = room === "train" ? TRAINING_READERS : READERS;
+  let state = room === "train" ? UNTOUCHED : untouched(image), complaint = "";
+  for (const part of parts) {
+    const [letter, text] = part.split(/=(.*)/s);
     try {
-      state = {...state, ...READERS[name](text)};
+      state = {...state, ...readers.get(letter)(text)};
     } catch {
       complaint = `The address says “${part.slice(0, 30)}”, which means nothing `
         + "here; the rest of it is shown.";
     }
   }
-  return {state, complaint};
+  return {room, state, complaint};
 }
 
-/* Layers 1..L that a test picks -> "3,10-20". */
-function ranges(layers) {
+/* Blocks 1..L that a test picks -> "3,10-20". */
+function ranges(blocks) {
   const parts = [];
-  for (const layer of [...layers].sort((a, b) => a - b)) {
+  for (const block of [...blocks].sort((a, b) => a - b)) {
     const last = parts[parts.length - 1];
-    if (last && last[1] === layer - 1) last[1] = layer;
-    else parts.push([layer, layer]);
+    if (last && last[1] === block - 1) last[1] = block;
+    else parts.push([block, block]);
   }
   return parts.map(([a, b]) => a === b ? `${a}` : `${a}-${b}`).join(",");
 }
 
 function imageAddress(image) {
   if (image.kind === "test") return String(image.index);
-  if (image.kind === "noise") return `noise.${image.seed}`;
   return isBlank(image) ? "blank" : `drawn.${packPixels(image.pixels)}`;
 }
 
@@ -147,16 +171,32 @@ function addressOf({image, closed, keep, shuffle, frozen, shift}) {
   return "#" + parts.join("&");
 }
 
+const hasGate = kind => Object.values(FAMILY[kind]).includes("learned");
+
+function trainingAddress(state) {
+  const tell = value => typeof value !== "object" ? String(value)
+    : hasGate(value.kind) ? `${value.kind}.${value.gateBias}` : value.kind;
+  const told = SETTINGS.map(([letter, name]) =>
+    [`${letter}=${tell(state[name])}`, `${letter}=${tell(UNTOUCHED[name])}`]);
+  return ["#train", ...told.filter(([now, usual]) => now !== usual)
+    .map(([now]) => now)].join("&");
+}
+
+const AS_TRAINED = "as trained";
+
 /* In words, for the picture that is saved and for those who do not see the page. */
 function treatmentOf({closed, keep, shuffle, frozen, shift}) {
   const parts = [];
-  const layers = closed.size === 1 ? "layer" : "layers";
-  if (closed.size) parts.push(`${layers} ${ranges(closed).replace(/,/g, ", ")} closed`);
-  if (keep < DEPTH) parts.push(`only the first ${keep} layers kept`);
-  if (shuffle.distance) parts.push(`layers shuffled by up to ${shuffle.distance}`);
+  const blocks = closed.size === 1 ? "block" : "blocks";
+  if (closed.size) {
+    const which = ranges(closed).replace(/,/g, ", ").replace(/-/g, " to ");
+    parts.push(`${blocks} ${which} closed`);
+  }
+  if (keep < DEPTH) parts.push(`only the first ${keep} blocks kept`);
+  if (shuffle.distance) parts.push(`blocks shuffled by up to ${shuffle.distance}`);
   if (frozen) parts.push("gates frozen at their means");
   if (shift && !frozen) parts.push(`${signed(shift)} on all b_T`);
-  return parts.join("; ") || "as trained";
+  return parts.join("; ") || AS_TRAINED;
 }
 
 /* How many of the test images are read correctly; a digit for each. */

@@ -1,95 +1,64 @@
 "use strict";
-/* The page's parts: made once, and drawn anew from what app.js has computed. */
+/* The parts of the first room: made once, and drawn anew from what app.js computed. */
 
-const $ = id => document.getElementById(id);
-const mean = values => values.reduce((a, b) => a + b) / values.length;
-const percent = share => `${Math.round(100 * share)} %`;
-const KINDS = ["highway", "residual", "plain"];
-
-function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name in made) made[name] = value;
-    else made.setAttribute(name, value);
-  }
-  made.append(...children);
-  return made;
-}
-
-/* A disabled button would drop the focus; this one keeps it, and does nothing. */
-const disable = (id, isIdle) => $(id).setAttribute("aria-disabled", isIdle);
+const FORMULAS = {
+  highway: ["y = H·T + x·(1 − T)", ({x, H, T, y}) =>
+    `y = H·T + x·(1 − T) = ${product(H, T)} + ${product(x, 1 - T)} = ${short(y)}`],
+  residual: ["y = H + x", ({x, H, y}) =>
+    `y = H + x = ${short(H)} + ${signless(x)} = ${short(y)}`],
+  plain: ["y = H", ({H}) => `y = H = ${short(H)}`],
+};
+const signless = value => value < 0 ? `(${short(value)})` : short(value);
+const product = (a, b) => `${signless(a)}·${short(b)}`;
 
 class View {
-  constructor() {
-    this.theme = readTheme();
-    this.drawn = new Map();             // canvas -> how to draw it again
-    this.sizes = new Map();             // canvas -> its size; to ask costs a layout
+  constructor(easel) {
+    this.easel = easel;
     this.makeRuler();
     this.makeThumbs();
     this.answers = Object.fromEntries(KINDS.map(kind => [kind, this.makeAnswer(kind)]));
-    for (const group of ["forming", "changes", "outputs"]) this.makeStrips(group);
+    for (const group of ["forming", "outputs"]) this.makeStrips(group);
     this.makeScales();
-    const watch = new ResizeObserver(() => {
-      this.sizes.clear();
-      this.redraw();
-    });
-    watch.observe(document.body);
-    document.querySelectorAll("#pad, .layers").forEach(part => watch.observe(part));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-      this.theme = readTheme();
-      this.redraw();
-    });
+  }
+
+  paint(id, draw) {
+    this.easel.paint($(id), draw);
   }
 
   makeRuler() {
-    const mark = layer => layer % 10 === 0 || layer === 1 || layer === DEPTH
-      ? [element("b", {}, String(layer))] : [];
-    this.layers = Array.from({length: DEPTH}, (_, l) => element(
+    this.blocks = Array.from({length: DEPTH}, (_, l) => element(
       "button", {type: "button", tabIndex: l ? -1 : 0, "aria-pressed": "false",
-                 "aria-label": `Layer ${l + 1}`}, ...mark(l + 1)));
-    $("ruler").append(element("span", {title: "the plain layer"}), ...this.layers);
+                 "aria-label": `Block ${l + 1}`},
+      element("b", {}, String(l + 1))));
+    $("ruler").append(element("span", {title: "the plain layer"}), ...this.blocks);
   }
 
   makeThumbs() {
     this.thumbs = [];
-    const each = TEST_LABELS.length / 10;
-    for (let row = 0; row < each; row++) {
-      for (let digit = 0; digit < 10; digit++) {
-        const index = each * digit + row;
-        const canvas = element("canvas", {width: 28, height: 28});
-        const marks = element("span", {className: "marks"},
-          ...KINDS.map(kind => element("i", {className: kind})));
-        const thumb = element("button", {type: "button", className: "thumb",
-          tabIndex: index ? -1 : 0, "aria-pressed": "false",
-          "aria-label": `Test image ${row + 1} of the digit ${digit}`},
-          canvas, marks);
-        thumb.dataset.index = index;
-        this.thumbs[index] = {thumb, canvas, marks: [...marks.children]};
-        $("thumbs").append(thumb);
-      }
+    const count = TEST_LABELS.length, each = count / CLASSES;
+    for (let i = 0; i < count; i++) {           // a row has one image of each digit
+      const digit = i % CLASSES, row = Math.floor(i / CLASSES);
+      const index = each * digit + row, canvas = element("canvas");
+      const marks = element("span", {className: "marks"},
+        ...KINDS.map(kind => element("i", {className: kind})));
+      const thumb = element("button", {type: "button", className: "thumb",
+        tabIndex: index ? -1 : 0, "aria-pressed": "false",
+        "aria-label": `Test image ${row + 1} of the digit ${digit}`}, canvas, marks);
+      thumb.dataset.index = index;
+      this.thumbs[index] = {thumb, marks: [...marks.children]};
+      $("thumbs").append(thumb);
+      this.easel.paint(canvas, (context, box, theme) =>
+        drawDigit(context, box, testImage(index).pixels, theme));
     }
-    this.drawThumbs();
-  }
-
-  drawThumbs() {
-    this.thumbs.forEach(({canvas}, index) =>
-      drawDigit(canvas.getContext("2d"), {x: 0, y: 0, width: 28, height: 28},
-                testImage(index).pixels, this.theme));
   }
 
   makeAnswer(kind) {
     const verdict = element("span", {className: "verdict"});
     const right = element("b", {}, "–");
-    const rows = Array.from({length: 10}, (_, digit) => {
-      const bar = element("i"), share = element("span", {className: "share"});
-      const label = element("span", {}, String(digit));
-      return {bar, share, label};
-    });
+    const rows = makeBars();
     const bars = element("div", {className: "bars", role: "img"},
-      ...rows.map(({label, bar, share}) => element("div", {className: "row"},
-        label, element("span", {className: "bar"}, bar), share)));
-    const looks = {className: `answer ${kind}`, "aria-label": kind};
-    $("answers").append(element("section", looks,
+                         ...rows.map(({row}) => row));
+    $("answers").append(element("div", {className: `answer ${kind}`},
       element("span", {className: "name"}, kind), verdict,
       element("span", {className: "right"}, right,
               ` of ${TEST_LABELS.length}`, element("span", {}, " images right")),
@@ -99,13 +68,15 @@ class View {
 
   makeStrips(group) {
     for (const kind of KINDS) {
-      const canvas = element("canvas", {className: "layers", role: "img",
+      const canvas = element("canvas", {className: "columns", role: "img",
                                         id: `${group}-${kind}`, "aria-label": kind});
       const strip = element("div", {className: `strip ${kind}`},
-                            element("span", {className: "name"}, kind), canvas);
+        element("span", {className: "name"}, kind,
+                ...group === "forming" ? [element("i", {}, FORMULAS[kind][0])] : []),
+        canvas);
       if (group === "forming") {
         strip.append(element("span", {className: "digits", "aria-hidden": "true"},
-          ...Array.from({length: 10}, (_, digit) =>
+          ...Array.from({length: CLASSES}, (_, digit) =>
             element("span", {}, digit % 3 ? "" : String(digit)))));
       }
       $(group).append(strip);
@@ -119,89 +90,53 @@ class View {
     $("mean-scale").append("0", bar.cloneNode(), String(MOST_MEAN));
   }
 
-  /* Draw a canvas now, and again whenever its size or the theme changes. */
-  paint(canvas, draw) {
-    this.drawn.set(canvas, draw);
-    if (!this.sizes.has(canvas)) {
-      const scale = window.devicePixelRatio || 1;
-      const size = {width: Math.round(canvas.clientWidth * scale),
-                    height: Math.round(canvas.clientHeight * scale)};
-      Object.assign(canvas, size);
-      this.sizes.set(canvas, size);
-    }
-    const {width, height} = this.sizes.get(canvas);
-    if (width && height) draw(canvas.getContext("2d"), {x: 0, y: 0, width, height});
-  }
-
-  redraw() {
-    this.drawThumbs();
-    for (const [canvas, draw] of [...this.drawn]) this.paint(canvas, draw);
-  }
-
   /* The image: the pad as it was drawn on, and what the nets see. */
   showImage(image) {
     if (image === this.image) return;
     this.image = image;
     const {kind, index, pixels, strokes} = image;
-    this.paint($("pad"), (context, box) => {
+    this.paint("pad", (context, box, theme) => {
       if (strokes && strokes.length) {
         context.setTransform(1, 0, 0, 1, 0, 0);
         context.clearRect(0, 0, box.width, box.height);
         context.setTransform(box.width, 0, 0, box.height, 0, 0);
-        paintStrokes(context, strokes, 0.075, this.theme.ink);
+        paintStrokes(context, strokes, 0.075, theme.text);
         context.setTransform(1, 0, 0, 1, 0, 0);
       } else {
-        drawDigit(context, box, pixels, this.theme);
+        drawDigit(context, box, pixels, theme);
       }
     });
-    this.paint($("seen"), (context, box) =>
-      drawDigit(context, box, pixels, this.theme));
-    $("hint").textContent = this.tellImage(image);
+    this.paint("seen", (context, box, theme) => drawDigit(context, box, pixels, theme));
+    const name = strokes && strokes.length ? "your own" : isBlank(image) ? "blank paper"
+      : kind === "test" ? `a test image, ${TEST_LABELS[index]}` : "your own";
+    $("hint").textContent = `Now: ${name}. Draw here with mouse, finger or pen.`;
     this.thumbs.forEach(({thumb}, i) => {
       thumb.setAttribute("aria-pressed", kind === "test" && i === index);
       if (kind === "test") thumb.tabIndex = i === index ? 0 : -1;
     });
   }
 
-  /* What lies on the pad, and what a stroke would do to it. */
-  tellImage(image) {
-    const {kind, index, strokes} = image;
-    if (isBlank(image)) {
-      return "Now: blank paper; the nets answer all the same. "
-        + "Draw with mouse, finger or pen.";
-    }
-    if (strokes && strokes.length) {
-      return "Now: your own. Draw on with mouse, finger or pen.";
-    }
-    const name = {test: `a test image, ${TEST_LABELS[index]}`, noise: "noise",
-                  drawn: "your own"}[kind];
-    return `Now: ${name}. A stroke of mouse, finger or pen starts a new drawing.`;
-  }
-
   /* What the runs of the three nets found for this image; `changed` names those nets
      for which there is anything new. */
-  showLayers(found, changed, means, state) {
-    const closed = layer => isClosed(state, layer);
-    const paint = (id, draw) => this.paint($(id), draw);
+  showBlocks(found, changed, means, state) {
+    const closed = block => isClosed(state, block);
     if (changed.includes("highway")) {
       const {gates} = found.highway;
-      paint("gates", (context, box) =>
-        drawGates(context, box, gates, 1, closed, this.theme));
-      paint("means", (context, box) =>
-        drawGates(context, box, means, MOST_MEAN, () => false, this.theme));
+      this.paint("gates", (context, box, theme) =>
+        drawGates(context, box, gates, 1, closed, theme));
+      this.paint("means", (context, box, theme) =>
+        drawGates(context, box, means, MOST_MEAN, () => false, theme));
     }
     for (const kind of changed) {
-      const {forming, changes, outputs} = found[kind];
-      paint(`forming-${kind}`, (context, box) =>
-        drawForming(context, box, forming, this.theme[`${kind}Scale`]));
-      paint(`changes-${kind}`, (context, box) =>
-        drawChanges(context, box, changes, closed, this.theme[kind], this.theme));
-      paint(`outputs-${kind}`, (context, box) =>
+      const {forming, outputs} = found[kind];
+      this.paint(`forming-${kind}`, (context, box, theme) =>
+        drawForming(context, box, forming, closed, theme[`${kind}Scale`], theme));
+      this.paint(`outputs-${kind}`, (context, box, theme) =>
         drawOutputs(context, box, outputs, kind === "residual" ? MOST_RESIDUAL : 1,
-                    this.theme));
+                    theme));
       this.showAnswer(kind, forming[DEPTH], state.image);
     }
-    this.layers.forEach((button, l) => {
+    this.blocks.forEach((button, l) => {
       button.setAttribute("aria-pressed", closed(l + 1));
     });
   }
@@ -211,12 +146,7 @@ class View {
     verdict.textContent = winner;
     verdict.classList.toggle("wrong",
       image.kind === "test" && winner !== TEST_LABELS[image.index]);
-    rows.forEach(({bar, share, label}, digit) => {
-      bar.style.setProperty("--share", answer[digit].toFixed(4));
-      share.textContent = percent(answer[digit]);
-      label.className = digit === winner ? "winner" : "";
-      share.className = digit === winner ? "share winner" : "share";
-    });
+    showBars(rows, answer);
   }
 
   /* How many of the forty images each net reads correctly, and which. */
@@ -235,54 +165,68 @@ class View {
     $("keep-out").textContent = state.keep;
     $("shuffle").value = state.shuffle.distance;
     $("shuffle-out").textContent = state.shuffle.distance;
-    $("again").disabled = !state.shuffle.distance;
     $("shift").value = state.shift;
     $("shift-out").textContent = state.shift ? signed(state.shift) : "0";
     $("shift").disabled = state.frozen;
     $("frozen").checked = state.frozen;
     for (const id of ["undo", "pad-undo"]) disable(id, history.at === 0);
     disable("redo", history.at === history.states.length - 1);
-    disable("reset", treatmentOf(state) === "as trained");
+    disable("reset", isUntouched(state));
   }
 
-  /* One layer, or one unit of it, in words. */
-  showLayer(layer, unit, found, means, state) {
-    $("cursor").style.transform = `translateX(${100 * layer}%)`;
-    const closed = layer > 0 && isClosed(state, layer);
-    $("readout").textContent = unit === null ? this.tellLayer(layer, closed, found)
-      : this.tellUnit(layer, unit, closed, found, means);
-    $("toggle").textContent = !layer ? "Plain layer"
-      : `${closed ? "Open" : "Close"} layer ${layer}`;
-    $("toggle").disabled = !layer || layer > state.keep;
-    this.layers.forEach((button, l) => {
-      const index = l === Math.max(0, layer - 1) ? 0 : -1;
+  /* One block in words, or one unit of it with its formula. */
+  showBlock(place, runs, found, means, state) {
+    const {block} = place;
+    for (const cursor of document.querySelectorAll(".cursor")) {
+      cursor.style.transform = `translateX(${100 * block}%)`;
+    }
+    const closed = block > 0 && isClosed(state, block);
+    $("readout").textContent = block && place.unit !== null
+      ? this.tellUnit(place, closed, runs, means)
+      : this.tellBlock(block, closed, found);
+    $("toggle").textContent = !block ? "Plain layer"
+      : `${closed ? "Open" : "Close"} block ${block}`;
+    $("toggle").disabled = !block || block > state.keep;
+    this.blocks.forEach((button, l) => {
+      const index = l === Math.max(0, block - 1) ? 0 : -1;
       if (button.tabIndex !== index) button.tabIndex = index;
-      button.classList.toggle("selected", l === layer - 1);
+      button.classList.toggle("selected", l === block - 1);
     });
+    this.bringIntoView(this.blocks[Math.max(0, block - 1)]);
   }
 
-  tellLayer(layer, closed, found) {
+  /* On a phone the row of blocks is longer than the screen is wide. */
+  bringIntoView(button) {
+    const ruler = $("ruler");
+    if (ruler.scrollWidth <= ruler.clientWidth) return;
+    const left = button.offsetLeft - ruler.offsetLeft;
+    if (left < ruler.scrollLeft
+        || left + button.offsetWidth > ruler.scrollLeft + ruler.clientWidth) {
+      ruler.scrollLeft = left - 24;
+    }
+  }
+
+  tellBlock(block, closed, found) {
     const answers = KINDS.map(kind =>
-      `${kind} ${largest(found[kind].forming[layer])}`).join(", ");
+      `${kind} ${largest(found[kind].forming[block])}`).join(", ");
     const last = `If it were the last: ${answers}.`;
-    if (!layer) return `The plain layer reads the pixels; it cannot be closed. ${last}`;
-    if (closed) return `Layer ${layer} is closed: it copies its input. ${last}`;
-    const [highway, residual, plain] = KINDS.map(kind =>
-      percent(found[kind].changes[layer - 1]));
-    const T = mean(found.highway.gates[layer - 1]).toFixed(2);
-    return `Layer ${layer}: mean T ${T}; changes its input by ${highway} `
-      + `(residual ${residual}, plain ${plain}). ${last}`;
+    if (!block) return `The plain layer reads the pixels; it cannot be closed. ${last}`;
+    if (closed) return `Block ${block} is closed: it copies its input. ${last}`;
+    const T = short(mean(found.highway.gates[block - 1]));
+    return `Block ${block}: mean T ${T} in the highway net. ${last}`;
   }
 
-  tellUnit(layer, unit, closed, found, means) {
-    const y = KINDS.map(kind => found[kind].outputs[layer][unit].toFixed(2));
-    const outputs = `y is ${y[0]} (residual ${y[1]}, plain ${y[2]}).`
-      .replace(/-/g, "−");
-    const where = `Layer ${layer}, unit ${unit + 1}:`;
-    if (!layer || closed) return `${where} ${layer ? "closed; " : ""}${outputs}`;
-    const [now, average] = [found.highway.gates, means].map(T => T[layer - 1][unit]);
-    return `${where} T is ${now.toFixed(2)} for this image, ${average.toFixed(2)} on `
-      + `average; ${outputs}`;
+  tellUnit({kind, block, unit}, closed, runs, means) {
+    const run = runs.find(run => run.net.name === kind);
+    const where = `${kind}, block ${block}, unit ${unit + 1}:`;
+    const numbers = run.unit(block, unit);
+    if (closed) return `${where} closed, so y = x = ${short(numbers.y)}`;
+    const {x, H, T} = numbers;
+    const parts = [`x = ${short(x)}`, `H = ${short(H)}`];
+    if (run.net.kind.atT) {
+      parts.push(`T = ${short(T)} (on average ${short(means[block - 1][unit])})`);
+    }
+    return `${where} ${parts.join(", ")}\n${FORMULAS[kind][1](numbers)}`;
   }
 
   /* For those who listen: once things are at rest. */
@@ -295,25 +239,33 @@ class View {
         const right = countRight(readings[kind]);
         name(this.answers[kind].bars,
              answer.map((share, d) => `${d}: ${percent(share)}`).join(", "));
-        name($(`forming-${kind}`), `${kind}: the answer after each of ${DEPTH} layers, `
+        name($(`forming-${kind}`), `${kind}: the answer after each of ${DEPTH} blocks, `
           + found[kind].forming.map(largest).join(" "));
-        name($(`changes-${kind}`), `${kind}: how much each layer changes its input, `
-          + found[kind].changes.map(percent).join(" "));
-        name($(`outputs-${kind}`), `${kind}: outputs of ${UNITS} units after each layer`);
+        name($(`outputs-${kind}`), `${kind}: outputs of ${UNITS} units, by block`);
         return `${kind} reads ${digit}, ${percent(answer[digit])}, and ${right} of the `
           + `${readings[kind].length} test images correctly`;
       });
-      const layers = found.highway.gates.map(T => mean(T).toFixed(2));
-      name($("gates"), `Gates of ${DEPTH} layers for this image; means by layer: `
-        + layers.join(" "));
+      const blocks = found.highway.gates.map(T => mean(T).toFixed(2));
+      name($("gates"), `Gates of ${DEPTH} blocks for this image; means by block: `
+        + blocks.join(" "));
       $("spoken").textContent = `${treatmentOf(state)}: ${parts.join("; ")}.`;
     }, 600);
   }
+}
 
-  notice(text) {
-    clearTimeout(this.fading);
-    $("notice").textContent = text;
-    $("notice").classList.toggle("shown", Boolean(text));
-    if (text) this.fading = setTimeout(() => this.notice(""), 8000);
-  }
+/* Ten bars over their digits, and what they show. */
+function makeBars() {
+  return Array.from({length: CLASSES}, (_, digit) => {
+    const bar = element("i"), label = element("span", {}, String(digit));
+    const row = element("div", {}, element("span", {className: "bar"}, bar), label);
+    return {row, bar, label};
+  });
+}
+
+function showBars(rows, answer) {
+  const winner = largest(answer);
+  rows.forEach(({bar, label}, digit) => {
+    bar.style.setProperty("--share", answer[digit].toFixed(4));
+    label.className = digit === winner ? "winner" : "";
+  });
 }

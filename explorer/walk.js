@@ -1,7 +1,42 @@
 "use strict";
-/* The guided walk: the six steps of the article, one at a time above the nets. Every
-   link of the page that is an address of a state shows that state, on the image that is
-   there unless it names one. */
+/* The guided walk: six steps, each with one state of the nets and one thing to do. What
+   it says is about what is shown: the first step tells any state in the nets' own
+   answers, and is gone back to where no other step speaks of it. */
+
+/* What the button of a step does: (app, walk) -> nothing. */
+const ACTS = {
+  open({app}) {
+    const {state} = app;
+    app.commit(isUntouched(state) ? parseAddress(CONTRAST, state.image).state
+      : untouched(state.image));
+  },
+
+  /* Another one at each press, of those that are half open. */
+  unit({app}) {
+    const places = app.found.highway.gates.flatMap((T, l) =>
+      [...T].map((T, unit) => ({kind: "highway", block: l + 1, unit, T})));
+    const half = places.filter(({T}) => T > 0.3 && T < 0.9);
+    app.select(half[Math.floor(half.length * Math.random())] || places[0]);
+    $("readout").scrollIntoView({block: "nearest"});
+  },
+
+  image({app}) {
+    const {kind, index} = app.state.image, each = TEST_LABELS.length / 10;
+    const next = kind === "test" ? (index + each) % TEST_LABELS.length : START;
+    app.commit({...app.state, image: testImage(next)});
+    $("gates").scrollIntoView({block: "nearest"});
+  },
+
+  block({app, step}) {
+    const block = 2 + Math.floor((DEPTH - 1) * Math.random());
+    step.accept({...untouched(app.state.image), closed: new Set([block])});
+  },
+
+  keep({app, step}) {
+    const keep = app.state.keep < DEPTH ? Math.min(DEPTH, app.state.keep + 10) : 20;
+    step.accept({...untouched(app.state.image), keep});
+  },
+};
 
 class Walk {
   constructor(app) {
@@ -10,85 +45,83 @@ class Walk {
     this.at = 0;
     $("back").onclick = () => this.go(this.at - 1);
     $("next").onclick = () => this.go(this.at + 1);
-    document.addEventListener("click", event => {
-      const link = event.target.closest('a[href^="#"]');
-      if (!link) return;
-      event.preventDefault();
-      app.commit(parseAddress(link.getAttribute("href"), app.state.image).state);
-      if (link.closest(".read")) this.scroll();
-    });
     this.follow(app.state);
   }
 
   makeStep(item, i) {
     const {state} = parseAddress(item.dataset.state);
-    const text = element("div", {}, ...item.cloneNode(true).children);
-    const title = item.querySelector("h3").textContent;
-    $("walk-texts").append(text);
+    const title = item.querySelector("h2").textContent;
     const dot = element("button", {type: "button", onclick: () => this.go(i),
       title, "aria-label": `Step ${i + 1}: ${title}`}, String(i + 1));
     $("dots").append(dot);
-    const result = element("span");
-    const show = element("button", {type: "button", onclick: () => {
-      this.go(i);
-      this.scroll();
-    }}, "Show it");
-    item.append(element("p", {className: "live"}, show, result));
-    return {state, text, dot, result};
+    const step = {item, dot, state, spoken: new Set([treatmentOf(state)])};
+    step.accept = next => {             // a state that its text speaks of too
+      step.spoken.add(treatmentOf(next));
+      this.app.commit(next);
+    };
+    const button = item.querySelector("[data-act]");
+    if (button) button.onclick = () => ACTS[button.dataset.act]({app: this.app, step});
+    return step;
   }
 
-  scroll() {
-    const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    $("bench").scrollIntoView({behavior: isStill ? "auto" : "smooth"});
-  }
-
-  /* To a step, on the image it names; but a visitor's own drawing is not taken away. */
+  /* To a step, on the image that is there if it is the visitor's own. */
   go(i) {
     if (i < 0 || i >= this.steps.length) return;
     this.at = i;
     const {state} = this.steps[i], {image} = this.app.complete(this.app.state);
     const isOwn = image.kind === "drawn" && !isBlank(image);
-    this.app.select(Math.min(...state.closed, DEPTH + 1) % (DEPTH + 1) || 1);
+    this.app.select({block: firstClosed(state)});
     this.app.commit(isOwn ? {...state, image} : state);
   }
 
-  /* The text is about what is shown, or it is pale. Nets as trained are left where they
-     are: two steps show them, and so does a reset on the way. */
   follow(state) {
-    const fits = step => treatmentOf(step.state) === treatmentOf(state);
-    const i = this.steps.findIndex(fits);
-    if (i > 0 && !fits(this.steps[this.at])) this.at = i;
-    document.querySelector(".walk").classList
-      .toggle("away", !fits(this.steps[this.at]));
-    this.mark();
-  }
-
-  mark() {
-    this.steps.forEach(({text, dot}, i) => {
-      text.classList.toggle("shown", i === this.at);
-      if (i === this.at) dot.setAttribute("aria-current", "step");
-      else dot.removeAttribute("aria-current");
+    if (!this.steps[this.at].spoken.has(treatmentOf(state))) this.at = 0;
+    this.steps.forEach(({item, dot}, i) => {
+      item.classList.toggle("shown", i === this.at);
+      dot.setAttribute("aria-current", i === this.at ? "step" : "false");
     });
+    const next = this.steps[this.at + 1];
+    $("next-title").textContent = next ? `: ${next.dot.title}` : "";
     disable("back", this.at === 0);
-    disable("next", this.at === this.steps.length - 1);
+    disable("next", !next);
   }
 
-  /* Under each step of the article: the forty images in its state. */
-  async tell(nets, means) {
-    for (const {state, result} of this.steps) {
-      const counts = [];
-      for (const net of nets) {
-        const run = new Run(net, TEST_LABELS.length);
-        run.read(TEST_IMAGES);
-        run.follow(planOf(net, state, means));
-        while (!run.advance(performance.now() + 6)) await pause();
-        await pause();
-        counts.push(`${net.block} ${countRight(run.readings())}`);
-      }
-      result.textContent = `Of the ${TEST_LABELS.length} test images, read correctly: `
-        + counts.join(", ");
-    }
+  /* The first step, in the answers of the nets. */
+  tell(found, state) {
+    const item = this.steps[0].item, {title, text} = tellAnswers(found, state);
+    item.querySelector("h2").textContent = title;
+    $("contrast").textContent = `With ${tellTreatment(state)}, ${text}.`;
+    const closing = treatmentOf(this.steps[0].state).replace(" closed", "");
+    item.querySelector("button").textContent = isUntouched(state) ? `Close ${closing}`
+      : state.closed.size ? "Open them again" : "As they were trained";
   }
 }
 
-const pause = () => new Promise(resolve => setTimeout(resolve, 30));
+function tellTreatment(state) {
+  if (isUntouched(state)) return `all ${DEPTH} blocks open`;
+  const copies = state.closed.size === 1 ? "it only copies its"
+    : "they only copy their";
+  return treatmentOf(state).replace(/; /g, " and ")
+    .replace(" closed", ` of ${DEPTH} closed, so that ${copies} input`);
+}
+
+/* Who reads the image rightly, and what the others say. */
+function tellAnswers(found, state) {
+  const {kind, index} = state.image;
+  const label = kind === "test" ? TEST_LABELS[index] : null;
+  const answers = KINDS.map(kind => [kind, largest(found[kind].forming[DEPTH])]);
+  const right = answers.filter(([, digit]) => digit === label);
+  const wrong = answers.filter(([, digit]) => digit !== label);
+  const list = parts => parts.join(", ").replace(/, (?=[^,]*$)/, " and ");
+  const text = list(wrong.map(([kind, digit]) => `the ${kind} net says ${digit}`));
+  if (label === null) return {title: "What do the nets read?", text};
+  if (!right.length) return {title: `No net reads the ${label}`, text};
+  const names = list(right.map(([kind]) => kind));
+  if (wrong.length) {
+    return {title: right.length === 1 ? `Only the ${names} net still reads the ${label}`
+      : `The ${names} nets still read the ${label}`, text};
+  }
+  return {title: `All three nets read the ${label}`, text: isUntouched(state)
+    ? "even the plain net is right: it had Glorot’s weights and a low rate, with "
+      + "which plain nets of this depth do train" : "no net misses what is gone"};
+}

@@ -1,9 +1,25 @@
-"""What all pictures share: theme, labels, captions, lines and marks."""
+"""Pictures of trained nets, and what all pictures share: theme, labels, lines, axes.
+
+    axes = plot_history("run.json")                 test accuracy after each epoch
+    axes = plot_history(history, series="train_loss")       of hn.train
+    axes = plot_gates("run.json")                   mean T of each block, as bars
+    axes = plot_gate_history(layer_T)               the same epoch by epoch, of hn.train
+    axes = plot_depth_sweep("run_sweep.json")       test accuracy by depth
+    axes.figure.savefig("mine.png")
+
+Each takes what `studies.as_study` takes, draws on the Axes that are given or on a
+figure of its own, and returns the Axes. Labels stand right of the lines: an Axes is
+narrowed to make room for them in its figure, unless that has a layout engine; so give a
+grid of several `layout="constrained"`. Block 1, at the input, is left or at the bottom.
+
+Legend: S seeds, E epochs, K epochs whose gates were recorded, L blocks (the depth).
+"""
 
 from __future__ import annotations
 
 import io
 import math
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
@@ -11,15 +27,18 @@ from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, MaxNLocator
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.patches import StepPatch
+from matplotlib.textpath import text_to_path
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
+from matplotlib.transforms import ScaledTranslation
 
 import highway_networks as hn
-from highway_suite.schema import INITS, JUST_GUESSING
-from highway_suite.studies import Arm, Study
+from highway_suite.studies import Arm, Study, as_study
 
 
 class Theme(NamedTuple):
@@ -40,9 +59,9 @@ class Theme(NamedTuple):
     def plain(self) -> str:
         return self.blocks["plain"]
 
-    def colour(self, arm: Arm) -> str:
-        """Of an arm's line and label."""
-        return self.blocks.get(arm.block, self.own[arm.place % len(self.own)])
+    def colour(self, block: str, place: int = -1) -> str:
+        """Of a kind of nets; place: which of `own`, if it is not in the table."""
+        return self.blocks.get(block, self.own[place % len(self.own)])
 
 
 COLOURS = {     # of the blocks, on every figure
@@ -57,12 +76,20 @@ GATE_COLOURS = "viridis"    # even steps of brightness: it survives grey print
 MARKERS = {"highway": "o", "plain": "s", "residual": "^", "t_only": "D", "c_only": "v",
            "full": "P"}
 OWN_MARKERS = "ph*d"
-GATED_LAYERS = "layer after the input's projection"
-LEARNS = f"learns: over {100 * JUST_GUESSING:g} points better than chance"
+BLOCK_AXIS = "block (1 is at the input)"
+NAMES = {"test_acc": "test accuracy", "train_acc": "training accuracy",
+         "train_loss": "training loss"}
+WIDTH = 7.5                 # inches, of all pictures
+EDGE = 0.09                 # inches that texts keep from the sides
+LEFT, AXES_WIDTH = 0.085, 0.71      # of WIDTH; right of the axes stand labels
 LINE = 13                   # points from one label to the next below it
 TITLE = {"size": 12, "weight": "bold"}
 FORMATS = "png", "svg", "pdf"
-DPI = 200                   # of a picture 7.5 inches wide
+DPI = 200
+
+
+# --------------------------------------------------------------------------------------
+# Style, figures, files
 
 
 @contextmanager
@@ -84,24 +111,40 @@ def style(theme: Theme) -> Iterator[None]:
         yield
 
 
-def new_figure(title: str, caption: str, theme: Theme,
-               panels: Sequence[float] = (2.77,)) -> tuple:
-    """A figure 7.5 inches wide and an axes for each panel: their heights in inches, the
-    upper first. Labels have room right of them; a long caption makes the figure higher.
+def new_figure(title: str, notes: Sequence[str], theme: Theme,
+               panels: Sequence[float] = (2.77,), clock: float = 0.0) -> tuple:
+    """A figure on a canvas of its own, and an axes for each panel: their heights in
+    inches, the upper first. A long title or many notes make the figure higher; clock:
+    inches right of the title that stay free.
     """
-    top, between = 0.63, 0.85
+    title = fold([title], WIDTH - 2 * EDGE - clock, **TITLE)
+    caption = fold(notes, WIDTH - 2 * EDGE, size=8)
+    top, between = 0.63 + 0.2 * title.count("\n"), 0.85
     height = top + sum(panels) + between * len(panels) + 0.16 * max(
         caption.count("\n") - 1, 0)
-    figure = Figure(figsize=(7.5, height))
-    figure.text(0.012, 1 - 0.1 / height, title, va="top", **TITLE)
-    figure.text(0.012, 0.08 / height, caption, size=8, color=theme.soft, va="bottom",
-                linespacing=1.35, parse_math=False)
+    figure = Figure(figsize=(WIDTH, height))
+    FigureCanvasAgg(figure)
+    figure.text(EDGE / WIDTH, 1 - 0.1 / height, title, va="top", **TITLE)
+    figure.text(EDGE / WIDTH, 0.08 / height, caption, size=8, color=theme.soft,
+                va="bottom", linespacing=1.35, parse_math=False)
     axes = []
     for panel in panels:
-        axes.append(figure.add_axes((0.085, 1 - (top + panel) / height, 0.71,
+        axes.append(figure.add_axes((LEFT, 1 - (top + panel) / height, AXES_WIDTH,
                                      panel / height)))
         top += panel + between
     return figure, *axes
+
+
+@contextmanager
+def drawn_on(axes: Axes | None, theme: Theme) -> Iterator[Axes]:
+    """The axes to draw on: as given, or one of a new figure in our style."""
+    if axes is not None:
+        yield axes
+        return
+    with style(theme):
+        figure, axes = new_figure("", (), theme)
+        yield axes
+        figure.draw_without_rendering()     # makes the ticks, while the style holds
 
 
 def saved(figure: Figure, kind: str, title: str | None, command: str, digest: str
@@ -124,138 +167,138 @@ def saved(figure: Figure, kind: str, title: str | None, command: str, digest: st
     return file.getvalue()
 
 
+# --------------------------------------------------------------------------------------
+# Texts: all of them end inside the figure
+
+
+def readable(text: str, instead: str = "?") -> str:
+    """The text, if Matplotlib's own font has its letters and they are written from left
+    to right; else, letter by letter, what is to stand there instead."""
+    known = get_font(findfont("DejaVu Sans")).get_charmap()
+    return "".join(letter if ord(letter) in known and letter.isprintable()
+                   and unicodedata.bidirectional(letter) not in ("R", "AL", "AN")
+                   else instead for letter in text)
+
+
+def title_of(dataset: str) -> str:
+    """A data set as pictures name it: by its title, or where the font lacks one of its
+    letters by its name."""
+    title = hn.DATASETS[dataset].title
+    name = title if readable(title, "") == title else readable(dataset)
+    return name if len(name) <= 60 else f"{name[:59]}…"
+
+
+def fold(parts: Sequence[str], width: float, **font: Any) -> str:
+    """Parts of a text -> lines no wider than so many inches. They break between parts,
+    and within one that is too long."""
+    def fits(line):
+        points, _, _ = text_to_path.get_text_width_height_descent(
+            line, FontProperties(**font), ismath=False)
+        return points <= 70 * width     # not 72: on few pixels letters are wider
+    lines = [""]
+    for part in parts:
+        joined = f"{lines[-1]} · {part}" if lines[-1] else part
+        if fits(joined):
+            lines[-1] = joined
+            continue
+        letters = len(part)
+        while not all(map(fits, broken := wrap(part, letters))):
+            letters -= 1
+        lines += broken
+    return "\n".join(line for line in lines if line)
+
+
 def label_y(axes: Axes, text: str) -> None:
     """The name of the y axis, level and above it, where it reads without turning."""
     axes.set_ylabel(text, rotation=0, ha="left", va="bottom")
-    left = (0.012 - axes.get_position().x0) / axes.get_position().width
-    axes.yaxis.set_label_coords(left, 1.025)
+    axes.yaxis.set_label_coords(0, 1.025, axes.transAxes + ScaledTranslation(
+        EDGE - LEFT * WIDTH, 0, axes.figure.dpi_scale_trans))
 
 
-def whole_ticks(axis: Axis, first: int, last: int) -> None:
-    """Ticks at whole numbers from first to last: at most about a dozen, round ones."""
-    ticks = [tick for tick in MaxNLocator(13, integer=True, steps=[1, 2, 5, 10])
-             .tick_values(first, last) if first <= tick <= last] or [first]
-    if ticks[0] >= first + 3:
-        ticks.insert(0, first)
-    axis.set_major_locator(FixedLocator(ticks))
-
-
-def plural(values: list, noun: str) -> str:
-    """Several values with their noun; a long row of neighbours is cut short."""
-    if len(values) == 1:
-        return f"{noun} {values[0]}"
-    shown = values if len(values) <= 10 else [*values[:3], "…", values[-1]]
-    return f"{len(values)} {noun}s ({', '.join(map(str, shown))})"
-
-
-def caption(study: Study, arms: list[Arm], note: str = "",
-            several: str = "line: mean over seeds; band: lowest to highest") -> str:
-    """What was measured, and on what: data set, images, seeds, weights, parameters.
-
-    note: a part of its own; several: how the picture shows more than one seed.
-    """
-    parts = [f"{hn.DATASETS[study.dataset].title}: {study.n_train:,} training and "
-             f"{study.n_test:,} test images", plural(study.seeds, "seed"),
-             f"weights {INITS[study.init]}"]
-    if len({arm.depth for arm in arms}) == 1:
-        counts = [f"{arm.block} {arm.parameters:,}" for arm in arms if arm.parameters]
-        parts += [f"parameters: {', '.join(counts)}"] if counts else []
-        if len(study.arms) > 1:
-            layers = [depth + 1 for depth in study.arms]
-            parts.append(f"the deepest of {plural(layers, 'depth')} recorded")
-    if len(study.seeds) > 1:
-        parts.append(several)
-    parts += [note] if note else []
-    lost = [f"{arm.block} {arm.layers}, {arm.diverged.sum()} of {len(arm.diverged)}"
-            for arm in arms if arm.diverged.any()]
-    if lost:
-        left = " and left out of means" if len(study.seeds) > 1 else ""
-        parts.append(f"× diverged{left}: {'; '.join(lost)}")
-    if study.assumed:
-        parts.append("record of the earlier reproduction: MNIST, these weights and "
-                     "gate bias −2 assumed")
-    lines = [""]
-    for part in parts:      # lines break between parts, and within one that is too long
-        joined = f"{lines[-1]} · {part}" if lines[-1] else part
-        lines[-1:] = [joined] if len(joined) <= 128 else [lines[-1], *wrap(part, 128)]
-    return "\n".join(lines)
-
-
-def fate(arm: Arm, study: Study) -> str:
-    """What became of an arm: the mean of its nets that did not diverge decides."""
-    acc = arm.test_acc[~arm.diverged, -1]
-    return ("diverged" if not len(acc) else "learns" if
-            acc.mean() > 1 / study.classes + JUST_GUESSING else "guesses")
-
-
-def who_learns(study: Study) -> str:
-    """What became of the deepest nets, as a title."""
-    arms = study.deepest
-    fates = [f"{shorten(arm.block)} {fate(arm, study)}" for arm in arms]
-    if len(arms) > 3:
-        learn = sum(fate(arm, study) == "learns" for arm in arms)
-        fates = [f"{learn} of {len(arms)} kinds of nets learn"]
-    return f"{arms[0].layers} layers: {', '.join(fates)}"
-
-
-def push_apart(heights: Any, gap: float) -> np.ndarray:
-    """Heights of labels, moved as little as can be to lie `gap` apart, order kept; of
-    equal ones the first stands highest.
-
-    Least squares: neighbours that would overlap form a pile around their common mean.
-    """
-    heights = np.asarray(heights, float)
-    order = np.lexsort((-np.arange(len(heights)), heights))
-    piles = []      # of wanted heights, each less its place in the row
-    for wanted in heights[order] - gap * np.arange(len(heights)):
-        piles.append([wanted])
-        while len(piles) > 1 and np.mean(piles[-2]) > np.mean(piles[-1]):
-            piles[-2:] = [piles[-2] + piles[-1]]
-    result = np.empty_like(heights)
-    result[order] = np.repeat([np.mean(pile) for pile in piles],
-                              [len(pile) for pile in piles])
-    result[order] += gap * np.arange(len(heights))
-    return result
-
-
-def label_right(axes: Axes, labels: list[tuple]) -> list[Artist]:
+def label_right(axes: Axes, labels: list[tuple]) -> None:
     """Write (height in data, text, colour) right of the axes, clear of each other.
 
-    Heights that are NaN stand at the bottom. Returns the texts drawn.
+    What would overlap moves up, of equal heights the first highest. NaN and what lies
+    off the axes stand at its ends. More lines than it has room for are smaller.
     """
-    low = axes.get_ylim()[0]
-    line = LINE * axes.figure.dpi / (72 * axes.bbox.height)
-    heights = [low if math.isnan(height) else height for height, _, _ in labels]
-    at = axes.transData.transform([(1, height) for height in heights])
-    at = axes.transAxes.inverted().transform(at)[:, 1]
-    at = np.maximum(at, [line * (text.count("\n") + 1) / 2 for _, text, _ in labels])
-    below = np.argsort(np.argsort(-at, kind="stable"), kind="stable")   # 0: the highest
-    at = np.minimum(at, 1 + line * (0.5 - below))   # a pile must not reach the title
-    return [axes.annotate(text, (1, height), xycoords="axes fraction", xytext=(7, 0),
-                          textcoords="offset points", va="center", color=colour)
-            for height, (_, text, colour) in zip(push_apart(at, line), labels,
-                                                 strict=True)]
+    if not labels:
+        return
+    low, high = axes.get_ylim()
+    at = axes.transData.transform([
+        (1, min(max(height, low), high) if height == height else low)
+        for height, _, _ in labels])[:, 1]
+    lines = [text.count("\n") + 1 for _, text, _ in labels]
+    pixels = axes.figure.dpi / 72
+    line = min(LINE * pixels, axes.bbox.height / sum(lines))
+    order = sorted(range(len(labels)), key=lambda i: (at[i], -i))
+    foot = axes.bbox.y0
+    for i in order:
+        at[i] = max(at[i], foot + line * lines[i] / 2)
+        foot = at[i] + line * lines[i] / 2
+    top = axes.bbox.y1 + line / 2
+    for i in reversed(order):
+        at[i] = min(at[i], top - line * lines[i] / 2)
+        top = at[i] - line * lines[i] / 2
+    make_room(axes, [axes.annotate(
+        text, (1, (height - axes.bbox.y0) / axes.bbox.height), (7, 0), color=colour,
+        xycoords="axes fraction", textcoords="offset points", va="center",
+        size=matplotlib.rcParams["font.size"] * line / (LINE * pixels))
+        for height, (_, text, colour) in zip(at, labels, strict=True)])
 
 
-def fit_y(axes: Axes, values: Any, least: float = 0.1, foot: bool = False) -> None:
+def make_room(axes: Axes, texts: Sequence) -> None:
+    """Narrow the axes until these texts beside it end inside the figure. Where a layout
+    engine rules the figure, it does that."""
+    if axes.figure.get_layout_engine() is not None:
+        return
+    boxes = [text.get_window_extent() for text in texts]
+    edge, width = EDGE * axes.figure.dpi, axes.figure.bbox.width
+    left = max(edge - min(box.x0 for box in boxes), 0) / width
+    right = max(max(box.x1 for box in boxes) - width + edge, 0) / width
+    if left or right:
+        x, y, wide, high = axes.get_position().bounds
+        axes.set_position((x + left, y, wide - left - right, high))
+
+
+# --------------------------------------------------------------------------------------
+# Axes: all values lie on them
+
+
+def fit_y(axes: Axes, values: np.ndarray, least: float = 0.1, foot: bool = False
+          ) -> None:
     """Limits around all finite values, on the scale of the axis.
 
     least: the span they have at least, lest noise fill the axes; foot: whether to leave
-    room at the foot for crosses.
+    room at the foot for crosses. On a logarithmic axis below 1e-12 is no room.
     """
-    values = np.concatenate([np.ravel(value) for value in values])
-    values = values[np.isfinite(values)]
+    values = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     log = axes.get_yscale() == "log"
-    values = np.log10(values[values > 0]) if log else values
+    if log:
+        values = np.log10(np.maximum(values, 1e-12))
     low, high = values.min(), values.max()
-    span = max(high - low, least)
     middle = (low + high) / 2
+    span = max(high - low, least, 1e-6 * abs(middle))
     low, high = middle - (0.7 if foot else 0.56) * span, middle + 0.56 * span
     axes.set_ylim((10**low, 10**high) if log else (low, high))
     if not log:
         axes.ticklabel_format(axis="y", useOffset=False, scilimits=(-3, 6),
                               useMathText=True)
         axes.yaxis.get_offset_text().set_x(0.02)    # clear of the axis' name
+
+
+def whole_ticks(axis: Axis, first: int, last: int) -> None:
+    """Ticks at whole numbers from first to last: round ones, at most a dozen, fewer
+    where their labels would touch."""
+    box = axis.axes.get_window_extent()
+    points = 72 / axis.axes.figure.dpi * (
+        box.width / (7 * len(str(last)) + 9) if axis.axis_name == "x" else
+        box.height / 14)
+    most = int(np.clip(points, 2, 13))
+    ticks = [tick for tick in MaxNLocator(most, integer=True, steps=[1, 2, 5, 10])
+             .tick_values(first, last) if first <= tick <= last] or [first]
+    if ticks[0] >= first + 3:
+        ticks.insert(0, first)
+    axis.set_major_locator(FixedLocator(ticks))
 
 
 def fit_epochs(axes: Axes, arms: list[Arm]) -> None:
@@ -267,10 +310,29 @@ def fit_epochs(axes: Axes, arms: list[Arm]) -> None:
     axes.set_xlabel("epoch")
 
 
-def reference(axes: Axes, height: float, theme: Theme) -> Artist:
+def fit_depths(axes: Axes, depths: Sequence[int]) -> None:
+    """A logarithmic x axis of rising depths, in blocks, with a tick at each that has
+    room for its label; the deepest has."""
+    logs = np.log10(depths)
+    margin = 0.03 * (logs[-1] - logs[0]) or 0.3
+    axes.set_xscale("log")
+    axes.set_xlim(10**(logs[0] - margin), 10**(logs[-1] + margin))
+    gap = (7 * len(str(depths[-1])) + 8) / 72 * axes.figure.dpi
+    at = axes.transData.transform([(depth, 1) for depth in depths])[:, 0]
+    ticks: list[int] = []
+    for i in reversed(range(len(depths))):
+        if not ticks or at[ticks[-1]] - at[i] >= gap:
+            ticks.append(i)
+    axes.xaxis.set_major_locator(FixedLocator([depths[i] for i in ticks[::-1]]))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.set_xlabel("blocks (log scale)")
+
+
+def reference(axes: Axes, height: float, theme: Theme) -> None:
     """A dashed line across the axes: chance, ln C, where the gates started."""
-    return axes.axhline(height, color=theme.soft, linewidth=1.2, linestyle=(0, (4, 3)),
-                        zorder=1.5)
+    axes.axhline(height, color=theme.soft, linewidth=1.2, linestyle=(0, (4, 3)),
+                 zorder=1.5)
 
 
 # --------------------------------------------------------------------------------------
@@ -284,96 +346,166 @@ def mean_and_range(values: np.ndarray) -> Iterator[np.ndarray]:
             for name in ("mean", "min", "max"))
 
 
-def marker_of(arm: Arm) -> str:
-    """The mark of an arm's points, where colour is not enough."""
-    return MARKERS.get(arm.block, OWN_MARKERS[arm.place % len(OWN_MARKERS)])
-
-
-def draw_line(axes: Axes, x: Any, values: np.ndarray, arm: Arm, theme: Theme
-              ) -> list[Artist]:
-    """Mean of values (S, X) as a line in the arm's colour, their range as a band.
-    Returns the artists."""
+def draw_line(axes: Axes, x: Any, values: np.ndarray, arm: Arm, theme: Theme,
+              marked: bool) -> None:
+    """Mean of values (S, X) as a line in the arm's colour, their range as a band."""
+    colour = theme.colour(arm.block, arm.place)
+    marker = MARKERS.get(arm.block, OWN_MARKERS[arm.place % len(OWN_MARKERS)])
     mean, low, high = mean_and_range(values)
-    line, = axes.plot(x, mean, color=theme.colour(arm), label=arm.block, clip_on=False,
-                      zorder=3, marker=marker_of(arm) if len(x) <= 30 else None)
-    if len(values) < 2:
-        return [line]
-    band = axes.fill_between(x, low, high, color=theme.colour(arm), alpha=0.22,
-                             linewidth=0, label=f"{arm.block} range")
-    return [line, band]
+    axes.plot(x, mean, color=colour, label=arm.block, clip_on=False, zorder=3,
+              marker=marker if marked else None)
+    if len(values) > 1:
+        axes.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0,
+                          label=f"{arm.block} range")
 
 
-def draw_cross(axes: Axes, x: float, y: float, arm: Arm, theme: Theme) -> list[Artist]:
+def draw_cross(axes: Axes, x: float, y: float, arm: Arm, theme: Theme) -> None:
     """The mark of a run that diverged; y NaN stands for the foot of the axes."""
     foot = math.isnan(y)
     height = 0.03 + 0.05 * arm.place        # apart where several diverge
-    return axes.plot([x], [height if foot else y], linestyle="none", marker="x",
-                     markersize=9, markeredgewidth=2.5, color=theme.colour(arm),
-                     clip_on=False, label=f"{arm.block} diverged", zorder=4,
-                     transform=axes.get_xaxis_transform() if foot else axes.transData)
+    axes.plot([x], [height if foot else y], linestyle="none", marker="x", markersize=9,
+              markeredgewidth=2.5, color=theme.colour(arm.block, arm.place),
+              clip_on=False, label=f"{arm.block} diverged", zorder=4,
+              transform=axes.get_xaxis_transform() if foot else axes.transData)
 
 
-def draw_curves(axes: Axes, arm: Arm, values: np.ndarray, theme: Theme,
-                shown: int | None = None) -> list[Artist]:
-    """The first `shown` epochs of one arm's values (S, E). Returns the artists.
-
-    A net that diverged is a line of its own, thin beside others, that ends in a cross.
-    """
-    shown = len(arm.epoch) if shown is None else shown
+def draw_curves(axes: Axes, arm: Arm, values: np.ndarray, shown: int, theme: Theme
+                ) -> None:
+    """The first `shown` epochs of one arm's values (S, E), on an axes that has its
+    limits. A net that diverged is a line of its own, thin beside others, that ends in a
+    cross."""
+    if axes.get_yscale() == "log":      # what is too small for it lies at its foot
+        values = np.maximum(values, axes.get_ylim()[0])
     x, good = arm.epoch[:shown], values[~arm.diverged]
-    artists = draw_line(axes, x, good[:, :shown], arm, theme) if len(good) else []
+    if len(good):
+        draw_line(axes, x, good[:, :shown], arm, theme, marked=len(arm.epoch) <= 30)
     for row in values[arm.diverged]:
         alive = np.flatnonzero(np.isfinite(row))
         last = alive[-1] if len(alive) else -1
-        artists += axes.plot(x, row[:shown], color=theme.colour(arm), zorder=2,
-                             linewidth=1.2 if len(good) else 2.2, clip_on=False,
-                             label=f"{arm.block} alone")
+        axes.plot(x, row[:shown], color=theme.colour(arm.block, arm.place), zorder=2,
+                  linewidth=1.2 if len(good) else 2.2, clip_on=False,
+                  label=f"{arm.block} alone")
         if shown > last + 1 or shown == len(row):
-            artists += draw_cross(axes, arm.epoch[max(last, 0)], math.nan if last < 0
-                                  else row[last], arm, theme)
-    return artists
+            draw_cross(axes, arm.epoch[max(last, 0)], math.nan if last < 0
+                       else row[last], arm, theme)
 
 
-def head(arm: Arm, values: np.ndarray, theme: Theme, shown: int | None = None
-         ) -> tuple[float, str, str]:
-    """Where an arm's curve ends -> (height, label, colour) for `label_right`.
-
-    Of nets that all diverged it is the one that lived longest.
-    """
-    good = values[~arm.diverged]
-    row = (good.mean(axis=0) if len(good) else
-           max(values, key=lambda row: np.isfinite(row).sum()))[:shown]
-    alive = row[np.isfinite(row)]
-    height = alive[-1] if len(alive) else math.nan
-    text = "diverged"
-    if len(alive) == len(row):
+def head(arm: Arm, values: np.ndarray, theme: Theme) -> tuple[float, str, str]:
+    """Where the mean of an arm's values (S, E) ends -> (height, label, colour) for
+    `label_right`."""
+    last = (values if arm.diverged.all() else values[~arm.diverged])[:, -1]
+    last = last[np.isfinite(last)]
+    height, text = math.nan, "diverged"
+    if len(last):
+        height = float(last.mean())
         text = f"{height:{'.4f' if 1e-3 <= height < 10 else '.3g'}}"
-    return height, f"{shorten(arm.block)} {text}", theme.colour(arm)
+    return height, f"{arm.block} {text}", theme.colour(arm.block, arm.place)
 
 
-def shorten(name: str) -> str:
-    """The name of a block as far as a label right of the axes has room for it."""
-    return name if len(name) <= 10 else name[:9] + "…"
+def draw_guess(axes: Axes, study: Study, series: str, theme: Theme) -> list[tuple]:
+    """A line at what a guess has: the accuracy of the best constant answer, the loss
+    ln C of a uniform one; none, if it is not known. Returns its label, for
+    `label_right`."""
+    if series == "train_loss":
+        height = math.log(study.classes or math.nan)
+        text = f"ln {study.classes} = {height:.4f}"
+    else:
+        height = study.chance
+        exact = height == 1 / (study.classes or math.nan)
+        text = f"chance {f'1/{study.classes}' if exact else f'{height:.4f}'}"
+    if math.isnan(height):
+        return []
+    reference(axes, height, theme)
+    return [(height, text, theme.soft)]
 
 
-def valueless(values: np.ndarray) -> bool:
-    """Whether a seed of (S, E) has no value at all: its cross stands at the foot."""
-    return bool(np.isnan(values).all(axis=1).any())
+# --------------------------------------------------------------------------------------
+# Training
 
 
-def accuracy_axes(axes: Axes, values: list, study: Study, theme: Theme, foot: bool
-                  ) -> tuple[float, str, str]:
-    """An axis of test accuracy that holds all values, with chance marked; `foot` as in
-    `fit_y`.
+def plot_history(source: Any, axes: Axes | None = None, *, series: str = "test_acc",
+                 upto: int | None = None, theme: Theme = LIGHT) -> Axes:
+    """A line for each net of the deepest, epoch by epoch: the mean over seeds in a band
+    from lowest to highest, and dashed what a guess has.
 
-    Returns the label of chance for `label_right`.
+    series: test_acc, train_acc, or train_loss, whose axis is logarithmic where it spans
+    more than two orders of magnitude; upto: the last epoch whose values are drawn, on
+    axes that hold all of them. Returns the Axes. Raises RecordError, ValueError.
     """
-    chance = 1 / study.classes
-    fit_y(axes, [*values, [chance]], foot=foot)
-    reference(axes, chance, theme)
-    label_y(axes, "test accuracy")
-    axes.grid(axis="y")
-    return chance, f"chance 1/{study.classes}", theme.soft
+    study = as_study(source)
+    arms = [arm for arm in study.deepest if series in arm.history]
+    if not arms:
+        raise ValueError(f"no net has a history of {series!r}")
+    tables = [arm.history[series] for arm in arms]
+    with drawn_on(axes, theme) as axes:
+        labels = draw_guess(axes, study, series, theme)
+        values = np.concatenate([*map(np.ravel, tables), [row[0] for row in labels]])
+        positive = values[values > 0]
+        log = series == "train_loss" and bool(
+            positive.max(initial=0) > 100 * positive.min(initial=math.inf))
+        axes.set_yscale("log" if log else "linear")
+        label_y(axes, NAMES[series] + " (log scale)" * log)
+        axes.grid(True, axis="y")
+        fit_y(axes, values, foot=any(np.isnan(row).all() for table in tables
+                                     for row in table))
+        for arm, table in zip(arms, tables, strict=True):
+            shown = len(arm.epoch) if upto is None else int(
+                np.searchsorted(arm.epoch, upto, side="right"))
+            if shown:
+                draw_curves(axes, arm, table, shown, theme)
+                labels.append(head(arm, table[:, :shown], theme))
+        label_right(axes, labels)
+        fit_epochs(axes, arms)
+    return axes
+
+
+# --------------------------------------------------------------------------------------
+# Depth
+
+
+def final_accuracies(arm: Arm) -> np.ndarray:
+    """Test accuracy after the last epoch (S,), NaN for a run that diverged."""
+    return np.where(arm.diverged, math.nan, arm.test_acc[:, -1])
+
+
+def draw_sweep(axes: Axes, study: Study, block: str, theme: Theme) -> tuple:
+    """One kind of nets over depth -> its label for `label_right`."""
+    arms = [found[block] for found in study.arms.values() if block in found]
+    table = np.full((max(len(arm.diverged) for arm in arms), len(arms)), math.nan)
+    for column, arm in zip(table.T, arms, strict=True):
+        column[:len(arm.diverged)] = final_accuracies(arm)
+    depths, end = [arm.depth for arm in arms], arms[-1]
+    draw_line(axes, depths, table, end, theme, marked=len(depths) <= 30)
+    if len(table) > 1:
+        axes.plot(depths * len(table), table.ravel(), ".", markersize=4, alpha=0.75,
+                  color=theme.colour(block, end.place), label=f"{block} seeds",
+                  clip_on=False)
+    for arm in arms:
+        if arm.diverged.any():
+            draw_cross(axes, arm.depth, math.nan, arm, theme)
+    return head(end, final_accuracies(end)[:, None], theme)
+
+
+def plot_depth_sweep(source: Any, axes: Axes | None = None, *, theme: Theme = LIGHT
+                     ) -> Axes:
+    """Test accuracy after the last epoch by depth: a dot for each seed, their mean and
+    range; a gap where all seeds diverged, a cross where one did. Returns the Axes.
+    Raises RecordError, ValueError."""
+    study = as_study(source)
+    arms = [arm for found in study.arms.values() for arm in found.values()]
+    if not all("test_acc" in arm.history for arm in arms):
+        raise ValueError("a sweep is drawn from a record")
+    with drawn_on(axes, theme) as axes:
+        labels = draw_guess(axes, study, "test_acc", theme)
+        fit_y(axes, np.concatenate([*map(final_accuracies, arms),
+                                    [row[0] for row in labels]]),
+              foot=any(arm.diverged.any() for arm in arms))
+        label_y(axes, NAMES["test_acc"])
+        axes.grid(True, axis="y")
+        labels += [draw_sweep(axes, study, block, theme) for block in study.blocks]
+        label_right(axes, labels)
+        fit_depths(axes, list(study.arms))
+    return axes
 
 
 # --------------------------------------------------------------------------------------
@@ -393,59 +525,109 @@ def chosen_gates(arm: Arm) -> tuple[np.ndarray, np.ndarray]:
     return arm.T_epoch[there], T[:, there]
 
 
-def no_gates(axes: Axes) -> None:
-    """What to draw where no net has gates, or diverged before they were measured."""
+def chosen_arm(axes: Axes, study: Study, block: str | None) -> Arm | None:
+    """The gated arm of this kind, by default the first; where there is none, the axes
+    say so."""
+    for arm in gated_arms(study):
+        if block in (None, arm.block):
+            return arm
     axes.set_axis_off()
     axes.text(0.5, 0.5, "no gate was recorded", ha="center", va="center",
               transform=axes.transAxes)
+    return None
 
 
-def start_label(study: Study) -> tuple[str, str]:
-    """sigma(b_T), as both gate pictures write it, and its value."""
-    return f"$\\sigma({study.gate_bias:g})$", f"{study.T_start:.3g}"
+def start_in_words(study: Study) -> str:
+    """Where the gates started: sigma(b_T), where b_T is known, and its value."""
+    name = "start" if study.gate_bias is None else f"$\\sigma({study.gate_bias:.4g})$"
+    return f"{name} = {study.T_start:.3g}"
 
 
-def bar_outline(T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """T (L,) -> the values and edges of `stairs` that draw it as bars, one a layer.
-
-    NaN between the values leaves the gaps between the bars: one artist, not L. More
-    than 100 bars have no gaps.
-    """
-    half = 0.4 if len(T) <= 100 else 0.5
-    values = np.full(2 * len(T) - 1, math.nan)
-    values[::2] = T
-    layers = np.arange(1, len(T) + 1)
-    return values, np.ravel(np.column_stack([layers - half, layers + half]))
-
-
-def fit_gates(axes: Axes, T: np.ndarray, study: Study, theme: Theme) -> None:
-    """Axes for bars of mean T that start at sigma(b_T), marked; T: all to come."""
-    L = T.shape[-1]
-    reach = max(L / 2 + 0.1, 4)     # a bar alone is no wall
-    axes.set_xlim((L + 1) / 2 - reach, (L + 1) / 2 + reach)
-    fit_y(axes, [T, [study.T_start]], least=0.1 * study.T_start)
-    low, high = axes.get_ylim()
-    axes.set_ylim(max(low, 0), min(high, 1))
-    whole_ticks(axes.xaxis, 1, L)
-    axes.set_xlabel(GATED_LAYERS)
-    label_y(axes, "mean T")
-    axes.grid(axis="y")
-    reference(axes, study.T_start, theme)
-    label_right(axes, [(study.T_start, "↑ above\n{} = {}\n↓ below".format(
-        *start_label(study)), theme.soft)])
-
-
-def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, study: Study, theme: Theme
-              ) -> list[Artist]:
-    """Mean over seeds of T (S, L) as bars from sigma(b_T), their range as whiskers.
-    Returns the artists."""
+def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, start: float, theme: Theme) -> None:
+    """Mean over seeds of T (S, L) as bars from where they started, their range as
+    whiskers: one artist each, however many blocks there are."""
     mean, low, high = mean_and_range(T)
-    artists: list[Artist] = [axes.stairs(
-        *bar_outline(mean), baseline=study.T_start, fill=True, color=theme.colour(arm),
-        label="T", zorder=2, linewidth=0)]
+    blocks, gaps = np.arange(1, len(mean) + 1), np.full(len(mean), math.nan)
+    values, edges = mean, np.append(blocks, len(mean) + 1) - 0.5
+    if len(mean) <= 100:        # NaN between the bars leaves gaps
+        values = np.column_stack([mean, gaps]).ravel()[:-1]
+        edges = np.add.outer(blocks, [-0.4, 0.4]).ravel()
+    axes.add_artist(StepPatch(values, edges, baseline=start, fill=True, linewidth=0,
+                              color=theme.colour(arm.block, arm.place), label="T",
+                              zorder=2))
     if len(T) > 1:
-        width = min(1.8, 120 / len(mean))
-        artists.append(axes.vlines(
-            np.arange(1, len(mean) + 1), low, high, theme.ink, linewidth=width,
-            alpha=0.6, label="T range", zorder=3))
-    return artists
+        axes.plot(np.repeat(blocks, 3), np.column_stack([low, high, gaps]).ravel(),
+                  color=theme.ink, linewidth=min(1.8, 120 / len(mean)), alpha=0.6,
+                  solid_capstyle="butt", label="T range", zorder=3)
+
+
+def plot_gates(source: Any, axes: Axes | None = None, *, block: str | None = None,
+               upto: int | None = None, theme: Theme = LIGHT) -> Axes:
+    """Mean T of each block after the last epoch recorded, as bars, up or down, from
+    where the gates started.
+
+    block: the kind of the deepest nets, by default the first with gates; upto: as in
+    `plot_history`. Returns the Axes. Raises RecordError, ValueError.
+    """
+    study = as_study(source)
+    with drawn_on(axes, theme) as axes:
+        if (arm := chosen_arm(axes, study, block)) is None:
+            return axes
+        (epoch, T), start = chosen_gates(arm), study.T_start
+        L = T.shape[-1]
+        reach = max(L / 2 + 0.1, 4)     # a bar alone is no wall
+        axes.set_xlim((L + 1) / 2 - reach, (L + 1) / 2 + reach)
+        shown = T[:, -1] if upto is None else T
+        fit_y(axes, np.append(shown, start), least=0.1 * start or 0.1)
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, 0), min(high, 1))
+        label_y(axes, "mean T")
+        axes.grid(True, axis="y")
+        reference(axes, start, theme)
+        label_right(axes, [(start, f"↑ above\n{start_in_words(study)}\n↓ below",
+                            theme.soft)])
+        whole_ticks(axes.xaxis, 1, L)
+        axes.set_xlabel(BLOCK_AXIS)
+        k = len(epoch) if upto is None else np.searchsorted(epoch, upto, side="right")
+        over = upto is not None and arm.diverged.all() and upto > epoch[-1]
+        if k and not over:      # no gates where no net is left
+            draw_bars(axes, T[:, k - 1], arm, start, theme)
+    return axes
+
+
+def plot_gate_history(source: Any, axes: Axes | None = None, *,
+                      block: str | None = None, theme: Theme = LIGHT) -> Axes:
+    """Mean T of each block over training, as a heat map: a row for each block, the
+    first at the bottom, a column for each epoch; on the colour scale a line where the
+    gates started. block: as in `plot_gates`. Returns the Axes. Raises RecordError,
+    ValueError."""
+    study = as_study(source)
+    with drawn_on(axes, theme) as axes:
+        if (arm := chosen_arm(axes, study, block)) is None:
+            return axes
+        (epoch, T), start = chosen_gates(arm), study.T_start
+        mean, _, _ = mean_and_range(T)      # (K, L)
+        x, last = np.append(epoch, epoch[-1] + 1) - 0.5, max([*epoch, *arm.epoch])
+        image = axes.pcolorfast(x, np.arange(arm.depth + 1) + 0.5, mean.T,
+                                cmap=GATE_COLOURS)
+        if hasattr(image, "set_interpolation"):     # even columns, rows may be many
+            image.set_interpolation("antialiased")
+        low, high = min(mean.min(), start), max(mean.max(), start)
+        image.set_clim(low, max(high, low + (1e-4 * low or 1e-3)))
+        label_y(axes, BLOCK_AXIS)
+        scale = axes.figure.colorbar(image, format="{x:.3g}", cax=axes.inset_axes(
+            (1.028, 0, 0.031, 1)))
+        scale.outline.set_visible(False)
+        scale.ax.axhline(start, color=theme.paper, linewidth=1.5)
+        scale.ax.set_title("mean T", size=10, loc="left")
+        axes.set_xlim(x[0], max(x[-1], last + 0.5))
+        if epoch[-1] < last:
+            axes.text((x[-1] + axes.get_xlim()[1]) / 2, 0.5, rotation=90, ha="center",
+                      s="× diverged" if arm.diverged.all() else "not recorded",
+                      va="center", color=theme.soft,
+                      transform=axes.get_xaxis_transform())
+        whole_ticks(axes.xaxis, epoch[0], last)
+        whole_ticks(axes.yaxis, 1, arm.depth)
+        make_room(axes, [*scale.ax.get_yticklabels(), *axes.get_yticklabels()])
+        axes.set_xlabel("epoch" + " (0: before training)" * bool(epoch[0] == 0))
+    return axes

@@ -1,4 +1,4 @@
-"""A record as arrays that are ready to be drawn, and what the scripts share that do.
+"""A record as arrays that are ready to be drawn.
 
 Legend: S seeds, E epochs, K epochs whose gates were recorded, L blocks (the depth), C
 classes. Where a run has no value, because it diverged, arrays hold NaN.
@@ -7,59 +7,61 @@ classes. Where a run has no value, because it diverged, arrays hold NaN.
 from __future__ import annotations
 
 import math
-import os
 import shlex
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import highway_networks as hn
-from highway_suite.files import write_files
 from highway_suite.records import COMMAND, read_with_hash
-from highway_suite.schema import RecordError, is_earlier, nets_of
-from highway_suite.terminal import say
+from highway_suite.schema import check_record, is_earlier, nets_of
 
 # What makes each record that is drawn unasked: its name, and the flags of its command.
 RUN = ("run.json", "--seed 0")
 SWEEP = ("run_sweep.json", "--seed 0 --depths 5,10,20,30,50")
+SERIES = "train_loss", "train_acc", "test_acc"
 
 
 class Arm(NamedTuple):
     """The nets of one kind and one depth: a row for each seed."""
 
     block: str
-    depth: int              # L, blocks after the input projection
+    depth: int              # L, blocks after the input's projection
     place: int              # of its block among those of the record; 0 is the last
-    parameters: int | None  # None where the record does not say
+    parameters: int | None  # None where it is not known
     epoch: np.ndarray       # (E,) whole numbers
-    train_loss: np.ndarray  # (S, E) nats, mean over the steps of the epoch
-    test_acc: np.ndarray    # (S, E) fraction, after the epoch
+    history: dict[str, np.ndarray]  # of SERIES those that are known -> (S, E); losses
+                                    # in nats, accuracies as fractions
     diverged: np.ndarray    # (S,) bool
     T_epoch: np.ndarray     # (K,) whole numbers; K is 0 where no gate was recorded
     T: np.ndarray           # (S, K, L) mean over units and test images
+    chance: float | None    # share of the commonest test label, mean over the seeds
 
     @property
-    def layers(self) -> int:
-        """As the papers count them, the input's projection included."""
-        return self.depth + 1
+    def train_loss(self) -> np.ndarray:
+        """(S, E) nats, mean over the steps of the epoch"""
+        return self.history["train_loss"]
+
+    @property
+    def test_acc(self) -> np.ndarray:
+        """(S, E) fraction, after the epoch"""
+        return self.history["test_acc"]
 
 
 class Study(NamedTuple):
-    """A record, ready to be drawn."""
+    """A record, ready to be drawn; or arrays, of which the rest is not known."""
 
     arms: dict[int, dict[str, Arm]]     # depth -> block -> Arm, in rising depth
     seeds: list[int]
-    dataset: str
-    n_train: int
-    n_test: int
-    init: str
-    gate_bias: float    # b_T of every gate before training
-    assumed: bool       # init and gate bias stand not in the record, but are known
-    command: str        # that made the record; empty where it does not say
-    sha256: str         # of the file
+    dataset: str = ""
+    n_train: int = 0
+    n_test: int = 0
+    init: str = ""
+    gate_bias: float | None = None      # b_T of the deepest nets before training
+    assumed: bool = False   # init and gate bias stand not in the record, but are known
+    command: str = ""       # that made the record
+    sha256: str = ""        # of the file
 
     @property
     def depth(self) -> int:
@@ -79,32 +81,55 @@ class Study(NamedTuple):
 
     @property
     def classes(self) -> int:
-        """C: chance is 1/C, and ln C the loss of a uniform guess."""
-        return hn.DATASETS[self.dataset].classes
+        """C, 0 where it is not known; the loss of a uniform guess is ln C."""
+        return hn.DATASETS[self.dataset].classes if self.dataset else 0
+
+    @property
+    def chance(self) -> float:
+        """The accuracy of the best constant answer: the share of the commonest test
+        label where the record has it, else 1/C; NaN where that is not known either."""
+        known = [arm.chance for arm in self.deepest if arm.chance is not None]
+        return float(np.mean(known)) if known else 1 / (self.classes or math.nan)
 
     @property
     def T_start(self) -> float:
-        """sigma(b_T), where every gate starts but for the spread of W_T x."""
-        return 0.5 + 0.5 * math.tanh(self.gate_bias / 2)
+        """sigma(b_T), where every gate starts but for the spread of W_T x; where b_T is
+        not known the mean of the first gates recorded."""
+        if self.gate_bias is not None:
+            return 1 / (1 + math.exp(-self.gate_bias))
+        first = [arm.T[:, 0].ravel() for arm in self.deepest if arm.T.size]
+        return float(np.nanmean(np.concatenate(first)))
+
+
+def gate_rows(T: Any) -> dict[int, Any]:
+    """The gates of one net -> {epoch: (L,) mean T}; T is (K, L) from epoch 0 on, or
+    pairs of an epoch and its (L,), as records have them."""
+    if isinstance(T, np.ndarray):
+        return dict(enumerate(T))
+    return dict(T or ())
 
 
 def make_arm(nets: list[dict], block: str, depth: int, place: int) -> Arm:
     """The nets of a record, one for each seed, all of one block and depth -> Arm."""
-    def table(name):
-        return np.array([net["history"][name] for net in nets], float)  # NaN for null
-    gates = [dict(net.get("layer_T_history") or ()) for net in nets]
+    histories = [net.get("history") or {"epoch": []} for net in nets]
+    history = {name: np.array([found[name] for found in histories], float)  # null: NaN
+               for name in SERIES if name in histories[0]}
+    gates = [gate_rows(net.get("layer_T_history")) for net in nets]
     T_epoch = np.unique([epoch for T in gates for epoch in T]).astype(int)
     T = np.full((len(nets), len(T_epoch), depth), math.nan)
     for row, kept in zip(T, gates, strict=True):
-        row[np.isin(T_epoch, list(kept))] = np.reshape(list(kept.values()), (-1, depth))
-    loss, acc = table("train_loss"), table("test_acc")
-    diverged = np.isnan(loss).any(axis=1) | np.isnan(acc).any(axis=1)
-    diverged |= [net.get("status") == "diverged" for net in nets]
+        for epoch, values in kept.items():
+            row[T_epoch == epoch] = values
+    diverged = np.array([net.get("status") == "diverged" for net in nets])
+    for values in history.values():
+        diverged |= np.isnan(values).any(axis=1)
+    known = [net["chance"] for net in nets if net.get("chance") is not None]
     return Arm(block, depth, place, nets[0].get("parameters"),
-               np.array(nets[0]["history"]["epoch"]), loss, acc, diverged, T_epoch, T)
+               np.array(histories[0]["epoch"], int), history, diverged, T_epoch, T,
+               float(np.mean(known)) if known else None)
 
 
-def make_study(record: dict, sha256: str) -> Study:
+def make_study(record: dict, sha256: str = "") -> Study:
     """A record as `read_record` gives it -> Study."""
     nets: dict[int, dict[str, list]] = {}
     seeds = set()
@@ -117,49 +142,47 @@ def make_study(record: dict, sha256: str) -> Study:
                                     len(order) - 1 - place)
                     for place, block in enumerate(order) if block in nets[depth]}
             for depth in sorted(nets)}
-    assumed = is_earlier(record)
-    # The earlier reproduction: MNIST, b_T = -2, U(+-1/sqrt(fan_in)).
-    config: dict = ({"gate_bias": -2.0, "init": "uniform"} if assumed else
-                    record["config"])
-    return Study(arms, sorted(seeds), "mnist" if assumed else record["dataset"],
-                 record["n_train"], record["n_test"], config["init"],
-                 config["gate_bias"], assumed, record.get("command", ""), sha256)
-
-
-def record_home() -> Path:
-    """The folder whose records are drawn unasked: the current one, if it has a
-    run.json, else that of the scripts."""
-    here = Path(), hn.HERE
-    return next((folder for folder in here if os.path.exists(folder / RUN[0])), Path())
-
-
-def picture_home(own: bool) -> Path:
-    """The folder for pictures: of records that a user named (own) the current one, but
-    in the checkout runs/, for the pictures there are those of its own records."""
-    if not own:
-        return record_home()
-    return Path("runs") if os.path.samefile(os.curdir, hn.HERE) else Path()
+    if is_earlier(record):      # MNIST, b_T = -2, U(+-1/sqrt(fan_in))
+        return Study(arms, sorted(seeds), "mnist", record["n_train"], record["n_test"],
+                     "uniform", -2.0, True, "", sha256)
+    config = record["config"]
+    return Study(arms, sorted(seeds), record["dataset"], record["n_train"],
+                 record["n_test"], config["init"], config["gate_bias"], False,
+                 record["command"], sha256)
 
 
 def load(path: str | Path, flags: str = RUN[1]) -> Study:
     """A record's file -> Study; flags: of the command that makes it. Raises
     RecordError, one line that names file, field and command."""
-    path = Path(path)
     # --out even for run.json: where MNIST is not to be had, --seed 0 goes to runs/.
     return make_study(*read_with_hash(path, f"{COMMAND} {flags} --out "
                                       f"{shlex.quote(str(path))}"))
 
 
-def write_pictures(program: str, draw: Callable[[], dict[Path, bytes]],
-                   place: str | Path) -> list[Path]:
-    """Write what draw() gives, all or nothing; say and return the paths. Exits with 1
-    and one line on stderr where a record or a file is wrong, by default that place."""
-    try:
-        write_files(contents := draw())
-    except RecordError as error:
-        sys.exit(f"{program}: {error}")
-    except OSError as error:
-        sys.exit(f"{program}: {error.filename or place}: {error.strerror}; nothing "
-                 "written")
-    say("wrote " + ", ".join(map(str, contents)), sys.stdout)
-    return list(contents)
+def as_study(source: Any) -> Study:
+    """Whatever can be drawn -> Study: a Study; a record or the path of one; and of
+    `hn.train` a history {name: (E,)} or the gates' T (K, L), of one net or as a dict of
+    nets by their names. Raises RecordError, and ValueError for anything else."""
+    if isinstance(source, Study):
+        return source
+    if isinstance(source, (str, Path)):
+        return load(source)
+    if isinstance(source, dict) and "runs" in source:
+        check_record(source)
+        return make_study(source)
+    if not isinstance(source, dict) or "epoch" in source:
+        source = {"net": source}
+    arms = {}
+    for place, (name, net) in enumerate(source.items()):
+        if isinstance(net, dict) and np.size(net.get("epoch", ())):
+            arms[name] = make_arm([{"history": net}], name, 0, len(source) - 1 - place)
+        elif isinstance(net, list) and net or getattr(net, "ndim", 0) == 2:
+            depth = len(next(iter(gate_rows(net).values())))
+            arms[name] = make_arm([{"layer_T_history": net}], name, depth,
+                                  len(source) - 1 - place)
+        else:
+            raise ValueError(f"{name!r} is neither a record, nor a history with its "
+                             "epochs, nor an array of T (K, L)")
+    if not arms:
+        raise ValueError("there is no net to be drawn")
+    return Study({0: arms}, [])

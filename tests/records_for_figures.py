@@ -6,6 +6,8 @@ import math
 
 from highway_suite.figures import MARKERS
 
+OWN = "own_with_gates", "a_block_of_long_name"      # kinds that the suite does not know
+
 
 def wave(*place):
     """A number in (0, 1) that no two places share."""
@@ -37,7 +39,7 @@ def make_record(depths=(6,), seeds=(0,), epochs=4, gate_bias=-2.0, dataset="mnis
     """A record of ours."""
     return {"schema": "highway-networks/run", "schema_version": 1,
             "command": "python3 highway_networks.py --seed 0", "dataset": dataset,
-            "seed": seeds[0], "seeds": list(seeds), "n_train": 6000, "n_test": 2000,
+            "seed": min(seeds), "seeds": list(seeds), "n_train": 6000, "n_test": 2000,
             "config": {"gate_bias": gate_bias, "init": "uniform",
                        "blocks": list(blocks)},
             "runs": [{"depth": depth, "seed": seed,
@@ -79,6 +81,17 @@ def save(path, record):
     return str(path)
 
 
+def with_values(record, loss=None, T=None):
+    """The record with these losses, epoch by epoch, or this T in every gate."""
+    for run in record["runs"]:
+        for block in record["config"]["blocks"]:
+            if loss:
+                run[block]["history"]["train_loss"] = list(loss)
+            for row in run[block]["layer_T_history"] if T is not None else ():
+                row[1] = [T] * run["depth"]
+    return record
+
+
 def sample_records():
     """Name -> record: each kind that the pictures and the animation must hold."""
     lost = make_record(depths=(3, 6, 9), seeds=(0, 1, 2, 3, 4), epochs=5)
@@ -91,11 +104,21 @@ def sample_records():
         diverge(none_left["runs"][0][block], -1)
     diverge(one_lost["runs"][0]["highway"], 2)
     one_lost["runs"][0]["highway"]["history"]["train_loss"][1] = 3e4
-    forms = (*MARKERS, "own_with_gates", "a_block_of_long_name")
-    return {"all forms": make_record((3, 6), (0, 1), blocks=forms),
+    return {"all forms": make_record((3, 6), (0, 1), blocks=(*MARKERS, *OWN)),
+            "long names": make_record((5, 10, 20, 30, 50), range(30), 3, blocks=[
+                letter * 24 for letter in "aB_"]),
             "no gates": make_record(blocks=("residual", "plain"), dataset="digits"),
             "one block": make_record(depths=(1,), epochs=1),
-            "1000 blocks": make_record((1000,), epochs=2, gate_bias=-8.0),
-            "400 epochs": make_record((100,), epochs=400), "lost": lost,
-            "one lost": one_lost, "none left": none_left,
+            "3000 blocks": make_record((3000,), epochs=2, gate_bias=-8.0),
+            "1000 epochs": make_record((1,), (0, 1), epochs=1000),
+            **{f"auto {depth}": make_record((depth,), epochs=2,
+                                            gate_bias=-math.log(depth - 1))
+               for depth in (3, 400)},
+            "gates shut": with_values(make_record(gate_bias=-40.0), T=0.0),
+            "gates open": with_values(make_record(gate_bias=100.0), T=1.0),
+            "loss 0": with_values(make_record(), [0.0] * 4),
+            "loss to 0": with_values(make_record(), [1e30, 1.0, 1e-300, 0.0]),
+            "many depths": make_record(range(1, 300), epochs=1),
+            "deepest": make_record((1, 5000, 9000, 9500, 100_000), epochs=1),
+            "lost": lost, "one lost": one_lost, "none left": none_left,
             "earlier": as_earlier(make_record(depths=(3, 6)))}

@@ -7,16 +7,14 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments import (
-    data_movement,
-    movement,
-    sizes,
-    skipping,
-    skipping_seconds,
-    tracing,
-)
-from experiments.old_lab import load_record
-from tests import committed
+from experiments.data_movement import PLAN, costs, passes, skipping, tracing
+from experiments.data_movement.claims import chosen, claims
+from experiments.data_movement.costs import movement
+from experiments.lab.judging import judge
+from experiments.nets import sizes
+
+# --------------------------------------------------------------------------------------
+# Independent oracles: a stack that is a list, and what the models' authors published
 
 
 def scalar_program(tape):
@@ -69,28 +67,75 @@ def by_the_book(tape):
     return cost
 
 
-def small_net(block="highway", activation="tanh"):
-    return hn.DeepNet(block, 2, 3, inputs=5, classes=3, activation=activation)
-
-
-def traced(net, name, batch, optimizer=hn.Adam):
-    """A tape of one pass of the net."""
-    if name == "forward":
-        return tracing.trace_forward(net, batch)
-    return tracing.trace_steps(net, batch, optimizer(net.params))
-
-
-def test_the_published_numbers():
-    for row in movement.published():
-        assert row["ours"] == row["published"], row
+def small_net(block="highway", activation="tanh", **more):
+    return hn.DeepNet(block, 2, 3, inputs=5, classes=3, activation=activation, **more)
 
 
 @pytest.mark.parametrize("block", hn.BLOCKS)
 def test_stack_distances_are_those_of_a_stack(block):
     for name, (batch, activation) in itertools.product(
-            ("forward", "step"), ((1, "relu"), (3, "tanh"))):
-        tape = traced(small_net(block, activation), name, batch)
-        assert movement.movement(tape)["bytedmd"] == by_the_book(tape)
+            passes.PASSES, ((1, "relu"), (3, "tanh"))):
+        tape = passes.trace(small_net(block, activation), name, batch)
+        assert movement(tape)["bytedmd"] == by_the_book(tape)
+
+
+@pytest.mark.parametrize("rule", passes.RULES)
+def test_stack_distances_by_other_rules(rule):
+    tape = passes.trace(small_net(), "step", 3)
+    changed = passes.RULES[rule](tape)
+    found = movement(changed)
+    assert found["bytedmd"] == by_the_book(changed)
+    assert found["address"] == movement(tape)["address"]
+    if rule == "weights vanish":
+        assert found["bytedmd"] < movement(tape)["bytedmd"]
+
+
+@pytest.mark.parametrize("n, matvec, vecmat, matmul", [
+    (2, 26, 25, 57), (4, 157, 150, 720), (8, 896, 832, 8867),
+    (16, 5354, 4688, 109_783)])
+def test_the_published_numbers_of_bytedmd(n, matvec, vecmat, matmul):
+    """Those of its README, of one byte a number. The first argument is on top, and the
+    matrix is the first of two."""
+    for published, shapes, is_matrix_first in (
+            (matvec, ((n, n), (n, 1)), True), (vecmat, ((1, n), (n, n)), False),
+            (matmul, ((n, n), (n, n)), True)):
+        tape = tracing.Tape()
+        a, b = (tape.cells_of(np.empty(shape)) for shape in shapes)
+        order = (b, a) if is_matrix_first else (a, b)
+        tape.begin = [cells.ravel() for cells in order]
+        out = tape.cells_of(np.empty((len(a), b.shape[1])))
+        tape.product(out, a, b)
+        tape.kept = [out.ravel()]
+        assert movement(tape, size=1)["bytedmd"] == published
+
+
+def test_the_published_dot_product():
+    tape = tracing.Tape()
+    a, b, (p, s) = (tape.cells_of(np.empty((2, 1))) for _ in range(3))
+    tape.begin = [b.ravel(), a.ravel()]
+    for k, operands in enumerate(((p,), (s, p))):       # Python's sum begins with 0 + p
+        tape.each(p, a[k], b[k])
+        tape.each(s, *operands)
+    assert movement(tape, size=1)["bytedmd"] == 12
+
+
+def test_the_published_numbers_of_addresses():
+    """(a b + c d) + e in place, then its exit: five cells, of which a's and c's are
+    read again; a b alone; and products of matrices, where A, B, C and one more number
+    follow each other, C is summed in place and read once more in the end."""
+    tape = tracing.Tape()
+    a, b, c, d, e = tape.cells_of(np.empty((5, 1)))
+    for out, *operands in ((a, a, b), (c, c, d), (a, a, c), (a, a, e), (a, a)):
+        tape.each(out, *operands)
+    assert movement(tape, size=1)["address"] == 15
+    tape = tracing.Tape()
+    a, b, c = tape.cells_of(np.empty((3, 1)))
+    tape.each(c, a, b)
+    tape.each(c, c)
+    assert movement(tape, size=1)["address"] == 5
+    for n, published in ((4, 1316), (16, 340_704)):
+        reads = np.repeat([n, n, n, n * n * (n - 1)], [n * n, n * n, n * n, 1])
+        assert reads @ costs.price(np.arange(1, len(reads) + 1), size=1) == published
 
 
 def test_overtakers_are_the_larger_before(rng):
@@ -99,67 +144,32 @@ def test_overtakers_are_the_larger_before(rng):
         expected = np.zeros(size, int)
         for place, value in enumerate(order):
             expected[value] = np.count_nonzero(order[:place] > value)
-        assert np.array_equal(movement.overtakers(order), expected)
+        assert np.array_equal(costs.overtakers(order), expected)
 
 
 def test_a_price_is_counted_byte_by_byte():
     depths = np.arange(1, 300)
     for size in (1, 4):
-        assert np.array_equal(movement.price(depths, size), [
+        assert np.array_equal(costs.price(depths, size), [
             sum(math.isqrt(size * depth - byte - 1) + 1 for byte in range(size))
             for depth in depths])
 
 
-def test_addresses_follow_how_often_cells_are_read():
-    # (a b + c d) + e in place, then its exit: five cells, of which a's and c's are read
-    # again; the examples of the models' authors, 15 and, for a b alone, 5.
-    tape = tracing.Tape()
-    a, b, c, d, e = tape.cells_of(np.empty((5, 1)))
-    for out, *operands in ((a, a, b), (c, c, d), (a, a, c), (a, a, e), (a, a)):
-        tape.each(out, *operands)
-    assert movement.movement(tape, size=1)["address"] == 15
-    tape = tracing.Tape()
-    a, b, c = tape.cells_of(np.empty((3, 1)))
-    tape.each(c, a, b)
-    tape.each(c, c)
-    assert movement.movement(tape, size=1)["address"] == 5
+# --------------------------------------------------------------------------------------
+# The trace
 
 
 @pytest.mark.parametrize("optimizer", [hn.Adam, lambda params: hn.SGD(params, 0.9)],
                          ids=["Adam", "SGD"])
 def test_tracing_changes_no_number(optimizer, rng):
-    x = rng.normal(size=(5, 4)).astype("float32")
-    labels, after = rng.integers(3, size=4), []
-    for is_traced in (False, True):
-        net, tape = small_net(), tracing.Tape()
-        if is_traced:
-            net.params, = tape.load(net.params, kept=True)
-            x, labels = tape.load(x, labels, kept=False)
-        cache, state = net.cache(4), optimizer(net.params)
-        if is_traced:
-            tracing.follow_attributes(tape, cache)
-            tracing.follow_attributes(tape, state)
-        logits, _ = net.forward(x, cache)
-        loss, dlogits = hn.cross_entropy(logits, labels)
-        grad = net.backward(dlogits, cache)
-        state.step(net.params, grad, hn.clip_norm(grad, 5.0))
-        after.append((float(loss), np.asarray(net.params)))
+    """A traced step leaves the weights that hn.train_step does."""
+    x, labels = rng.normal(size=(4, 5)).astype("float32"), rng.integers(3, size=4)
+    traced, net = small_net(), small_net()
+    tape = tracing.trace_pass(traced, x, labels, optimizer(traced.params))
+    hn.train_step(net, (x.T, labels), net.cache(4), optimizer(net.params), 1e-3, 0.0)
     assert len(tape.steps) > 40
-    assert after[0][0] == after[1][0] and np.array_equal(after[0][1], after[1][1])
-
-
-def test_the_order_of_loops_does_not_change_what_is_read():
-    tape = traced(small_net(), "step", 3)
-    costs = movement.movement(tape)
-    turned = tracing.by_columns(tape)
-    assert movement.movement(turned)["bytedmd"] == by_the_book(turned)
-    assert movement.movement(turned)["address"] == costs["address"]
-    forgotten = tracing.forgotten(tape)
-    assert movement.movement(forgotten)["bytedmd"] == by_the_book(forgotten)
-    assert movement.movement(forgotten)["bytedmd"] < costs["bytedmd"]
-    parts = movement.movement(tracing.by_kind(tape))["parts"]
-    assert sum(parts.values()) == costs["bytedmd"] and set(parts) == {
-        "products", "elements"}
+    assert np.array_equal(traced.params, net.params)
+    assert not np.array_equal(net.params, small_net().params)
 
 
 def test_an_operation_that_is_not_known_is_refused(rng):
@@ -168,55 +178,37 @@ def test_an_operation_that_is_not_known_is_refused(rng):
         np.add.accumulate(array)
 
 
-def of_images(net, x, labels):
-    """Tapes of a forward pass and of a step on these images, x (N, P)."""
-    for is_step in (False, True):
-        tape, optimizer = tracing.Tape(), hn.Adam(net.params)
-        if is_step:
-            tape.load(optimizer.v, optimizer.m, kept=True)
-        params, (net.params,) = net.params, tape.load(net.params, kept=True)
-        loaded = tape.load(*(labels, x) if is_step else (x,), kept=False)
-        cache = net.cache(len(x))
-        tracing.follow_attributes(tape, cache)
-        logits, _ = net.forward(loaded[-1].T, cache)
-        if is_step:
-            tracing.follow_attributes(tape, optimizer)
-            _, dlogits = hn.cross_entropy(logits, loaded[0])
-            grad = net.backward(dlogits, cache)
-            hn.clip_norm(grad, math.inf)
-            optimizer.step(net.params, grad, 1e-3)
-        else:
-            tape.kept.append(tape.cells_of(logits).ravel())
-        net.params = params
-        yield tape
-
-
 @pytest.mark.parametrize("block", hn.BLOCKS)
 def test_shapes_alone_decide_what_a_pass_moves(block, rng):
     """Whatever weights and images are: no seed plays a part. Which logit a label picks
     is a place in memory, and moves the last digits of a step."""
-    found = {name: movement.movement(traced(small_net(block), name, 2))["bytedmd"]
-             for name in ("forward", "step")}
+    forward, step = (movement(passes.trace(small_net(block), name, 2))["bytedmd"]
+                     for name in passes.PASSES)
     for seed, scale in ((0, 100), (1, 0.01), (2, 1)):   # of the gradient, too
-        net = hn.DeepNet(block, 2, 3, inputs=5, classes=3, seed=seed)
+        net = small_net(block, seed=seed)
         net.params *= scale
         x = scale * rng.normal(size=(2, 5)).astype("float32")
+        assert movement(tracing.trace_pass(net, x))["bytedmd"] == forward
         for labels in (np.zeros(2, np.intp), np.array([1, 2])):
-            forward, step = (movement.movement(tape)["bytedmd"]
-                             for tape in of_images(net, x, labels))
-            assert forward == found["forward"]
-            assert step == pytest.approx(found["step"], rel=1e-3 * labels.any())
-    assert movement.movement(traced(small_net(block), "step", 3))["bytedmd"] != (
-        found["step"])
+            tape = tracing.trace_pass(net, x, labels, hn.Adam(net.params))
+            assert movement(tape)["bytedmd"] == pytest.approx(
+                step, rel=1e-3 * labels.any())
+    assert movement(passes.trace(small_net(block), "step", 3))["bytedmd"] != step
 
 
-def test_a_pass_costs_the_same_wherever_its_arrays_lie():
-    costs = []
-    for _ in range(2):
-        costs.append(movement.movement(traced(small_net(), "step", 2)))
-        np.empty(12345)
-    assert costs[0] == costs[1]
-    assert sum(costs[0]["parts"].values()) == costs[0]["bytedmd"]
+def test_equal_parameters_are_as_equal_as_can_be():
+    ends = {"inputs": 784, "classes": 10}
+    assert sizes.matched_width("plain", 49, 50, **ends) == 69
+    for width in (8, 50):
+        units = sizes.matched_width("plain", 30, width, **ends)
+        target = hn.DeepNet("highway", 30, width, **ends).params.size
+        apart = [abs(hn.DeepNet("plain", 30, near, **ends).params.size - target)
+                 for near in (units - 1, units, units + 1)]
+        assert min(apart) == apart[1]
+
+
+# --------------------------------------------------------------------------------------
+# Skipping
 
 
 def trained_like(rng):
@@ -229,125 +221,80 @@ def trained_like(rng):
 def test_a_skipping_net_is_the_net_where_nothing_is_skipped(rng):
     net, x = trained_like(rng)
     whole, _ = net.forward(x)
-    assert np.allclose(skipping.skip(net, x, -1.0)[0], whole, atol=1e-5)
-    small = skipping.subnet(net, [0, 3])
-    assert np.allclose(small.forward(x)[0], net.forward(x, closed=[1, 2])[0], atol=1e-6)
-
-
-def test_both_ways_of_skipping_agree_image_by_image(rng):
-    net, x = trained_like(rng)
-    threshold = float(np.median(net.gates(x.T)))
-    logits, used = skipping.skip(net, x, threshold)
-    assert 0 < used.mean() < 1
-    one = skipping_seconds.skipper(net)
-    for image in range(x.shape[1]):
-        assert np.allclose(one(x[:, image:image + 1], threshold)[:, 0],
-                           logits[:, image], atol=1e-5)
-    shut, _ = skipping.skip(net, x, 2.0)        # no T is as large: every x is carried
+    logits, used = skipping.skip(net, x, -1.0)
+    assert used.all() and np.allclose(logits, whole, atol=1e-5)
+    shut, used = skipping.skip(net, x, 2.0)     # no T is as large: every x is carried
+    assert not used.any()
     assert np.allclose(shut, net.forward(x, closed=range(4))[0], atol=1e-5)
+    half, used = skipping.skip(net, x, float(np.median(net.gates(x.T))))
+    assert 0 < used.mean() < 1 and not np.allclose(half, whole, atol=1e-3)
 
 
 def test_fewer_open_gates_move_less(rng):
     net, _ = trained_like(rng)
-    costs = []
+    found = []
     for open_gates in (6, 3, 0):
         opened = np.zeros((2, 4, 6), bool)
         opened[..., :open_gates] = True
-        costs.append(movement.movement(tracing.trace_skipping(net, opened)))
-    for model in ("bytes", "bytedmd", "address"):
-        assert costs[0][model] > costs[1][model] > costs[2][model]
-
-
-def test_smoke(smoke):
-    record, _ = smoke(data_movement.EXPERIMENT)
-    seeds = record["protocol"]["seeds"]
-    assert [net["seed"] for net in record["skipping"]["nets"]["highway"]] == seeds
-    hashes = {net["training"]["sha256"] for own in record["skipping"]["nets"].values()
-              for net in own}
-    assert len(hashes) == len(seeds) + 2
-    for item in record["claims"]:
-        assert item["ours"] is not None and item["n"] != 1
-    trials = data_movement.check_claims(record)
-    assert all(item.trials != ({},) for item in trials)
-
-
-def judged_of(nets):
-    """Verdicts on skipping, of nets that lose so much accuracy with a quarter of the
-    movement saved, and of whose control."""
-    def rows(key, lost, control):
-        whole = {"train": 1.0, "test": 0.9, "bytedmd": 100, "random": [0.9], key: 0}
-        return [whole, {"train": 0.995, "test": 0.9 - lost, "bytedmd": 45, key: 1,
-                        "random": [0.9 - control]}]
-    record = {"protocol": data_movement.PROTOCOL, "skipping": {"nets": {"highway": [
-        {"whole": {"test": 0.9, "bytedmd": 100},
-         "gates": rows("threshold", *net), "left_out": rows("left_out", *net)}
-        for net in nets]}}}
-    return [item["holds"] for item in data_movement.check_skipping(record)]
-
-
-def test_nets_decide_if_they_agree():
-    good, bad = (0.005, 0.08), (0.02, 0.03)
-    assert judged_of([good, good]) == [True] * 3
-    assert judged_of([bad, bad]) == [False] * 3
-    assert judged_of([good, bad, good]) == [None] * 3
+        tape = tracing.trace_skipping(net, opened)
+        found.append(movement(tape))
+        assert found[-1]["bytedmd"] == by_the_book(tape)
+    for model in costs.MODELS:
+        assert found[0][model] > found[1][model] > found[2][model]
 
 
 def test_how_much_is_skipped_is_not_chosen_on_test_images():
-    rows = [{"train": train, "test": test, "bytedmd": cost} for train, test, cost in (
-        (1.0, 0.9, 3), (0.995, 0.5, 2), (0.98, 0.95, 1))]
-    assert skipping.best_within(rows, 0.01) is rows[1]
+    rows = [{"train": train, "test": test, "bytedmd": cost, "random": [test]}
+            for train, test, cost in ((1.0, 0.9, 3), (0.995, 0.5, 2), (0.98, 0.95, 1))]
+    net = {"whole": {"test": 0.9, "bytedmd": 3}, "gates": rows}
+    assert chosen(net, "gates", 0.01)["test"] == 0.5
 
 
-def test_only_the_net_of_seed_0_is_a_committed_one(monkeypatch):
-    monkeypatch.setattr(skipping, "committed_net", lambda block: (
-        block, {"lr": 0.2 if block == "highway" else 0.003, "epochs": 60,
-                "sha256": "0"}))
-    configs = skipping.configs(data_movement.PROTOCOL)
-    assert {key for key, config in configs.items() if "sha256" in config} == {
-        (block, 0) for block in ("highway", "residual", "plain")}
-    for change in ({"momentum": 0.8}, {"lrs": {"highway": 0.1}},
-                   {"epochs": {"highway": 59}}):
-        nets = data_movement.PROTOCOL["nets"] | change
-        assert "training" in skipping.how_trained(
-            nets | {"dataset": "mnist", "seed": 0}, "highway")
-    assert configs["highway", 3]["training"]["seed"] == 3
+# --------------------------------------------------------------------------------------
+# Verdicts
 
 
-def test_the_committed_nets_are_those_of_five_nets():
-    """Trained anew they are the same, to the bit, and so is what closing costs them."""
-    record, five = (load_record(committed.tree() / "results" / name / "record.json")[0]
-                    for name in ("data_movement", "five_nets"))
-    assert record["protocol"]["seeds"] == five["protocol"]["seeds"]
-    for block, own in record["skipping"]["nets"].items():
-        for net, other in zip(own, five["nets"][block], strict=False):
-            assert net["seed"] == other["seed"]
-            assert record["protocol"]["nets"]["lrs"][block] == other["training"]["lr"]
-            assert net["training"]["sha256"] == other["training"]["sha256"]
-            if block != "plain":
-                assert net["closed"] == other["lesion"]["one_closed"]["loss"]
+def judged(*, ratio, matched, power, rule, epochs, nets):
+    """{name: verdict} of a record in which forms move so much of the plain net's data,
+    as few parameters as plain where matched; nets: (accuracy lost, by random units)."""
+    def of_size(parameters):
+        plain = dict.fromkeys(costs.MODELS, parameters ** power)
+        own = {model: ratio * cost for model, cost in plain.items()}
+        same = {model: ratio / matched * cost for model, cost in plain.items()}
+        kinds = [("plain", False, plain), ("plain", True, same)] + [
+            (block, False, own) for block in PLAN["forms"] if block != "plain"]
+        return {"depth": 2, "hidden": parameters, "batch": 1, "trials": [], "nets": [
+            {"block": block, "matched": is_matched, "pass": name,
+             "parameters": parameters} | cost
+            for block, is_matched, cost in kinds for name in passes.PASSES]}
+
+    def skipped(lost, random):
+        rows = [{"train": 1.0, "test": 0.9, "bytedmd": 100, "random": [0.9],
+                 "left_out": 0},
+                {"train": 0.995, "test": 0.9 - lost, "bytedmd": 45,
+                 "random": [0.9 - random], "left_out": 1}]
+        return {"trials": [], "whole": {"test": 0.9, "bytedmd": 100}, "gates": rows,
+                "left_out": rows}
+    record = {"plan": PLAN, "passes": [of_size(100), of_size(1000)], "rules": [
+        {"trials": [], "ratios": {"as everywhere": 2.0, "other": 2.0 * rule}}],
+        "until_loss": [{"block": block, "depth": 9, "bytedmd": 10, "epochs": needed,
+                        "trials": []} for block, needed in zip(
+                            ("highway", "plain"), epochs, strict=True)],
+        "skipping": [skipped(*net) for net in nets]}
+    return {claim["name"]: claim["verdict"] for claim in map(judge, claims(record))}
 
 
-def test_another_program_takes_from_both_ways_alike(monkeypatch):
-    """The machine slows down tenfold, in the middle of it: the ratio stays."""
-    clock = itertools.count()
-    now = [0.0]
-
-    def taking(seconds):
-        def way():
-            now[0] += seconds * (10 if next(clock) > 30 else 1)
-        return way
-    monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    found = skipping_seconds.by_turns(taking(1.0), taking(3.0), 31)
-    assert found["ratio"] == found["upper_quartile"] == pytest.approx(3)
-    assert found["whole"] == 1
-
-
-def test_equal_parameters_are_as_equal_as_can_be():
-    ends = {"inputs": 784, "classes": 10}
-    assert sizes.matched_width("plain", 49, 50, **ends) == 69
-    for width in (8, 50):
-        units = sizes.matched_width("plain", 30, width, **ends)
-        target = hn.DeepNet("highway", 30, width, **ends).params.size
-        apart = [abs(hn.DeepNet("plain", 30, near, **ends).params.size - target)
-                 for near in (units - 1, units, units + 1)]
-        assert min(apart) == apart[1]
+def test_verdicts_follow_the_numbers():
+    good = judged(ratio=1.05, matched=1.0, power=1.45, rule=1.05,
+                  epochs=([5, 5, None], [10, None, None]),
+                  nets=[(0.011, 0.08), (0.005, 0.07)])
+    assert set(good.values()) == {"holds"}
+    dear = judged(ratio=1.2, matched=1.2, power=1.7, rule=0.8,
+                  epochs=([10, 10, 10], [10, 10, 10]),
+                  nets=[(0.03, 0.05), (0.02, 0.05)])
+    assert dear.pop("carry-saves-nothing") == "holds"
+    assert set(dear.values()) == {"does not hold"}
+    cheap = judged(ratio=0.8, matched=1.0, power=1.5, rule=1.0,
+                   epochs=([5], [10]), nets=[(0.0, 0.1)])
+    assert cheap.pop("carry-saves-nothing") == "does not hold"
+    assert set(cheap.values()) == {"holds"}

@@ -46,7 +46,7 @@ def test_a_wheel_has_the_suite_and_nothing_of_a_general_name(wheel):
     digits = {f"highway_suite/digits/{file.name}.gz"
               for file in hn.DATASETS["digits"].files}
     assert files - {"highway_suite/digits/README.md"} == modules | digits | SCRIPTS
-    # Not make_explorer.py, which needs results/.
+    # Not the explorer, which needs results/.
     assert sorted(SCRIPTS) == ["highway_networks.py", "make_highway_networks_gif.py",
                                "visualize_highway_networks.py"]
 
@@ -58,10 +58,10 @@ def test_the_installed_suite_runs_and_writes_into_the_current_folder(wheel, tmp_
     assert "highway-networks = highway_suite.__main__:run" in entry.read_text()
     code = """if True:
         import highway_networks, make_highway_networks_gif, visualize_highway_networks
-        from highway_suite import cli, studies
+        from highway_suite import cli, schema, studies
         try:
             studies.load("run.json")
-        except studies.RecordError as error:
+        except schema.RecordError as error:
             print(error)
         print(highway_networks.HERE, highway_networks.__version__)
         cli.main("--quick --dataset digits --epochs 1 --out run.json".split())

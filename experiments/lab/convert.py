@@ -37,6 +37,12 @@ RULES: dict[str, Callable[[dict, str], tuple[str, str | None, dict]]] = {
         config, "dataset")),
     "variants": lambda config, dataset: ("variants.train", dataset, without(
         config, "dataset")),
+    "depth_law": lambda config, dataset: (
+        f"depth.{config['kind']}", dataset, without(config, "dataset", "kind")),
+    "very_deep": lambda config, dataset: (
+        "depth." + {"map": "by_bias", "deep": "by_bias"}.get(
+            config["part"], config["part"]), dataset,
+        without(config, "dataset", "part")),
 }
 
 

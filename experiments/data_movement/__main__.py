@@ -1,0 +1,3 @@
+from experiments.lab import main
+
+main("data_movement")

@@ -1,0 +1,158 @@
+"""What is claimed of data movement, and how it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.data_movement.costs import MODELS
+from experiments.lab import Claim
+from experiments.lab.judging import or_infinite, over_nets
+
+
+def ratios(record: dict, model: str, block: str, matched: bool = False
+           ) -> dict[tuple, float]:
+    """{(depth, width, batch, pass): movement in units of the plain net's} of the same
+    width, or of the same parameters if matched."""
+    def costs(block: str, is_matched: bool) -> dict[tuple, int]:
+        return {(row["depth"], row["hidden"], row["batch"], net["pass"]): net[model]
+                for row in record["passes"] for net in row["nets"]
+                if (net["block"], net["matched"]) == (block, is_matched)}
+    plain = costs("plain", matched)
+    return {key: cost / plain[key] for key, cost in costs(block, False).items()}
+
+
+def extremes(record: dict, block: str, matched: bool = False) -> tuple[float, float]:
+    """The least and the largest ratio to plain, of all passes and both models."""
+    found = [ratio for model in MODELS
+             for ratio in ratios(record, model, block, matched).values()]
+    return hn.significant(min(found)), hn.significant(max(found))
+
+
+def exponents(record: dict, batch: int = 1) -> dict[str, float]:
+    """cost = factor parameters^exponent, by least squares of the logarithms over all
+    nets: {"pass, model": exponent}."""
+    found = {}
+    for name in ("forward", "step"):
+        nets = [net for row in record["passes"] if row["batch"] == batch
+                for net in row["nets"] if net["pass"] == name]
+        for model in MODELS:
+            x, y = (np.log([net[key] for net in nets]) for key in ("parameters", model))
+            found[f"{name}, {model}"] = hn.significant(np.polyfit(x, y, 1)[0])
+    return found
+
+
+def ours(rows: list[dict], n: int | None = None) -> Callable[..., Claim]:
+    """A maker of claims of ours; n: the seeds behind them, None where shapes decide."""
+    def make(name: str, text: str, numbers: dict, limit: float,
+             test: Callable[[float], bool], **more: Any) -> Claim:
+        return Claim(name=name, source="ours", text=text, ours=numbers, limit=limit,
+                     test=test, rows=rows, n=n, **more)
+    return make
+
+
+def claims_on_passes(record: dict) -> list[Claim]:
+    """What shapes alone decide."""
+    ends = {block: extremes(record, block) for block in record["plan"]["forms"]
+            if block != "plain"}
+    least = {block: low for block, (low, _) in ends.items()}
+    low, high = extremes(record, "highway", matched=True)
+    powers = exponents(record)
+    changed = hn.significant(max(
+        abs(ratio / row["ratios"]["as everywhere"] - 1)
+        for row in record["rules"] for ratio in row["ratios"].values()))
+    claim = ours(record["passes"])
+    return [
+        claim("carry-saves-nothing", "no form with a carry moves a tenth less data "
+              "than the plain net of the same width, in any pass, at any size and "
+              "batch: least ratio", least, 0.1,
+              lambda part: min(least.values()) > 1 - part),
+        claim("carry-costs-nothing", "the residual net, all carry and no gate, moves "
+              "at most a tenth more than the plain net of the same width: largest "
+              "ratio", {"residual": ends["residual"][1]}, 0.1,
+              lambda part: ends["residual"][1] <= 1 + part),
+        claim("movement-equal-size", "at the same parameters the highway net's "
+              "movement is within a tenth of the plain net's, in any pass, at any size "
+              "and batch: ratio", {"lowest": low, "highest": high}, 0.1,
+              lambda part: 1 - part <= low and high <= 1 + part),
+        claim("movement-power", "at batch 1 movement grows with the parameters to the "
+              "power 1.5, give or take 0.1", powers, 0.1, lambda part: all(
+                  abs(power - 1.5) <= part for power in powers.values())),
+        ours(record["rules"])(
+            "movement-rules", "the ratio of highway to plain of the same width changes "
+            "by less than a tenth where products run image by image, and where weights "
+            "vanish after their last read: largest change", {"change": changed}, 0.1,
+            lambda part: changed < part)]
+
+
+def claims_on_loss(record: dict) -> list[Claim]:
+    """Movement until a training loss: that of a step times the median of the epochs."""
+    rows, loss = record["until_loss"], record["plan"]["until"]["loss"]
+    totals = {(row["block"], row["depth"]): row["bytedmd"] * np.median(or_infinite(
+        row["epochs"])) for row in rows}
+    found = {f"{depth} blocks": hn.significant(totals["highway", depth] / plain)
+             for (block, depth), plain in totals.items() if block == "plain"}
+    return [ours(rows, len(rows[0]["epochs"]))(
+        "movement-until-loss", f"until a training loss of {loss} the highway net moves "
+        "at least a tenth less than the plain net of as many blocks and about as many "
+        "parameters, at each depth: ratio of medians, 0 where most plain nets never "
+        "get there", found, 0.1,
+        lambda part: max(found.values()) <= 1 - part)]
+
+
+def chosen(net: dict, what: str, lost: float) -> dict:
+    """Of a net's rows, "gates" or "left_out", that of least movement which loses at
+    most so much accuracy on training images; with what it moves of the whole net's, and
+    the points of test accuracy by which it is behind that and ahead of the control."""
+    whole, rows = net["whole"], net[what]
+    row = min((row for row in rows if row["train"] >= rows[0]["train"] - lost),
+              key=lambda row: row["bytedmd"])
+    return row | {"movement": hn.significant(row["bytedmd"] / whole["bytedmd"]),
+                  "lost": hn.significant(100 * (whole["test"] - row["test"])),
+                  "apart": hn.significant(100 * (row["test"]
+                                                 - np.median(row["random"])))}
+
+
+def mean(rows: list[dict], name: str) -> float:
+    """Of the nets."""
+    return float(np.mean([row[name] for row in rows]))
+
+
+def claims_on_skipping(record: dict) -> list[Claim]:
+    """What need not be read, by the means of the nets."""
+    nets, lost = record["skipping"], record["plan"]["lost"]
+    gates, blocks = ([chosen(net, what, lost) for net in nets]
+                     for what in ("gates", "left_out"))
+    claim = ours(nets, len(nets))
+
+    def numbers(rows, **names):
+        return over_nets([{words: row[name] for name, words in names.items()}
+                          for row in rows])
+    return [
+        claim("skip-units", "one image at a time, skipping the units of closed gates "
+              "saves a tenth of the forward pass for at most one point of test "
+              "accuracy: means of the nets", numbers(
+                  gates, movement="movement", lost="points lost"), 0.1,
+              lambda part: mean(gates, "movement") <= 1 - part
+              and mean(gates, "lost") <= 1, after_data=True),
+        claim("skip-units-random", "as many units skipped at random cost five points "
+              "more: mean of the nets", numbers(
+                  gates, apart="points apart"), 5.0,
+              lambda points: mean(gates, "apart") >= points),
+        claim("leave-blocks-out", "a highway net without the blocks whose closing "
+              "costs least moves at most half as much in a forward pass, for at most "
+              "one point of test accuracy: means of the nets (a net of as few blocks, "
+              "trained from the start, has not been tried at the same setting)",
+              numbers(blocks, movement="movement", lost="points lost",
+                      left_out="blocks left out"), 0.5,
+              lambda part: mean(blocks, "movement") <= part
+              and mean(blocks, "lost") <= 1)]
+
+
+def claims(record: dict) -> list[Claim]:
+    """All claims of a record."""
+    return [*claims_on_passes(record), *claims_on_loss(record),
+            *claims_on_skipping(record)]

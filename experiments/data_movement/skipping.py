@@ -1,0 +1,139 @@
+"""Trials of trained highway nets that skip what their closed gates do not need.
+
+A unit whose T is nearly 0 hands on its x, whatever H is. So T is computed first, and of
+H only the units whose T is above a threshold. Or whole blocks are left out, gates and
+all. What each costs in accuracy and in movement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.data_movement.costs import movement
+from experiments.data_movement.passes import trace
+from experiments.data_movement.tracing import trace_skipping
+from experiments.lab import Lab, trial_function
+from experiments.lab.judging import listed
+from experiments.nets.perceptrons import centred, fold_mean, make_config, mean_image
+from experiments.nets.probes import BATCH, loss_and_error
+from highway_suite.records import weights_hash
+from highway_suite.schema import RecordError
+
+
+def skip(net: hn.DeepNet, x: np.ndarray, threshold: float,
+         opened: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Images x (P, B) -> logits (C, B), and which units of H were used, (L, U, B):
+    those with T above the threshold, or those given."""
+    w, used = net.views(net.params), np.empty((net.depth, net.hidden, x.shape[1]), bool)
+    x = np.tanh(w["W_in"] @ x + w["b_in"])
+    for l in range(net.depth):
+        T = 0.5 + 0.5 * np.tanh(0.5 * (w["W_T"][l] @ x + w["b_T"][l][:, None]))
+        H = np.tanh(w["W_H"][l] @ x + w["b_H"][l][:, None])
+        used[l] = threshold < T if opened is None else opened[l]
+        x = x + np.where(used[l], T * (H - x), 0)
+    return w["W_out"] @ x + w["b_out"][:, None], used
+
+
+def skip_accuracy(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, threshold: float,
+                  rng: np.random.Generator | None = None) -> tuple[float, float]:
+    """Images x (N, P) -> accuracy and the share of units used. rng: for the control, of
+    each block and image as many units, but drawn at random."""
+    right = used = 0.0
+    for start in range(0, len(x), BATCH):
+        batch = x[start:start + BATCH].T
+        logits, opened = skip(net, batch, threshold)
+        if rng is not None:
+            logits, opened = skip(net, batch, threshold, rng.permuted(opened, axis=1))
+        right += np.count_nonzero(logits.argmax(axis=0) == labels[start:start + BATCH])
+        used += opened.mean() * batch.shape[1]
+    return hn.significant(right / len(x)), hn.significant(used / len(x))
+
+
+def skip_gates(net: hn.DeepNet, images: dict, config: dict) -> list[dict]:
+    """A row for each threshold: accuracy, also of the control, and the movement of one
+    image, the mean of several that follow each other. images: {name: (x, labels)}."""
+    rows = []
+    for threshold in config["thresholds"]:
+        row: dict = {"threshold": threshold}
+        for name, (x, labels) in images.items():
+            row[name], row["used"] = skip_accuracy(net, x, labels, threshold)
+        rngs = (np.random.default_rng([config["seed"], draw])
+                for draw in range(config["draws"]))
+        x, labels = images["test"]
+        row["random"] = [skip_accuracy(net, x, labels, threshold, rng)[0]
+                         for rng in rngs]
+        few = x[:config["traced"]]
+        opened = skip(net, few.T, threshold)[1].transpose(2, 0, 1)
+        rows.append(row | {model: hn.significant(cost / len(few)) for model, cost in
+                           movement(trace_skipping(net, opened)).items()})
+    return rows
+
+
+def accuracy(net: hn.DeepNet, images: tuple, closed: Collection[int] = ()) -> float:
+    """On (x (N, P), labels), with these blocks closed."""
+    x, labels = images
+    return hn.significant(1 - loss_and_error(net, x, labels, closed)[1])
+
+
+def forward_costs(net: hn.DeepNet, blocks: int) -> dict:
+    """Movement of one image's forward pass, were the net so many blocks deep."""
+    settings: dict[str, Any] = net.settings | {"depth": blocks}
+    return movement(trace(hn.DeepNet(**settings), "forward", 1))
+
+
+def leave_out(net: hn.DeepNet, images: dict, config: dict, order: Sequence[int]
+              ) -> list[dict]:
+    """A row for each number of blocks left out, the first of the order first: accuracy,
+    also of the control, which draws the blocks at random, and the movement of both. A
+    block that is closed hands on its input, as if it were not there."""
+    rng = np.random.default_rng([config["seed"], 9])
+    drawn = [list(rng.permutation(net.depth)) for _ in range(config["draws"])]
+    return [{"left_out": count}
+            | {name: accuracy(net, own, order[:count]) for name, own in images.items()}
+            | {"random": [accuracy(net, images["test"], blocks[:count])
+                          for blocks in drawn]}
+            | forward_costs(net, net.depth - count) for count in config["left_out"]]
+
+
+def train(config: dict, data: hn.Data) -> hn.DeepNet:
+    """A trial's config and scaled Data -> its net, which takes such images. Raises
+    RecordError."""
+    images = centred(data)
+    settings = make_config(config)
+    net = hn.make_net(settings, images)
+    _, _, status = hn.train(net, images, settings)
+    if status != "ok":
+        raise RecordError(f"the net of seed {config['seed']} diverged")
+    fold_mean(net, mean_image(data))
+    return net
+
+
+@trial_function("data_movement.skip")
+def skip_all(config: dict, data: hn.Data) -> dict:
+    """Train one net -> all that it may skip, in test and training images. `closed` is
+    the loss on all training images with each block closed alone."""
+    data, few = hn.scale_pixels(data), slice(config["images"])
+    net = train(config, data)
+    images = {"train": (data.x_train[few], data.y_train[few]),
+              "test": (data.x_test[few], data.y_test[few])}
+    closed = listed([loss_and_error(net, data.x_train, data.y_train, [l])[0]
+                     for l in range(net.depth)])
+    order = [int(l) for l in np.argsort(closed, kind="stable")]
+    return {"sha256": weights_hash(net), "closed": closed,
+            "whole": {name: accuracy(net, own) for name, own in images.items()}
+            | forward_costs(net, net.depth),
+            "left_out": leave_out(net, images, config, order),
+            "gates": skip_gates(net, images, config)}
+
+
+def nets(lab: Lab) -> list[dict]:
+    """The highway nets of all seeds -> rows."""
+    plan = lab.plan
+    trials = lab.trials(skip_all, {seed: plan["net"] | plan["skip"] | {"seed": seed}
+                                   for seed in plan["seeds"]})
+    return [{"seed": seed, "trials": [trial.hash], **trial.result}
+            for seed, trial in trials.items()]

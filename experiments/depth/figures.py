@@ -1,0 +1,177 @@
+"""The figures of `depth`: the law, rules, the map of b_T, the use of the depth."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from experiments.depth.claims import LOW, OPTIMIZERS, grouped, rule_losses
+from experiments.depth.plan import TRAINS
+from experiments.depth.record import GUESSING, mean_loss
+from experiments.depth.training import KEEPS
+from experiments.lab.drawing import format_log, plain_numbers, title_of
+from experiments.lab.papers import GUIDELINE
+from highway_suite.figures import LIGHT, TITLE, label_right
+
+
+def one_panel(record: dict, title: str, height: float = 4.4) -> tuple[Figure, Axes]:
+    """A figure of one panel: its message, and what the nets are."""
+    plan = record["plan"]
+    figure = Figure(figsize=(7.5, height), layout="constrained")
+    figure.suptitle(title, **TITLE)
+    figure.supxlabel(f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} "
+                     f"epochs, {len(plan['seeds'])} seeds", size=8.5)
+    return figure, figure.subplots()
+
+
+def shades(names: list) -> dict:
+    """A colour for each name, the later the darker."""
+    return {name: colormaps["viridis_r"](0.1 + 0.9 * place / max(len(names) - 1, 1))
+            for place, name in enumerate(names)}
+
+
+def draw_law(record: dict) -> Figure:
+    """Loss by S, a line for each depth; Adam's below, SGD's above and dashed."""
+    low = [mean_loss(row) for row in record["sums"]
+           if row["optimizer"] == "adam" and row["S"] <= LOW]
+    depths = sorted({row["depth"] for row in record["sums"]})
+    figure, axes = one_panel(
+        record, f"Up to S = {LOW} nets of {depths[0]} to {depths[-1]:,} blocks train,\n"
+        f"with Adam to a loss of {min(low):.3f} to {max(low):.3f}")
+    colours = shades(depths)
+    for (depth, optimizer), rows in grouped(record["sums"], "depth", "optimizer"
+                                            ).items():
+        sums = [row["S"] for row in rows]
+        losses = np.minimum([mean_loss(row) for row in rows], GUESSING)
+        axes.plot(sums, losses, color=colours[depth], linewidth=1.5, marker="o",
+                  markersize=3, linestyle="-" if optimizer == "adam" else (0, (3, 1.2)),
+                  label=f"{depth:,}" if optimizer == "adam" else None)
+        if depth == depths[0]:
+            axes.annotate(OPTIMIZERS[optimizer], (sums[0], losses[0]), (
+                0, 8 if optimizer == "sgd" else -24), textcoords="offset points")
+    axes.axvline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
+    axes.set(xscale="log", yscale="log", ylabel="training loss (dashed: SGD)",
+             xlabel="S: sum of T over all blocks, before training")
+    axes.set_ylim(bottom=0.75 * axes.get_ylim()[0])
+    axes.legend(title="blocks", frameon=False, fontsize=8, loc="upper left")
+    format_log(axes.yaxis)
+    axes.xaxis.set_major_formatter("{x:g}")
+    return figure
+
+
+RULES = {       # rule: its name in the figure and its colour
+    "S = 1": ("S = 1", LIGHT.highway), "b_T = -2": ("$b_T$ = −2", LIGHT.plain),
+    "-L/10": ("$b_T$ = −L/10", "#CC79A7"), "chrono": ("chrono", "#009E73"),
+    "constant T": ("T = {:g}", "#444444")}
+
+
+def draw_rules(record: dict) -> Figure:
+    """Loss over depth for each rule, highway blocks and Adam."""
+    lines: dict[str, dict] = {}
+    for depth, row in rule_losses(record).items():
+        for rule, loss in row.items():
+            lines.setdefault(rule, {})[depth] = min(loss, GUESSING)
+    said = [f"{lines[rule][max(lines[rule])]:.2f} with {words}" for rule, words in (
+        ("S = 1", "S = 1"), ("chrono", "chrono"), ("b_T = -2", "$b_T$ = −2"))
+        if rule in lines]
+    deepest = max(lines["S = 1"])
+    figure, axes = one_panel(record, f"At {deepest:,} blocks highway nets end with a "
+                             f"loss of\n{', '.join(said)}")
+    labels = []
+    for rule, losses in lines.items():
+        name, colour = RULES[rule]
+        name = name.format(record["plan"]["constant_T"])
+        axes.plot([*losses], [*losses.values()], color=colour, linewidth=1.6,
+                  marker="o", markersize=4,
+                  linestyle="-" if rule != "constant T" else (0, (3, 1.2)))
+        labels.append((losses[max(losses)], name, colour))
+    axes.axhline(GUESSING, color=LIGHT.soft, linewidth=1, linestyle=":")
+    axes.set(xscale="log", yscale="log", xlabel="blocks",
+             ylabel="training loss (dotted: guessing)")
+    depths = [*rule_losses(record)]
+    axes.set_xticks(depths, [f"{depth:,}" for depth in depths])
+    axes.minorticks_off()
+    format_log(axes.yaxis)
+    label_right(axes, labels)
+    return figure
+
+
+def map_of(rows: list[dict]) -> tuple[list, list, np.ndarray]:
+    """Depths, b_T from the highest on, and the median loss over the seeds at each."""
+    depths, biases = (sorted({row[name] for row in rows})
+                      for name in ("depth", "gate_bias"))
+    biases.reverse()
+    values = np.full((len(biases), len(depths)), np.nan)
+    for row in rows:
+        losses = [GUESSING if loss is None else loss for loss in row["train_loss"]]
+        values[biases.index(row["gate_bias"]), depths.index(row["depth"])] = np.median(
+            losses)
+    return depths, biases, values
+
+
+def draw_map(record: dict) -> Figure:
+    """Training loss by b_T and depth as a heat map, written into its cells, with a
+    frame where P1's guideline lies."""
+    plan = record["plan"]
+    depths, biases, values = map_of(record["map"])
+    tops = {depth: biases[int(np.argmax(column < TRAINS))]
+            for depth, column in zip(depths, values.T, strict=True)
+            if column[0] >= TRAINS and (column < TRAINS).any()}
+    figure, axes = one_panel(record, "Largest $b_T$ that trains: " + ", ".join(
+        f"{bias:g} at {depth}" for depth, bias in tops.items()) + " blocks", 5)
+    norm = LogNorm(values.min(), GUESSING)
+    image = axes.imshow(values, cmap="viridis_r", norm=norm, aspect="auto")
+    for (row, column), value in np.ndenumerate(values):
+        dark = sum(image.cmap(norm(value))[:3]) < 1.3
+        axes.text(column, row, f"{value:.2g}", size=8, ha="center", va="center",
+                  color="white" if dark else "black")
+    for layers, bias in GUIDELINE.items():
+        if layers - 1 in depths and bias in biases:
+            at = depths.index(layers - 1) - 0.5, biases.index(bias) - 0.5
+            axes.add_patch(Rectangle(at, 1, 1, fill=False, edgecolor=LIGHT.plain,
+                                     linewidth=2))
+    axes.set_xticks(range(len(depths)), depths)
+    axes.set_yticks(range(len(biases)), [f"{bias:g}" for bias in biases])
+    axes.set(xlabel="blocks", ylabel="initial $b_T$",
+             title="training loss of highway nets (framed: P1's guideline)")
+    axes.spines[:].set_visible(False)
+    seeds = [len(row["train_loss"]) for row in record["map"]]
+    figure.supxlabel(f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} "
+                     f"epochs, the better of {len(plan['map']['lrs'])} rates; median "
+                     f"of {min(seeds)} to {max(seeds)} seeds", size=8.5)
+    return figure
+
+
+def draw_use(record: dict) -> Figure:
+    """The loss of nets of which only the first blocks are left open, first seed: for
+    each depth that with the best b_T, the shut one, and the deepest."""
+    shut = record["plan"]["deep_nets"]["shut"]
+    rows = [min(rows, key=mean_loss)
+            for rows in grouped(record["deep"], "depth").values()]
+    rows += [row for row in record["deep"] if row["gate_bias"] == shut]
+    lines = {f"{row['depth']:,} blocks, $b_T$ = {row['gate_bias']:g}": row["used"][0]
+             for row in rows}
+    last = max(record["full"], key=lambda row: row["depth"])["used"][0]
+    lines[f"{last['layers']:,} blocks, S = 1"] = last
+    figure, axes = one_panel(record, f"Of {last['layers']:,} blocks the first "
+                             f"{last['prefix']:,} are needed to keep\nthe loss within "
+                             f"{100 * KEEPS - 100:.0f} %")
+    for (name, used), colour in zip(lines.items(), shades([*lines]).values(),
+                                    strict=True):
+        cut = np.array(used["cut_loss"]) / used["loss"]
+        axes.plot(np.linspace(0, 100, len(cut)), cut, color=colour, linewidth=1.8,
+                  label=name)
+    axes.axhline(KEEPS, color=LIGHT.soft, linewidth=1, linestyle=":")
+    axes.set(yscale="log", ylabel="loss / loss of the whole net",
+             xlabel="blocks left open from the input on, %")
+    plain_numbers(axes.yaxis)
+    axes.legend(frameon=False, fontsize=8)
+    figure.supxlabel(f"{title_of(record['plan'])}: all images, one seed", size=8.5)
+    return figure
+
+
+FIGURES = {"figure": draw_law, "rules": draw_rules, "map": draw_map, "use": draw_use}

@@ -1,0 +1,57 @@
+"""The fully connected nets of trained_nets: how they train, and those that are kept.
+
+Pixels -> one plain layer of 50 -> 49 blocks of 50, tanh -> softmax. They see images
+less the mean training image; afterwards the mean is folded into the first layer's bias,
+so that what is kept takes images as `hn.scale_pixels` makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.lab.experiment import folder_of, load_record
+from highway_suite.records import load_net
+
+SETTINGS = {"depth": 49, "hidden": 50, "activation": "tanh", "init": "glorot",
+            "gate_bias": -2.0, "batch": 128, "momentum": 0.9, "lr_decay": 0.95}
+EPOCHS = 60
+KEPT = ("highway", "residual", "plain")     # whose weights lie beside the record
+
+
+def mean_image(data: hn.Data) -> np.ndarray:
+    """The mean training image of scaled Data (P,)."""
+    return data.x_train.mean(axis=0, dtype="float64").astype(data.x_train.dtype)
+
+
+def centred(data: hn.Data) -> hn.Data:
+    """Scaled Data -> the same less the mean training image."""
+    mean = mean_image(data)
+    return replace(data, x_train=data.x_train - mean, x_test=data.x_test - mean)
+
+
+def fold_mean(net: hn.DeepNet, mean: np.ndarray) -> None:
+    """Let a net for centred images take scaled ones: W (x - m) = W x - W m."""
+    weights = net.views(net.params)
+    weights["b_in"] -= weights["W_in"] @ mean[:, None]
+
+
+def make_config(settings: Mapping[str, Any], **own: Any) -> hn.Config:
+    """hn.Config of momentum SGD without clipping, of those of the settings that it has
+    and of a net's own."""
+    known = {field.name for field in fields(hn.Config)}
+    of_settings = {name: settings[name] for name in settings if name in known}
+    return hn.Config(**{**of_settings, **own, "optimizer": "sgd", "clip": 0.0})
+
+
+def kept_net(block: str) -> tuple[hn.DeepNet, dict]:
+    """The committed net of that block, of the first seed of trained_nets, and how its
+    training went. Raises RecordError."""
+    folder = folder_of("trained_nets")
+    record, _ = load_record(folder / "record.json")
+    training = record["nets"][block][0]["training"]
+    return load_net(folder / f"{block}.npz", training["sha256"]), training

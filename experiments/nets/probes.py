@@ -1,0 +1,89 @@
+"""Looking into a trained DeepNet: what it loses where its blocks are tampered with.
+
+Every probe takes images x (N, P), any number of them, and works in batches: sums over
+images, not means of batches, so that the last, smaller batch counts as it should. A net
+is never changed: `reordered` makes a twin, to be probed like any other net.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+import highway_networks as hn
+
+BATCH = 500
+
+
+def passes(net: hn.DeepNet, x: np.ndarray, closed: Collection[int] = (),
+           size: int = BATCH) -> Iterator[tuple[slice, np.ndarray, hn.Cache]]:
+    """Forward passes over images x (N, P) in batches -> (rows, logits, cache). Logits
+    and cache are overwritten by the next."""
+    cache = net.cache(min(size, len(x)))
+    for start in range(0, len(x), size):
+        rows = slice(start, start + size)
+        logits, cache = net.forward(x[rows].T, cache, closed)
+        yield rows, logits, cache
+
+
+def in_total(parts: Iterable[np.ndarray]) -> np.ndarray:
+    """The sum of what the passes gave, one by one."""
+    return np.sum(list(parts), axis=0)
+
+
+def total_loss(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Logits (C, B) -> cross-entropy and number of errors, summed over the batch."""
+    loss, _ = hn.cross_entropy(logits, labels)
+    return np.array([float(loss) * len(labels),
+                     np.count_nonzero(logits.argmax(axis=0) != labels)])
+
+
+def loss_and_error(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
+                   closed: Collection[int] = (), size: int = BATCH
+                   ) -> tuple[float, float]:
+    """Mean cross-entropy and error rate on images x (N, P), blocks closed."""
+    loss, wrong = in_total(
+        total_loss(logits, labels[rows])
+        for rows, logits, _ in passes(net, x, closed, size)) / len(x)
+    return float(loss), float(wrong)
+
+
+def prefix(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, size: int = BATCH
+           ) -> tuple[np.ndarray, np.ndarray]:
+    """Mean cross-entropy and error rate of the first k blocks alone, k = 0..L, each
+    (L + 1,). The others, closed, would hand on y_k, so it is what the output layer
+    makes of y_k, and one pass tells all."""
+    out = net.tensors(net.params)["out"]
+    loss, wrong = in_total(
+        np.array([total_loss(out @ y, labels[rows]) for y in cache.x])
+        for rows, _, cache in passes(net, x, size=size)).T / len(x)
+    return loss, wrong
+
+
+def mean_gates(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:
+    """Mean T over images x (N, P) of every unit, (L, U). Raises ValueError for a net
+    without T."""
+    if "T" not in net.block.gates:
+        raise ValueError(f"{net.settings['block']} blocks have no transform gate")
+    return in_total(np.asarray(cache.T).sum(axis=2, dtype=float)
+                    for _, _, cache in passes(net, x, size=size)) / len(x)
+
+
+def mean_change(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:
+    """Mean square of y - x over units and images x (N, P), for each block (L,)."""
+    squares = in_total(
+        np.sum(np.diff(cache.x[:, :net.hidden], axis=0) ** 2, axis=(1, 2), dtype=float)
+        for _, _, cache in passes(net, x, size=size))
+    return squares / (len(x) * net.hidden)
+
+
+def reordered(net: hn.DeepNet, order: np.ndarray) -> hn.DeepNet:
+    """A net with the same blocks in another order: block l is the old order[l]."""
+    settings: dict[str, Any] = net.settings
+    twin = hn.DeepNet(**settings, dtype=net.dtype)
+    twin.params[...] = net.params
+    blocks = twin.tensors(twin.params)["blocks"]
+    blocks[...] = blocks[order]
+    return twin

@@ -1,0 +1,58 @@
+"""Train the nets of the first seed again, and keep their weights.
+
+    python3 -m experiments.trained_nets.weights     results/trained_nets/BLOCK.npz
+
+Only weights of the record's hash are written: those of another processor or library
+differ in the last bits. `hn.DeepNet.load` reads them. Ten minutes on one core.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import highway_networks as hn
+from experiments.lab.experiment import (
+    failing_in_a_line,
+    folder_of,
+    get,
+    load_record,
+)
+from experiments.lab.running import one_blas_thread
+from experiments.nets.perceptrons import KEPT
+from experiments.trained_nets.trials import configs, trained_net
+from highway_suite.datasets import obtain
+from highway_suite.files import write_file
+from highway_suite.schema import RecordError
+
+
+def make(plan: dict, block: str, data: hn.Data, digest: str) -> bytes:
+    """The weights' file of the first seed's net. Raises RecordError where they are not
+    those of the hash."""
+    config = configs(plan)[block, plan["seeds"][0]]
+    with one_blas_thread():
+        net, training = trained_net(config, hn.scale_pixels(data))
+    if training["sha256"] != digest:
+        raise RecordError(f"the {block} net that was trained here has the hash "
+                          f"{training['sha256'][:16]}, that of the record {digest[:16]}"
+                          ". Processor or libraries are others; nothing is written")
+    file = io.BytesIO()
+    net.save(file)
+    return file.getvalue()
+
+
+def main(blocks: Sequence[str] = KEPT) -> None:
+    """Write the weights, one net after the other."""
+    folder = folder_of("trained_nets")
+    record, _ = load_record(folder / "record.json")
+    plan = get("trained_nets").plan
+    data = obtain(plan["dataset"])
+    for block in blocks:
+        digest = record["nets"][block][0]["training"]["sha256"]
+        write_file(folder / f"{block}.npz", make(plan, block, data, digest))
+        print(f"results/trained_nets/{block}.npz")
+
+
+if __name__ == "__main__":
+    with failing_in_a_line("experiments.trained_nets.weights"):
+        main()

@@ -1,0 +1,274 @@
+"""Sources, weights and records -> docs/explorer.html and docs/explorer.png.
+
+The page has two rooms. In the first the highway, the residual and the plain net of
+results/ are computed in the browser: a reader closes, shuffles or freezes blocks and
+draws digits. In the second two nets are trained in the page. It is one file, opened by
+a double click, and asks for nothing from anywhere. This maker puts its sources together
+with weights, images and colours, and puts into the text every number that comes from a
+record. The picture is what other sites show of a link to the page.
+
+    python3 -m explorer         needs no MNIST and no network
+
+A weight is kept as a whole number of 24 bits and a scale for its row: four characters
+of base64, where float32 takes five and a third. What that changes in a logit is less
+than what float32 arithmetic does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import html
+import io
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, to_hex
+from matplotlib.figure import Figure
+
+import highway_networks as hn
+from highway_suite.figures import DARK, GATE_COLOURS, LIGHT
+from highway_suite.files import parse_json, path_of, read_file, write_file
+from highway_suite.records import load_net
+from highway_suite.schema import RecordError
+
+SITE = ""               # the address of docs/ on its host, with a slash at its end
+NETS = "results/trained_nets"   # the folder of the trained nets and their record
+ARITHMETIC = ("machine", "trainer")     # what the worker is made of, too
+SCRIPTS = ("page", "nets", "state", "digit", "draw", "view", "touch", "walk", "app",
+           "playground", "start")
+BLOCKS = ("highway", "residual", "plain")
+EACH = 4                # images of each class
+IMAGES_RULE = f"The first {EACH} of each digit among MNIST's test images, in its order."
+SHOWN, CLOSED = 8, (10, 25)     # what a visitor sees first: image, closed blocks
+OUTPUT_COLOURS = "RdBu_r"
+STEPS = 33              # of a colour scale
+MOST_RESIDUAL = 15      # where the colours of the residual net's outputs end
+
+
+def source_path(name: str) -> Path:
+    """Where a source of the page lies."""
+    return hn.HERE / "explorer" / name
+
+
+# --------------------------------------------------------------------------------------
+# Weights, images, colours -> constants of the page
+
+
+def load_record() -> dict:
+    """The record of the trained nets. Raises RecordError."""
+    path = hn.HERE / NETS / "record.json"
+    try:
+        return parse_json(read_file(path).decode())
+    except ValueError as error:
+        raise RecordError(f"{path}: {error}") from error
+
+
+def load_nets(record: dict) -> dict[str, hn.DeepNet]:
+    """The first seed's nets, {block: DeepNet}. Raises RecordError."""
+    return {block: load_net(hn.HERE / NETS / f"{block}.npz",
+                            record["nets"][block][0]["training"]["sha256"])
+            for block in BLOCKS}
+
+
+def pack_rows(weights: np.ndarray, biases: np.ndarray) -> bytes:
+    """weights (R, K), biases (R,) -> R times: scale and bias, float32, and K integers
+    of 24 bits; all little endian."""
+    scales = np.abs(weights).max(axis=1).astype("<f4") / np.float32(2**23 - 1)
+    scales[scales == 0] = 1
+    whole = np.rint(weights.astype("f8") / scales[:, None]).astype("<i4")
+    head = np.stack([scales, biases.astype("<f4")], axis=1).astype("<f4")
+    bytes_of = whole.view("u1").reshape(*whole.shape, 4)[:, :, :3]
+    return np.concatenate([head.view("u1").reshape(len(whole), 8),
+                           bytes_of.reshape(len(whole), -1)], axis=1).tobytes()
+
+
+def pack_net(net: hn.DeepNet) -> str:
+    """All weights, from the pixels to the logits, as base64."""
+    tensors, U = net.tensors(net.params), net.hidden
+    parts = [pack_rows(tensors["W_in"], tensors["b_in"][:, 0]),
+             *(pack_rows(W[:, :U], W[:, U]) for W in tensors["blocks"]),
+             pack_rows(tensors["out"][:, :U], tensors["out"][:, U])]
+    return base64.b64encode(b"".join(parts)).decode()
+
+
+def colour_scale(name: str) -> list:
+    """A colour map of the figures, in even steps."""
+    return [to_hex(colour) for colour in
+            matplotlib.colormaps[name](np.linspace(0, 1, STEPS))]
+
+
+def load_images() -> tuple:
+    """The forty images, uint8 (40, 784), and their labels, by IMAGES_RULE. Raises
+    OSError."""
+    with np.load(source_path("images.npz")) as archive:
+        return archive["images"], archive["labels"]
+
+
+def base64_of(array: np.ndarray) -> str:
+    """The bytes of an array, as text."""
+    return base64.b64encode(array.tobytes()).decode()
+
+
+def constants(record: dict, nets: dict) -> str:
+    """The scripts' data: nets, means of T, images, digits, colours."""
+    images, labels = load_images()
+    means = np.array(record["nets"]["highway"][0]["picture"]["T_mean"])
+    thousandths = np.rint(1000 * means).astype(int).tolist()
+    packed = {block: pack_net(nets[block]) for block in BLOCKS}
+    digits = hn.load_dataset("digits")
+    parts = {part: f'{{pixels: bytesOf("{base64_of(x)}"), labels: bytesOf('
+                   f'"{base64_of(y.astype("u1"))}")}}' for part, x, y in (
+                       ("train", digits.x_train, digits.y_train),
+                       ("test", digits.x_test, digits.y_test))}
+    lines = [f"const PACKED_NETS = {json.dumps(packed)};",
+             f"const MEANS = {json.dumps(thousandths, separators=(',', ':'))}"
+             ".map(block => block.map(value => value / 1000));",
+             f"const DEPTH = {len(means)}, UNITS = {means.shape[1]};",
+             f"const MOST_MEAN = {means.max():.2g};",
+             f"const MOST_RESIDUAL = {MOST_RESIDUAL};",
+             f"const CONTRAST = \"{contrast()}\", START = {SHOWN};",
+             f"const TEST_LABELS = {labels.tolist()};",
+             f'const PACKED_IMAGES = "{base64_of(images)}";',
+             f"const DIGITS = {{train: {parts['train']}, test: {parts['test']}}};",
+             f"const GATE_COLOURS = {colour_scale(GATE_COLOURS)};",
+             f"const OUTPUT_COLOURS = {colour_scale(OUTPUT_COLOURS)};"]
+    return "\n".join(lines)
+
+
+def contrast() -> str:
+    """The address of what a visitor sees first."""
+    return f"#i={SHOWN}&c={CLOSED[0]}-{CLOSED[1]}"
+
+
+# --------------------------------------------------------------------------------------
+# Records -> the numbers of the text
+
+
+def facts(record: dict) -> dict:
+    """Every number of the text, by name."""
+    depth, hidden = (record["plan"]["net"][name] for name in ("depth", "hidden"))
+    found = {"depth": depth, "layers": depth + 1, "last": depth - 1, "hidden": hidden,
+             "epochs": record["plan"]["epochs"], "n_train": f"{record['n_train']:,}",
+             "images_rule": IMAGES_RULE, "most_residual": MOST_RESIDUAL, "site": SITE,
+             "contrast": html.escape(contrast())}
+    for block in BLOCKS:
+        training = record["nets"][block][0]["training"]
+        found[f"parameters_{block}"] = f"{training['parameters']:,}"
+        found[f"accuracy_{block}"] = f"{100 * training['test_acc'][-1]:.1f}"
+        found[f"rate_{block}"] = f"{training['lr']:g}"
+    return found
+
+
+def colours() -> dict:
+    """The colours of the figures, for the style."""
+    found = {}
+    for name, theme in (("light", LIGHT), ("dark", DARK)):
+        values = {"page": theme.paper, "text": theme.ink, "muted": theme.soft,
+                  "rule": theme.grid} | {kind: theme.blocks[kind] for kind in BLOCKS}
+        found[name] = " ".join(f"--{part}: {value};" for part, value in values.items())
+    return found
+
+
+# --------------------------------------------------------------------------------------
+# The page
+
+
+def fill(text: str, values: dict) -> str:
+    """Put values in the places {{name}}. Raises RecordError for a name that is none."""
+    def value(place):
+        if place[1] not in values:
+            raise RecordError(f"{place[0]} in explorer/ is filled by no record")
+        return str(values[place[1]])
+    return re.sub(r"\{\{([^{}]+)\}\}", value, text)
+
+
+def make_page(record: dict, nets: dict) -> str:
+    """The whole page. Raises OSError, RecordError; LookupError, TypeError or ValueError
+    where a record lacks what it shows."""
+    def source(name: str) -> str:
+        return source_path(name).read_text(encoding="utf-8").rstrip("\n")
+
+    def scripts(names: tuple) -> str:
+        parts = [source(f"{name}.js").removeprefix('"use strict";\n') for name in names]
+        return '"use strict";\n' + "\n\n".join(parts)
+    parts = {"style.css": fill(source("style.css"), colours()),
+             "data": constants(record, nets), "arithmetic": scripts(ARITHMETIC),
+             "scripts": scripts(SCRIPTS)}
+    return fill(source("page.html"), facts(record) | parts) + "\n"
+
+
+# --------------------------------------------------------------------------------------
+# The share picture
+
+
+def forming(net: hn.DeepNet, image: np.ndarray, closed: range) -> np.ndarray:
+    """What a net would answer if each block were the last, (C, L + 1), for an image of
+    bytes (P,) with those blocks closed."""
+    x = (image.astype(net.dtype) * 2 / 255 - 1)[:, None]
+    _, cache = net.forward(x, closed=closed)
+    return hn.softmax(cache.weights["out"] @ cache.x[:, :, 0].T)
+
+
+def make_picture(nets: dict) -> bytes:
+    """The PNG of 1200 x 630 that other sites show: the three answers as they form."""
+    image, first, last = load_images()[0][SHOWN], *CLOSED
+    figure = Figure(figsize=(12, 6.3), dpi=100, facecolor=LIGHT.paper)
+    write = {"family": "DejaVu Sans", "color": LIGHT.ink}
+    figure.text(0.04, 0.885, "Highway networks, to touch", size=34, weight="bold",
+                **write)
+    figure.text(0.04, 0.815, f"Blocks {first} to {last} of {nets['plain'].depth} are "
+                "closed. Which net still reads the digit?", size=19, **write)
+    axes = figure.add_axes((0.04, 0.24, 0.2, 0.381))
+    axes.imshow(image.reshape(28, 28), cmap="gray_r")
+    axes.axis("off")
+    figure.text(0.04, 0.06, "Each column: the answer, if that block were the last.\n"
+                "In the page, train a hundred blocks and watch the gradient.", size=15,
+                linespacing=1.5, **write)
+    for k, block in enumerate(BLOCKS):
+        answers = forming(nets[block], image, range(first - 1, last))
+        colour, bottom = LIGHT.blocks[block], 0.59 - 0.2 * k
+        axes = figure.add_axes((0.29, bottom, 0.55, 0.15))
+        axes.imshow(answers, aspect="auto", interpolation="nearest", vmin=0, vmax=1,
+                    cmap=LinearSegmentedColormap.from_list("", ["#F1F4F7", colour]))
+        axes.axvspan(first - 0.5, last + 0.5, color=LIGHT.soft, alpha=0.15, lw=0)
+        axes.axis("off")
+        figure.text(0.29, bottom + 0.157, block, size=15, weight="bold",
+                    family="DejaVu Sans", color=colour)
+        figure.text(0.9, bottom + 0.02, str(answers[:, -1].argmax()), size=52,
+                    weight="bold", ha="center", family="DejaVu Sans", color=colour)
+    file = io.BytesIO()
+    figure.savefig(file, format="png", metadata={"Software": None})
+    return file.getvalue()
+
+
+def main(argv: list | None = None) -> None:
+    """Run the command line. Exits with 2 for a wrong flag, with 1 and one line on
+    stderr if a file is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python3 -m explorer", description=(__doc__ or "").split("\n")[0],
+        allow_abbrev=False)
+    parser.add_argument("--out", type=path_of, metavar="FILE",
+                        default=hn.HERE / "docs" / "explorer.html",
+                        help="the page to write; its picture lies beside it, as .png")
+    options = parser.parse_args(argv)
+    if not os.path.isdir(options.out.parent):
+        parser.error(f"argument --out: {options.out.parent} is not a folder")
+    try:
+        record = load_record()
+        nets = load_nets(record)
+        page = make_page(record, nets).encode()
+        write_file(options.out, page)
+        write_file(options.out.with_suffix(".png"), make_picture(nets))
+    except (hn.DataError, RecordError) as error:
+        sys.exit(f"explorer: {error}")
+    except (LookupError, TypeError, ValueError) as error:
+        sys.exit(f"explorer: a record lacks what the page shows ({error!r:.80})")
+    except OSError as error:
+        sys.exit(f"explorer: {error.filename or options.out}: {error.strerror}")
+    print(f"{options.out.name}: {len(page) / 1e6:.2f} MB")

@@ -1,0 +1,108 @@
+"""A record as an animation: a frame for each epoch.
+
+Above, the test accuracy of each net grows epoch by epoch; below, the mean transform
+gate of each block of the first net that has gates moves away from where it started.
+
+Legend: F frames.
+"""
+
+from __future__ import annotations
+
+import imageio.v3 as iio
+import numpy as np
+
+from highway_suite import figures
+from highway_suite.figures import (
+    LIGHT,
+    gated_arms,
+    new_figure,
+    plot_gates,
+    plot_history,
+    style,
+)
+from highway_suite.pictures import caption, learns, name_panel, who_learns
+from highway_suite.studies import Study
+
+MOST_FRAMES = 40    # of a longer record, epochs are left out
+COLOURS = 255       # of 256: one stays free to mean "as in the frame before"
+LOOP = 8000         # milliseconds of motion, where no frame
+SLOWEST = 600       # is shown for longer
+HOLD = 3000         # milliseconds of the last frame
+CLOCK = 1.6         # inches right of the title, where the epoch stands
+
+
+def frame_epochs(study: Study) -> np.ndarray:
+    """The epochs to show (F,): all that the deepest nets have, or so many, evenly
+    spaced, the first and the last among them."""
+    epochs = np.unique(np.concatenate([epochs for arm in study.deepest
+                                       for epochs in (arm.epoch, arm.T_epoch)]))
+    count = min(len(epochs), MOST_FRAMES)
+    return epochs[np.linspace(0, len(epochs) - 1, count).round().astype(int)]
+
+
+def frame_durations(frames: int) -> list[int]:
+    """Milliseconds of each frame, the held one first: multiples of 10, the unit of a
+    GIF, and never below 80, since browsers slow down very short ones."""
+    each = int(np.clip(LOOP / frames, 80, SLOWEST)) // 10 * 10
+    return [HOLD] + [each] * (frames - 1)
+
+
+def draw_frames(study: Study) -> list[np.ndarray]:
+    """A Study -> its frames, (height, width, 3) uint8 each; the last one first, as what
+    a still preview shows: in the loop it is the last."""
+    frames, last = [], max(arm.epoch[-1] for arm in study.deepest)
+    gated = next(iter(gated_arms(study)), None)
+    with style(LIGHT):
+        figure, curves, gates = new_figure(who_learns(study), caption(
+            study, study.deepest, "line, bar: mean over seeds; band, whisker: lowest "
+            "to highest", learns(study)), LIGHT, (2.3, 1.55), CLOCK)
+        figure.set_dpi(0.6 * figures.DPI)   # 900 pixels wide
+        clock = figure.text(1 - figures.EDGE / figures.WIDTH, 1 - 0.1 /
+                            figure.get_figheight(), "", size=12, weight="bold",
+                            va="top", ha="right")
+        for epoch in np.roll(frame_epochs(study), 1):
+            clock.set_text(f"epoch {epoch} of {last}")
+            for axes in (curves, gates):    # ticks and limits stay
+                for artist in (*axes.lines, *axes.collections, *axes.patches,
+                               *axes.texts):
+                    artist.remove()
+            plot_history(study, curves, upto=epoch)
+            plot_gates(study, gates, upto=epoch)
+            if gated and gated.block != "highway":
+                name_panel(gates, gated, LIGHT)
+            figure.canvas.draw()
+            frames.append(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy())
+    return frames
+
+
+def share_palette(frames: list) -> tuple[np.ndarray, np.ndarray]:
+    """Frames -> the same as indices (F, height, width) uint8 into a palette (n, 3).
+
+    One palette serves all frames: the commonest colours of the first, which has every
+    line on it; any other colour becomes the nearest of them. So no colour flickers, and
+    the encoder stores no more than what moved.
+    """
+    packed = [frame.astype(np.uint32) @ [1 << 16, 1 << 8, 1] for frame in frames]
+
+    def unpack(colours):
+        return np.stack([colours >> 16, colours >> 8 & 255, colours & 255], axis=-1)
+    seen, counts = np.unique(packed[0], return_counts=True)
+    palette = unpack(seen[np.argsort(-counts, kind="stable")[:COLOURS]])
+    index = np.zeros(1 << 24, np.uint8)         # of every colour there can be
+    for frame in packed:
+        index[frame] = 1
+    drawn = np.flatnonzero(index)
+    for some in np.array_split(drawn, len(drawn) // 1000 + 1):      # bounds the memory
+        away = unpack(some)[:, None] - palette  # (some, n, 3)
+        index[some] = (away**2).sum(axis=2).argmin(axis=1)
+    return np.stack([index[frame] for frame in packed]), palette.astype(np.uint8)
+
+
+def encode_gif(frames: list, comment: str) -> bytes:
+    """Frames and what the file says of itself -> the bytes of a GIF that loops."""
+    indices, palette = share_palette(frames)
+    times = frame_durations(len(frames))
+    return iio.imwrite("<bytes>", indices, extension=".gif", plugin="pillow", loop=0,
+                       palette=palette.tobytes(), is_batch=True, optimize=True,
+                       # Pillow takes no list for one frame.
+                       duration=times if len(times) > 1 else HOLD, comment=comment)

@@ -1,0 +1,243 @@
+"""The five pictures of a record, with titles and captions that come from it.
+
+    learning_curves        test accuracy after each epoch
+    plain_loss_collapse    training loss of each epoch, with ln C, the loss of a guess
+    depth_sweep            test accuracy after the last epoch, by depth
+    T_gate_evolution       mean transform gate T of each block, epoch by epoch
+    T_gate_final           the same after the last epoch, as bars from sigma(b_T)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import highway_networks as hn
+from highway_suite.figures import (
+    LIGHT,
+    Theme,
+    chosen_gates,
+    gated_arms,
+    mean_and_range,
+    new_figure,
+    plot_depth_sweep,
+    plot_gate_history,
+    plot_gates,
+    plot_history,
+    saved,
+    style,
+    title_of,
+)
+from highway_suite.files import write_files
+from highway_suite.schema import INITS, JUST_GUESSING, RecordError
+from highway_suite.studies import RUN, Arm, Study
+from highway_suite.terminal import say
+
+MEAN = "mean over seeds"
+RANGE = f"line: {MEAN}; band: lowest to highest"
+
+# --------------------------------------------------------------------------------------
+# Titles and captions
+
+
+def few(values: list) -> str:
+    """Values, of many the first three and the last."""
+    return ", ".join(map(str, values if len(values) <= 10 else
+                         [*values[:3], "…", values[-1]]))
+
+
+def plural(values: list, noun: str) -> str:
+    """One value with its noun, or their number and them."""
+    return (f"{noun} {values[0]}" if len(values) == 1 else
+            f"{len(values)} {noun}s ({few(values)})")
+
+
+def caption(study: Study, arms: list[Arm], several: str, *notes: str) -> list[str]:
+    """What was measured, and on what: data set, images, seeds, weights, parameters.
+
+    several: how the picture shows more than one seed; notes: parts of their own.
+    """
+    parts = [f"{title_of(study.dataset)}: {study.n_train:,} training and "
+             f"{study.n_test:,} test images", plural(study.seeds, "seed"),
+             f"weights {INITS[study.init]}"]
+    if len({arm.depth for arm in arms}) == 1:
+        counts = [f"{arm.block} {arm.parameters:,}" for arm in arms if arm.parameters]
+        parts += [f"parameters: {', '.join(counts)}"] if counts else []
+        if len(study.arms) > 1:
+            parts.append(f"the deepest of {plural(list(study.arms), 'depth')} recorded")
+    if len(study.seeds) > 1:
+        parts.append(several)
+    parts += notes
+    lost = [f"{arm.block} {arm.depth}, {arm.diverged.sum()} of {len(arm.diverged)}"
+            for arm in arms if arm.diverged.any()]
+    if lost:
+        left = " and left out of means" if len(study.seeds) > 1 else ""
+        parts.append(f"× diverged{left}: {few(lost)}")
+    if study.assumed:
+        parts.append("record of the earlier reproduction: MNIST, these weights and "
+                     "gate bias −2 assumed")
+    return parts
+
+
+def fate(arm: Arm, study: Study) -> str:
+    """What became of an arm: the mean of its nets that did not diverge decides."""
+    acc = arm.test_acc[~arm.diverged, -1]
+    return ("diverged" if not len(acc) else
+            "learns" if acc.mean() > study.chance + JUST_GUESSING else "guesses")
+
+
+def learns(study: Study) -> str:
+    """What a title means by it, as a note of a caption."""
+    known = study.deepest[0].chance is not None
+    return (f"learns: over {100 * JUST_GUESSING:g} points better than chance"
+            + ", the share of the commonest test label" * known)
+
+
+def blocks(depth: int) -> str:
+    """A depth with its noun."""
+    return f"{depth} block{'s' * (depth > 1)}"
+
+
+def who_learns(study: Study) -> str:
+    """What became of the deepest nets, as a title."""
+    arms = study.deepest
+    fates = [f"{arm.block} {fate(arm, study)}" for arm in arms]
+    if len(arms) > 3:
+        learn = sum(fate(arm, study) == "learns" for arm in arms)
+        fates = [f"{learn} of {len(arms)} kinds of nets learn"]
+    return f"{blocks(study.depth)}: {', '.join(fates)}"
+
+
+def where_it_learns(study: Study) -> str:
+    """At which depths the nets learn, as a title."""
+    found = []
+    for block in study.blocks:
+        arms = [arms[block] for arms in study.arms.values() if block in arms]
+        learn = [arm.depth for arm in arms if fate(arm, study) == "learns"]
+        found.append(f"{block} at " + (
+            "every depth" if len(learn) == len(arms) else
+            f"{few(learn) or 'no'} blocks"))
+    return f"Who learns: {', '.join(found)}"
+
+
+# --------------------------------------------------------------------------------------
+# The five pictures
+
+
+def history_figure(study: Study, theme: Theme, series: str) -> Figure:
+    """A series of each epoch, of the deepest net of each kind."""
+    notes = ["loss: mean over the steps of the epoch"] * (series == "train_loss")
+    figure, axes = new_figure(who_learns(study), caption(
+        study, study.deepest, RANGE, learns(study), *notes), theme)
+    plot_history(study, axes, series=series, theme=theme)
+    return figure
+
+
+def depth_sweep(study: Study, theme: Theme) -> Figure:
+    """Test accuracy after the last epoch by depth."""
+    arms = [arm for found in study.arms.values() for arm in found.values()]
+    epochs = sorted({int(arm.epoch[-1]) for arm in arms})
+    figure, axes = new_figure(where_it_learns(study), caption(
+        study, arms, RANGE, f"accuracy after {few(epochs)} epoch"
+        f"{'s' * (epochs != [1])}", learns(study)), theme)
+    plot_depth_sweep(study, axes, theme=theme)
+    return figure
+
+
+def name_panel(axes: Axes, arm: Arm, theme: Theme) -> None:
+    """Write whose gates an axes shows, right above it."""
+    axes.text(1, 1.025, arm.block, ha="right", va="bottom", weight="bold",
+              color=theme.colour(arm.block, arm.place), transform=axes.transAxes)
+
+
+def gate_figure(study: Study, theme: Theme, plot: Callable[..., Axes], title: str,
+                several: str, note: str) -> Figure:
+    """A figure with a panel for each of the deepest nets with gates, named by it unless
+    it is a highway net alone; note: in the caption, where there are gates."""
+    arms = gated_arms(study)
+    title = f"{title}, {blocks(study.depth)}"
+    if len(arms) == 1:
+        last = next(mean_and_range(chosen_gates(arms[0])[1][:, -1]))
+        below = (last < study.T_start).sum()
+        title += f": it ends below σ(b_T) in {below} of {len(last)}"
+    figure, *panels = new_figure(
+        title, caption(study, arms or study.deepest, several, *[note] * bool(arms)),
+        theme, (2.77,) if len(arms) < 2 else (1.9,) * len(arms))
+    if not arms:
+        plot(study, *panels, theme=theme)
+    for arm, axes in zip(arms, panels, strict=False):
+        plot(study, axes, block=arm.block, theme=theme)
+        if [arm.block for arm in arms] != ["highway"]:
+            name_panel(axes, arm, theme)
+    return figure
+
+
+def T_gate_evolution(study: Study, theme: Theme) -> Figure:
+    """Mean T of each block over training, a heat map for each kind with gates."""
+    return gate_figure(
+        study, theme, plot_gate_history, "Mean T over training", MEAN,
+        f"line on the scale: the initial σ(b_T) = {study.T_start:.3g}")
+
+
+def T_gate_final(study: Study, theme: Theme) -> Figure:
+    """Mean T of each block after the last epoch recorded, as bars from sigma(b_T)."""
+    ends = sorted({int(chosen_gates(arm)[0][-1]) for arm in gated_arms(study)})
+    after = f"epoch {' or '.join(map(str, ends))}" if ends else "training"
+    return gate_figure(study, theme, plot_gates, f"Mean T after {after}",
+                       f"bar: {MEAN}; whisker: lowest to highest",
+                       "bars start at the initial σ(b_T)")
+
+
+PICTURES: dict[str, Callable[[Study, Theme], Figure]] = {
+    "learning_curves": partial(history_figure, series="test_acc"),
+    "plain_loss_collapse": partial(history_figure, series="train_loss"),
+    "depth_sweep": depth_sweep, "T_gate_evolution": T_gate_evolution,
+    "T_gate_final": T_gate_final}
+
+
+def render(name: str, study: Study, theme: Theme = LIGHT, kind: str = "png") -> bytes:
+    """A picture's name and its Study -> the bytes of its file."""
+    with style(theme):
+        return saved(PICTURES[name](study, theme), kind, name, study.command,
+                     study.sha256)
+
+
+# --------------------------------------------------------------------------------------
+# What the two scripts share
+
+
+def record_home() -> Path:
+    """The folder whose records are drawn unasked: the current one, if it has a
+    run.json, else that of the scripts."""
+    here = Path(), hn.HERE
+    return next((folder for folder in here if os.path.exists(folder / RUN[0])), Path())
+
+
+def picture_home(own: bool) -> Path:
+    """The folder for pictures: of records that a user named (own) the current one, but
+    in the checkout runs/, for the pictures there are those of its own records."""
+    if not own:
+        return record_home()
+    return Path("runs") if os.path.samefile(os.curdir, hn.HERE) else Path()
+
+
+def write_pictures(program: str, draw: Callable[[], dict[Path, bytes]],
+                   place: Any) -> list[Path]:
+    """Write what draw() gives, all or nothing; say and return the paths. Exits with 1
+    and one line on stderr where a record or a file is wrong, by default that place."""
+    try:
+        write_files(contents := draw())
+    except RecordError as error:
+        sys.exit(f"{program}: {error}")
+    except OSError as error:
+        sys.exit(f"{program}: {error.filename or place}: {error.strerror}; nothing "
+                 "written")
+    say("wrote " + ", ".join(map(str, contents)), sys.stdout)
+    return list(contents)
