@@ -1297,13 +1297,14 @@ class Progress:
 
     def report(self, row: dict) -> None:
         """Called after each epoch."""
-        loss, accuracy, last = row["train_loss"], row["test_acc"], self.config.epochs
+        of = next(of for of in ("test", "validation", "train") if f"{of}_acc" in row)
+        loss, accuracy, last = row["train_loss"], row[f"{of}_acc"], self.config.epochs
         if self.bar is None:
             say(f"{self.label}  epoch {row['epoch']:{len(str(last))}}/{last}  train "
-                f"loss {loss:.4f}  test accuracy {accuracy:.4f}")
+                f"loss {loss:.4f}  {of} accuracy {accuracy:.4f}")
             self.told = time.monotonic()
             return
-        self.bar.set_postfix_str(f"loss {loss:.4f}, test {accuracy:.4f}", refresh=False)
+        self.bar.set_postfix_str(f"loss {loss:.4f}, {of} {accuracy:.4f}", refresh=False)
         self.bar.update(row["epoch"] - self.bar.n)
         if row["epoch"] == last:
             self.bar.close()

@@ -7,7 +7,7 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from highway_networks import Data
@@ -37,3 +37,17 @@ def forget_missing_backend() -> None:
 
 
 forget_missing_backend()
+
+
+def __getattr__(name: str) -> Any:
+    """HighwayClassifier, once somebody asks for it: it alone needs scikit-learn."""
+    if name != "HighwayClassifier":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from highway_suite.classifier import HighwayClassifier
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "sklearn":
+            raise
+        raise ImportError("HighwayClassifier needs scikit-learn: pip install "
+                          "'highway-networks[sklearn]'") from None
+    return HighwayClassifier

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,8 @@ import highway_networks as hn
 
 # The names that Config has for what scikit-learn's estimators call otherwise.
 NAMES = {"lr": "learning_rate", "batch": "batch_size", "epochs": "max_iter"}
-SPREADS = 0.1, 10       # of inputs that the defaults learn from as well as from 1
+SPREADS = 0.1, 10       # of inputs; what lies outside is warned of
+FLOATS = np.float64, np.float32
 
 
 class Enough(Exception):
@@ -62,6 +64,35 @@ class Watch:
 class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
                         TransformerMixin, BaseEstimator):
     """A deep net of highway blocks, or of another kind in highway_networks.BLOCKS.
+
+    Classification alone: there is no regression, and there are no sample weights.
+
+    block: "highway", "plain", "residual", "t_only", "c_only" or "full".
+    depth: blocks after the input projection; hidden: units of each.
+    activation: of H, "tanh" or "relu".
+    init: of the weights, "uniform", "glorot" or "he".
+    gate_bias: the initial b_T; "auto" is logit(1 / depth), which learns at any depth.
+    optimizer: "adam", or "sgd" with a momentum of 0.9; learning_rate stays the same.
+    batch_size: the most rows of one update. max_iter: passes over the rows.
+    clip: the largest norm of the gradient; 0 is no limit.
+    early_stopping: hold out validation_fraction of the rows, stop after
+        n_iter_no_change epochs without a better accuracy there, and keep the best
+        weights. Without it every fit takes max_iter epochs.
+    random_state: int, RandomState or None. verbose: show the training on stderr.
+    n_threads: of BLAS; None: 1 for a narrow net, else what BLAS uses by default.
+
+    X is never scaled. Only the initial weights of the input projection follow it: they
+    are divided by the spread of X, the square root of the mean variance of its
+    features, and its biases start at minus what the mean row gives. So inputs such as
+    0 to 16 are learned from as they are. A spread outside 0.1 to 10 is warned of.
+    Arrays are float32 where X is, else float64.
+
+    After fit: classes_, n_features_in_, n_iter_ (epochs), loss_curve_ (the mean loss of
+    each epoch), history_ (lists epoch, train_loss, train_acc, grad_norm, and
+    validation_acc with early_stopping) and net_ (the highway_networks.DeepNet).
+
+    Raises ValueError for a setting that is not allowed, highway_networks.Diverged where
+    training stops being finite.
     """
 
     def __init__(self, block="highway", depth=10, hidden=50, *, activation="tanh",
@@ -89,22 +120,25 @@ class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
 
     def fit(self, X: Any, y: Any) -> HighwayClassifier:
         """Train a new net on rows X (N, P) and their labels y (N,) -> self."""
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
+        X, y = validate_data(self, X, y, dtype=FLOATS)
         check_classification_targets(y)
         self._start(X, np.unique(y))
         held_out = None
         if self.early_stopping:
             X, X_held, y, y_held = train_test_split(
-                X, y, test_size=self.validation_fraction, stratify=y,
-                random_state=self._seed)
+                X, y, test_size=self.validation_fraction, random_state=self._seed)
             held_out = X_held, self._indices(y_held)
         self._train(X, self._indices(y), self.max_iter, held_out)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> HighwayClassifier:
-        """One more pass over rows X (N, P) and their labels y (N,) -> self."""
+        """One more pass over rows X (N, P) and their labels y (N,) -> self.
+
+        classes: all labels that will come; the first call needs it. Mean and spread
+        are those of the rows of that call. early_stopping plays no part.
+        """
         first = not hasattr(self, "net_")
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32), reset=first)
+        X, y = validate_data(self, X, y, dtype=FLOATS, reset=first)
         check_classification_targets(y)
         if first:
             if classes is None:
@@ -134,26 +168,28 @@ class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
         self.net_ = hn.make_net(config, hn.Data(
             X, np.zeros(len(X), int), X[:1], np.zeros(1, int), len(classes), None))
         self._optimizer = hn.OPTIMIZERS[self.optimizer](self.net_.params, config)
-        rng = hn.streams(self._seed)["batches"]
-        self._rng = np.random.default_rng(rng)
+        self._rng = np.random.default_rng(hn.streams(self._seed)["batches"])
         self._n_features_out = self.hidden
         self.history_: dict[str, list] = {}
         self.n_iter_ = 0
-        self._center(X)
+        self._fit_projection(X)
 
-    def _center(self, X):
+    def _fit_projection(self, X):
+        """Start the input projection from the mean and spread of X: W_in (x - mean) /
+        spread. Warns where the spread is far from 1."""
+        features = X.std(axis=0, dtype=np.float64)
+        spread = float(np.sqrt(np.mean(features ** 2)))
+        if not spread:
+            return                                      # all rows are equal
+        low, high = SPREADS
+        if not low <= spread <= high:
+            warnings.warn(
+                f"the spread of X is {spread:.3g}, far from 1, and nothing scales it: "
+                "make_pipeline(StandardScaler(), HighwayClassifier()) does",
+                UserWarning, stacklevel=4)
         weights = self.net_.views(self.net_.params)
-        spread = float(np.sqrt(X.var(axis=0).mean())) or 1.0
-        mode = globals().get("MODE", "scalar")
-        if mode == "scalar":
-            weights["W_in"][...] /= spread
-            weights["b_in"][:, 0] = -weights["W_in"] @ X.mean(axis=0)
-        elif mode == "feature":
-            s = X.std(axis=0)
-            weights["W_in"][...] /= np.where(s > 0, s, 1)
-            weights["b_in"][:, 0] = -weights["W_in"] @ X.mean(axis=0)
-        elif mode == "onlyscale":
-            weights["W_in"][...] /= spread
+        weights["W_in"][...] /= spread
+        weights["b_in"][...] = -weights["W_in"] @ X.mean(axis=0)[:, None]
 
     def _indices(self, y):
         """Labels -> their places in classes_. Raises ValueError for another label."""
@@ -163,50 +199,64 @@ class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
         return places
 
     def _train(self, X, labels, epochs, held_out=None):
-        """Let `hn.fit` train the net for so many epochs."""
+        """Let `hn.fit` train the net for so many epochs. Batches are as equal as they
+        can be, so that fewer rows sit out of an epoch than it has batches."""
         config = self._config(X.dtype.name)
-        batches = math.ceil(len(X) / self.batch_size)
-        batches = hn.Batches(X, labels, len(X) // batches, self._rng)
-        watch = Watch(self.net_, self.n_iter_no_change if held_out else None, None)
+        size = len(X) // math.ceil(len(X) / config.batch)
+        batches: Any = hn.Batches(X, labels, size, self._rng)
+        progress = hn.Progress(replace(config, epochs=epochs)) if self.verbose else None
+        if progress:
+            batches = hn.Watched(batches, progress)
+        watch = Watch(self.net_, self.n_iter_no_change if held_out else None, progress)
 
         def measure(net, cache):
-            if held_out:
-                return {"validation_acc": hn.evaluate(net, *held_out, cache)[0]}
-            return {}
+            return {"validation_acc": hn.evaluate(net, *held_out, cache)[0]}
+        status = "ok"
         try:
-            status = hn.fit(
-                self.net_, batches, self._optimizer, lambda *_: self.learning_rate,
-                watch, epochs=epochs, clip=config.clip, measure=measure,
-                threads=hn.threads_for(self.hidden, self.n_threads))[1]
+            _, status = hn.fit(
+                self.net_, batches, self._optimizer, lambda *_: config.lr, watch,
+                epochs=epochs, clip=config.clip, measure=measure if held_out else None,
+                threads=hn.threads_for(self.hidden, self.n_threads))
         except Enough:
-            status = "ok"
-        if status != "ok":
-            raise hn.Diverged("not finite")
+            pass
+        if status == "diverged":
+            raise hn.Diverged(
+                f"after {len(watch.rows)} epochs the loss or a weight was no longer "
+                "finite: choose a smaller learning_rate, or scale X")
         if held_out:
             self.net_.params[...] = watch.params
         for row in watch.rows:
+            row["epoch"] = self.n_iter_ = self.n_iter_ + 1
             for name, value in row.items():
                 self.history_.setdefault(name, []).append(value)
         self.loss_curve_ = self.history_["train_loss"]
-        self.n_iter_ = len(self.loss_curve_)
 
     def _rows(self, X):
+        """X as the fitted net takes it, checked by scikit-learn."""
         check_is_fitted(self)
-        return validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        return validate_data(self, X, dtype=FLOATS, reset=False)
 
     def predict(self, X: Any) -> np.ndarray:
-        return self.classes_[self.net_.predict(self._rows(X))]
+        """The most probable label of each row, (N,)."""
+        X = self._rows(X)
+        return self.classes_[self.net_.predict(X)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        return self.net_.predict_proba(self._rows(X))
+        """The probability of each class, (N, C), in the order of classes_."""
+        X = self._rows(X)
+        return self.net_.predict_proba(X)
 
     def transform(self, X: Any) -> np.ndarray:
+        """The output of the last block, (N, hidden)."""
         X = self._rows(X)
         parts = np.split(X, range(hn.COLUMNS, len(X), hn.COLUMNS))
         return np.concatenate([self.net_.block_outputs(part)[:, -1] for part in parts])
 
     def gates(self, X: Any) -> np.ndarray:
-        return self.net_.gates(self._rows(X))
+        """The transform gates T of every block, (N, depth, hidden). Raises ValueError
+        for blocks that have none."""
+        X = self._rows(X)
+        return self.net_.gates(X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,0 +1,18 @@
+"""A long training that goes on where it was: Ctrl-C it and start it again.
+
+    python3 -m examples.resume
+"""
+
+from pathlib import Path
+
+import highway_networks as hn
+from highway_suite.checkpoints import Checkpoint, data_hash
+
+Path("runs").mkdir(exist_ok=True)
+config = hn.Config(depth=20, epochs=6)
+data = hn.scale_pixels(hn.load_dataset("digits"))
+kept = Checkpoint("runs/resume.npz", vars(config),
+                  data_hash(data.x_train, data.y_train))
+history, layer_T, status = hn.train(hn.make_net(config, data), data, config,
+                                    checkpoint=kept, progress=True)
+print(f"{status}: test accuracy {history['test_acc'][-1]:.2f}")

@@ -1,0 +1,38 @@
+"""A trained DeepNet as a torch.nn.Module that gives the same logits.
+
+    python3 -m examples.to_pytorch
+"""
+
+import torch
+
+import highway_networks as hn
+
+MIX = {"plain": lambda H, x: H, "residual": lambda H, x: H + x,
+       "highway": lambda H, x, T: x + T * (H - x), "t_only": lambda H, x, T: H * T + x,
+       "c_only": lambda H, x, C: H + x * C, "full": lambda H, x, T, C: H * T + x * C}
+
+
+class TorchNet(torch.nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.mix, self.rows = MIX[net.settings["block"]], "H" + net.block.gates
+        self.act = getattr(torch, net.settings["activation"])
+        for name, array in net.views(net.params).items():
+            self.register_parameter(name, torch.nn.Parameter(torch.tensor(array)))
+
+    def forward(self, x):                           # (N, P) -> logits (N, C)
+        w = dict(self.named_parameters())
+        x = self.act(x @ w["W_in"].T + w["b_in"][:, 0])
+        for l in range(len(w["W_H"])):
+            H, *gates = [x @ w["W_" + k][l].T + w["b_" + k][l] for k in self.rows]
+            x = self.mix(self.act(H), x, *map(torch.sigmoid, gates))
+        return x @ w["W_out"].T + w["b_out"]
+
+
+if __name__ == "__main__":
+    data = hn.scale_pixels(hn.load_dataset("digits"))
+    config = hn.Config(depth=20, epochs=5)
+    net = hn.make_net(config, data)
+    hn.train(net, data, config)
+    told = TorchNet(net)(torch.tensor(data.x_test)).argmax(1).numpy()
+    print(f"equal answers: {(told == net.predict(data.x_test)).mean():.0%}")

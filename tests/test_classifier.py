@@ -1,0 +1,157 @@
+"""HighwayClassifier behaves as scikit-learn's estimators do, and learns."""
+
+import pickle
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import highway_networks as hn
+
+pytest.importorskip("sklearn")
+
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_classification
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from highway_suite import HighwayClassifier
+
+SMALL = {"depth": 3, "hidden": 8, "max_iter": 3, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return make_classification(230, 12, n_informative=6, n_classes=3, random_state=1)
+
+
+# The checks fit inputs of many spreads, and pytest would make errors of warnings. Some
+# draw from NumPy's global generator, which no test may leave changed.
+@pytest.mark.filterwarnings("default")
+@parametrize_with_checks([HighwayClassifier(), HighwayClassifier(early_stopping=True)])
+def test_scikit_learns_own_checks(estimator, check):
+    state = np.random.get_state()
+    try:
+        check(estimator)
+    finally:
+        np.random.set_state(state)
+
+
+@pytest.mark.parametrize("depth, least", [(10, 0.96), (100, 0.95)])
+def test_defaults_learn_digits_as_they_are(depth, least):
+    X, y = load_digits(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=y)
+    net = HighwayClassifier(depth=depth, random_state=0).fit(X, y)
+    assert net.score(X_test, y_test) > least - 0.02       # one split, not the median
+
+
+def test_it_trains_the_machines_net(table):
+    """Retold with the machine alone: the same weights to the last bit."""
+    X, y = table
+    net = HighwayClassifier(**SMALL, batch_size=46).fit(X, y)
+    config = hn.Config(depth=3, hidden=8, init="glorot", gate_bias="auto", lr=1e-3,
+                       epochs=3, batch=46, seed=net._seed, dtype="float64")
+    data = hn.Data(X, y, X, y, 3, None)
+    twin = hn.make_net(config, data)
+    weights = twin.views(twin.params)
+    spread = float(np.sqrt(np.mean(X.std(axis=0) ** 2)))
+    weights["W_in"][...] /= spread
+    weights["b_in"][...] = -weights["W_in"] @ X.mean(axis=0)[:, None]
+    history = hn.train(twin, data, config)[0]
+    assert np.array_equal(net.net_.params, twin.params)
+    assert net.loss_curve_ == net.history_["train_loss"] == history["train_loss"]
+    assert net.n_iter_ == 3 and net.history_["epoch"] == [1, 2, 3]
+    assert np.array_equal(net.transform(X), twin.block_outputs(X)[:, -1])
+    assert np.array_equal(net.gates(X), twin.gates(X))
+
+
+@pytest.mark.parametrize("names", [["x", "yy", "z"], [5, -1, 7], [0.0, 2.0, 1.0]])
+@pytest.mark.parametrize("rows, batch", [(5, 32), (230, 229)])
+def test_any_labels_and_any_count_of_rows(table, names, rows, batch):
+    X, y = table[0][:rows], np.array(names)[table[1][:rows]]
+    net = HighwayClassifier(**SMALL, batch_size=batch).fit(X.tolist(), y.tolist())
+    assert set(net.predict(X)) <= set(net.classes_) <= set(names)
+    assert np.array_equal(net.classes_[net.predict_proba(X).argmax(axis=1)],
+                          net.predict(X))
+
+
+def test_the_type_follows_X(table):
+    X, y = table[0].astype("float32"), table[1]
+    net = HighwayClassifier(**SMALL).fit(X, y)
+    assert net.net_.dtype == net.predict_proba(X).dtype == "float32"
+    assert HighwayClassifier(**SMALL).fit(table[0], y).net_.dtype == "float64"
+
+
+def test_partial_fit_goes_on_as_one_fit(table):
+    X, y = table
+    whole, parts = HighwayClassifier(**SMALL).fit(X, y), HighwayClassifier(**SMALL)
+    for _ in range(3):
+        parts.partial_fit(X, y, classes=[0, 1, 2])
+    assert np.array_equal(whole.net_.params, parts.net_.params)
+    assert whole.history_ == parts.history_
+    with pytest.raises(ValueError, match="first call of partial_fit needs classes"):
+        HighwayClassifier(**SMALL).partial_fit(X, y)
+    with pytest.raises(ValueError, match="not among classes"):
+        parts.partial_fit(X, y + 1)
+
+
+def test_early_stopping_keeps_the_best_weights(table):
+    X, y = table
+    net = HighwayClassifier(**SMALL | {"max_iter": 200}, early_stopping=True,
+                            n_iter_no_change=4).fit(X, y)
+    scores = net.history_["validation_acc"]
+    assert len(scores) == net.n_iter_ == np.argmax(scores) + 1 + 4 < 200
+    held = train_test_split(X, y, test_size=0.1, random_state=net._seed)
+    assert net.score(held[1], held[3]) == max(scores)
+
+
+def test_pickles_pipelines_and_searches(table):
+    X, y = table
+    net = HighwayClassifier(**SMALL).fit(X, y)
+    again = pickle.loads(pickle.dumps(net)), clone(net).fit(X, y)
+    for twin in again:
+        assert np.array_equal(twin.predict_proba(X), net.predict_proba(X))
+    line = make_pipeline(StandardScaler(), HighwayClassifier(**SMALL))
+    alone, beside = (cross_val_score(line, X, y, n_jobs=jobs) for jobs in (1, 2))
+    assert np.array_equal(alone, beside)
+    search = GridSearchCV(line, {"highwayclassifier__depth": [2, 4]}, n_jobs=2)
+    assert search.fit(X, y).best_params_["highwayclassifier__depth"] in (2, 4)
+
+
+def test_a_spread_far_from_1_is_warned_of(table):
+    X, y = table[0] / table[0].std(), table[1]
+    for factor in (0.01, 100):
+        with pytest.warns(UserWarning, match="spread of X is"):
+            HighwayClassifier(**SMALL).fit(factor * X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        HighwayClassifier(**SMALL).fit(5 * X + 3, y)
+
+
+@pytest.mark.parametrize("change", [
+    {"learning_rate": -1.0}, {"batch_size": 0}, {"max_iter": 0}, {"block": "no"}])
+def test_a_wrong_setting_is_named_as_it_was_given(table, change):
+    with pytest.raises(ValueError, match=f"^{next(iter(change))} is"):
+        HighwayClassifier(**SMALL | change).fit(*table)
+
+
+def test_divergence_is_an_error_and_verbose_shows_training(table, capfd):
+    with pytest.raises(hn.Diverged, match="smaller learning_rate"):
+        HighwayClassifier(**SMALL | {"block": "residual", "activation": "relu",
+                                     "optimizer": "sgd", "clip": 0.0,
+                                     "learning_rate": 1e3, "depth": 30}).fit(*table)
+    HighwayClassifier(**SMALL, verbose=True).fit(*table)
+    assert "train accuracy" in capfd.readouterr().err
+
+
+def test_without_scikit_learn_the_rest_works():
+    code = ("import sys; sys.modules['sklearn'] = None\n"
+            "import highway_suite; highway_suite.load('digits')\n"
+            "from highway_suite import HighwayClassifier")
+    told = subprocess.run([sys.executable, "-c", code], cwd=hn.HERE, text=True,
+                          capture_output=True).stderr.strip().splitlines()[-1]
+    assert told.startswith("ImportError: HighwayClassifier needs scikit-learn: pip")
