@@ -20,19 +20,18 @@ class TorchNet(torch.nn.Module):
         for name, array in net.views(net.params).items():
             self.register_parameter(name, torch.nn.Parameter(torch.tensor(array)))
 
-    def forward(self, x):                           # (N, P) -> logits (N, C)
+    def forward(self, x) -> torch.Tensor:           # (N, P) -> logits (N, C)
+        x = self.act(x @ self.W_in.T + self.b_in[:, 0])
         w = dict(self.named_parameters())
-        x = self.act(x @ w["W_in"].T + w["b_in"][:, 0])
-        for l in range(len(w["W_H"])):
+        for l in range(len(self.W_H)):
             H, *gates = [x @ w["W_" + k][l].T + w["b_" + k][l] for k in self.rows]
             x = self.mix(self.act(H), x, *map(torch.sigmoid, gates))
-        return x @ w["W_out"].T + w["b_out"]
+        return x @ self.W_out.T + self.b_out
 
 
 if __name__ == "__main__":
     data = hn.scale_pixels(hn.load_dataset("digits"))
-    config = hn.Config(depth=20, epochs=5)
-    net = hn.make_net(config, data)
-    hn.train(net, data, config)
+    net = hn.make_net(hn.Config(depth=20, epochs=5), data)
+    hn.train(net, data, hn.Config(depth=20, epochs=5))
     told = TorchNet(net)(torch.tensor(data.x_test)).argmax(1).numpy()
     print(f"equal answers: {(told == net.predict(data.x_test)).mean():.0%}")

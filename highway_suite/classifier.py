@@ -1,6 +1,5 @@
 """A very deep net with the manners of scikit-learn, on the machine of highway_networks.
 
-    from highway_suite import HighwayClassifier
     net = HighwayClassifier(depth=100).fit(X_train, y_train)
     print(net.score(X_test, y_test))
 
@@ -15,12 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassifierMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-)
+from sklearn import base
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -28,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import highway_networks as hn
 
-# The names that Config has for what scikit-learn's estimators call otherwise.
+# Config's names for what scikit-learn's estimators call otherwise.
 NAMES = {"lr": "learning_rate", "batch": "batch_size", "epochs": "max_iter"}
 SPREADS = 0.1, 10       # of inputs; what lies outside is warned of
 FLOATS = np.float64, np.float32
@@ -39,8 +33,8 @@ class Enough(Exception):
 
 
 class Watch:
-    """What fit tells after each epoch: it keeps the history and the best weights, shows
-    the progress, and raises Enough after `patience` epochs without a better score."""
+    """What fit tells after each epoch: keeps history and best weights, shows progress,
+    and raises Enough after `patience` epochs without a better score."""
 
     def __init__(self, net: hn.DeepNet, patience: int | None, progress: Any):
         self.net, self.patience, self.progress = net, patience, progress
@@ -51,18 +45,16 @@ class Watch:
         self.rows.append(row)
         if self.progress:
             self.progress.report(row)
-        if self.patience is None:
-            return
-        self.since += 1
-        if row["validation_acc"] > self.best:
-            self.best, self.since = row["validation_acc"], 0
+        if self.patience and row["validation_acc"] > self.best:
+            self.best, self.since = row["validation_acc"], -1
             self.params[...] = self.net.params
-        if self.since >= self.patience:
+        self.since += 1
+        if self.patience and self.since >= self.patience:
             raise Enough
 
 
-class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
-                        TransformerMixin, BaseEstimator):
+class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMixin,
+                        base.TransformerMixin, base.BaseEstimator):
     """A deep net of highway blocks, or of another kind in highway_networks.BLOCKS.
 
     Classification alone: there is no regression, and there are no sample weights.
@@ -88,11 +80,9 @@ class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
     Arrays are float32 where X is, else float64.
 
     After fit: classes_, n_features_in_, n_iter_ (epochs), loss_curve_ (the mean loss of
-    each epoch), history_ (lists epoch, train_loss, train_acc, grad_norm, and
-    validation_acc with early_stopping) and net_ (the highway_networks.DeepNet).
-
-    Raises ValueError for a setting that is not allowed, highway_networks.Diverged where
-    training stops being finite.
+    each epoch), history_ (lists epoch, train_loss, train_acc, grad_norm; validation_acc
+    with early_stopping), net_ (highway_networks.DeepNet). Raises ValueError for a wrong
+    setting, highway_networks.Diverged where training stops being finite.
     """
 
     def __init__(self, block="highway", depth=10, hidden=50, *, activation="tanh",
@@ -123,12 +113,12 @@ class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
         X, y = validate_data(self, X, y, dtype=FLOATS)
         check_classification_targets(y)
         self._start(X, np.unique(y))
-        held_out = None
+        y, held_out = self._indices(y), None
         if self.early_stopping:
             X, X_held, y, y_held = train_test_split(
                 X, y, test_size=self.validation_fraction, random_state=self._seed)
-            held_out = X_held, self._indices(y_held)
-        self._train(X, self._indices(y), self.max_iter, held_out)
+            held_out = X_held, y_held
+        self._train(X, y, self.max_iter, held_out)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> HighwayClassifier:
@@ -140,15 +130,15 @@ class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
         first = not hasattr(self, "net_")
         X, y = validate_data(self, X, y, dtype=FLOATS, reset=first)
         check_classification_targets(y)
+        if first and classes is None:
+            raise ValueError("the first call of partial_fit needs classes, all labels")
         if first:
-            if classes is None:
-                raise ValueError("the first call of partial_fit needs classes: all "
-                                 "labels that will come")
             self._start(X, np.unique(classes))
-        self._train(X.astype(self.net_.dtype, copy=False), self._indices(y), 1)
+        X = X.astype(self.net_.dtype, copy=False)
+        self._train(X, self._indices(y), 1, None)
         return self
 
-    def _config(self, dtype) -> hn.Config:
+    def _config(self, dtype: str) -> hn.Config:
         """The machine's own Config, which checks every value."""
         try:
             return hn.Config(
@@ -169,24 +159,20 @@ class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
             X, np.zeros(len(X), int), X[:1], np.zeros(1, int), len(classes), None))
         self._optimizer = hn.OPTIMIZERS[self.optimizer](self.net_.params, config)
         self._rng = np.random.default_rng(hn.streams(self._seed)["batches"])
-        self._n_features_out = self.hidden
+        self._n_features_out, self.n_iter_ = self.hidden, 0
         self.history_: dict[str, list] = {}
-        self.n_iter_ = 0
         self._fit_projection(X)
 
     def _fit_projection(self, X):
-        """Start the input projection from the mean and spread of X: W_in (x - mean) /
-        spread. Warns where the spread is far from 1."""
-        features = X.std(axis=0, dtype=np.float64)
-        spread = float(np.sqrt(np.mean(features ** 2)))
+        """Start the input projection at W_in (x - mean) / spread. Warns where the
+        spread is far from 1."""
+        spread = math.sqrt(X.var(axis=0, dtype=np.float64).mean())
         if not spread:
             return                                      # all rows are equal
-        low, high = SPREADS
-        if not low <= spread <= high:
+        if not SPREADS[0] <= spread <= SPREADS[1]:
             warnings.warn(
                 f"the spread of X is {spread:.3g}, far from 1, and nothing scales it: "
-                "make_pipeline(StandardScaler(), HighwayClassifier()) does",
-                UserWarning, stacklevel=4)
+                "make_pipeline(StandardScaler(), HighwayClassifier())", stacklevel=4)
         weights = self.net_.views(self.net_.params)
         weights["W_in"][...] /= spread
         weights["b_in"][...] = -weights["W_in"] @ X.mean(axis=0)[:, None]
@@ -198,27 +184,28 @@ class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
             raise ValueError("y has labels that are not among classes")
         return places
 
-    def _train(self, X, labels, epochs, held_out=None):
+    def _train(self, X, labels, epochs, held_out):
         """Let `hn.fit` train the net for so many epochs. Batches are as equal as they
         can be, so that fewer rows sit out of an epoch than it has batches."""
         config = self._config(X.dtype.name)
         size = len(X) // math.ceil(len(X) / config.batch)
         batches: Any = hn.Batches(X, labels, size, self._rng)
-        progress = hn.Progress(replace(config, epochs=epochs)) if self.verbose else None
-        if progress:
+        progress = None
+        if self.verbose:
+            progress = hn.Progress(replace(config, epochs=epochs))
             batches = hn.Watched(batches, progress)
         watch = Watch(self.net_, self.n_iter_no_change if held_out else None, progress)
 
         def measure(net, cache):
-            return {"validation_acc": hn.evaluate(net, *held_out, cache)[0]}
-        status = "ok"
+            x, y = held_out
+            return {"validation_acc": hn.evaluate(net, x, y, cache)[0]}
         try:
             _, status = hn.fit(
                 self.net_, batches, self._optimizer, lambda *_: config.lr, watch,
                 epochs=epochs, clip=config.clip, measure=measure if held_out else None,
                 threads=hn.threads_for(self.hidden, self.n_threads))
         except Enough:
-            pass
+            status = "ok"
         if status == "diverged":
             raise hn.Diverged(
                 f"after {len(watch.rows)} epochs the loss or a weight was no longer "
@@ -238,7 +225,7 @@ class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable label of each row, (N,)."""
-        X = self._rows(X)
+        X = self._rows(X)       # which first asks whether there is a net
         return self.classes_[self.net_.predict(X)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -258,7 +245,7 @@ class HighwayClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin,
         X = self._rows(X)
         return self.net_.gates(X)
 
-    def __sklearn_tags__(self):
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -58,7 +58,7 @@ def test_it_trains_the_machines_net(table):
     data = hn.Data(X, y, X, y, 3, None)
     twin = hn.make_net(config, data)
     weights = twin.views(twin.params)
-    spread = float(np.sqrt(np.mean(X.std(axis=0) ** 2)))
+    spread = float(np.sqrt(X.var(axis=0).mean()))
     weights["W_in"][...] /= spread
     weights["b_in"][...] = -weights["W_in"] @ X.mean(axis=0)[:, None]
     history = hn.train(twin, data, config)[0]

@@ -3,6 +3,7 @@
 import re
 import runpy
 
+import numpy as np
 import pytest
 
 import highway_networks as hn
@@ -48,3 +49,38 @@ def test_a_layer_is_closed(example):
 def test_a_record_is_drawn(example, tmp_path):
     example("plot_record")
     assert (tmp_path / "runs" / "example.png").stat().st_size > 5000
+
+
+def test_a_training_goes_on(example, tmp_path):
+    first = example("resume")
+    assert "ok: test accuracy 0." in first.out and "epoch 6/6" in first.err
+    again = example("resume")
+    assert again.out == first.out and again.err == ""
+
+
+def test_a_table_of_ones_own(example):
+    pytest.importorskip("sklearn")
+    told = example("own_table").out
+    assert percents(told)[0] > 90 and "class_" in told
+
+
+def test_a_search_on_all_cores(example):
+    pytest.importorskip("sklearn")
+    assert percents(example("search_all_cores").out)[0] > 85
+
+
+def test_a_net_becomes_pytorchs(example):
+    pytest.importorskip("torch")
+    assert example("to_pytorch").out == "equal answers: 100%\n"
+
+
+@pytest.mark.parametrize("activation", hn.ACTIVATIONS)
+@pytest.mark.parametrize("block", hn.BLOCKS)
+def test_pytorch_gives_the_same_logits(block, activation, rng):
+    torch = pytest.importorskip("torch")
+    from examples.to_pytorch import TorchNet
+    net = hn.DeepNet(block, 6, 9, inputs=5, classes=4, activation=activation)
+    net.params += rng.normal(0, 0.3, net.params.size).astype("float32")
+    x = rng.normal(size=(11, 5)).astype("float32")
+    logits = TorchNet(net)(torch.tensor(x)).detach().numpy()
+    np.testing.assert_allclose(logits, net.forward(x.T)[0].T, rtol=1e-5, atol=1e-5)
