@@ -167,8 +167,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         """Start the input projection at W_in (x - mean) / spread. Warns where the
         spread is far from 1."""
         spread = math.sqrt(X.var(axis=0, dtype=np.float64).mean())
-        if not spread:
-            return                                      # all rows are equal
+        spread = spread or 1.0          # where all rows are equal
         if not SPREADS[0] <= spread <= SPREADS[1]:
             warnings.warn(
                 f"the spread of X is {spread:.3g}, far from 1, and nothing scales it: "
