@@ -54,7 +54,8 @@ from benchmarks.lab import (
 )
 from benchmarks.processes import available_cores, bound_to
 from experiments import convolution, convolution_trials
-from experiments.convolution_layers import Dense, Plain
+from experiments.nets.convolution.layers import Dense, Plain
+from experiments.nets.convolution.winograd import Convolution
 from highway_suite.cli import in_range, several
 from highway_suite.datasets import obtain_as_asked
 
@@ -126,25 +127,27 @@ class Floor(Ours):
     def __init__(self, task):
         super().__init__(task)
         super().step()          # puts numbers into the arrays
-        self.d = np.ones_like(self.cache.logits[0])
+        self.d = np.ones_like(self.cache.logits[:, 0, 0])
 
     def step(self):
         for _ in range(0, self.task.x.shape[1], self.cache.batch):
             for i, layer in enumerate(self.cache.layers):
                 if isinstance(layer, Plain):
-                    self.multiply(layer, lowest=i == 1)
+                    for _ in layer.blocks:
+                        self.multiply(layer.convolution, lowest=i == 1)
                 elif isinstance(layer, Dense):
-                    np.matmul(layer.tensors["W"], layer.columns, out=self.d)
-                    np.matmul(self.d, layer.columns.T, out=layer.grads["W"])
-                    np.matmul(layer.tensors["W"].T, self.d, out=layer.dcolumns)
+                    np.matmul(layer.flat, layer.tensors["W"].T, out=self.d)
+                    np.matmul(self.d.T, layer.flat, out=layer.grads["W"])
+                    np.matmul(self.d, layer.tensors["W"], out=layer.flat)
 
-    def multiply(self, layer: Plain, lowest: bool) -> None:
-        W, back = layer.tensors["W"], layer.W_back
-        np.matmul(W.reshape(len(W), -1), layer.fields, out=layer.z_parts)
-        np.matmul(layer.all_fields, layer.z.transpose(0, 2, 1), out=layer.dW)
+    def multiply(self, convolution: Convolution, lowest: bool) -> None:
+        np.matmul(convolution.fields, convolution.kernels,
+                  out=convolution.M.by_column)
+        np.matmul(convolution.moved, convolution.dM,
+                  out=convolution.part.transpose(2, 0, 1, 3, 4))
         if not lowest:
-            np.matmul(back.reshape(-1, back.shape[2] * back.shape[3]), layer.dz_fields,
-                      out=layer.spread_parts)
+            np.matmul(convolution.dfields, convolution.turned,
+                      out=convolution.dx_by_column)
 
 
 class Torch:

@@ -1,6 +1,6 @@
 """Convolutional highway nets for `hn.fit`, and their optimiser.
 
-A net is a list of layers of experiments/convolution_layers.py, for example
+A net is a list of layers of layers.py, for example
 
     [("dropout", 0.2), ("plain", 16, 5, 0), ("highway", 16, 3, 1), ("pool", 3, 2),
      ("dense", 10)]
@@ -14,13 +14,13 @@ or red, green and blue) are planes, row by row; N examples of a batch, B of a pi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 import highway_networks as hn
-from experiments.convolution_layers import LAYERS, Highway
+from experiments.nets.convolution.layers import LAYERS, Highway
 
 
 class Cache:
@@ -39,12 +39,13 @@ class Cache:
             for (kind, *numbers), shape, tensors, grads in zip(
                 net.layers, net.shapes[:-1], net.by_layer(net.params),
                 net.by_layer(self.grad), strict=True)]
-        self.logits = np.empty((1, net.shapes[-1][1], batch), self.dtype)
+        self.logits = np.empty((batch, 1, 1, net.shapes[-1][1]), self.dtype)
 
-    def shared(self, name: str, shape: tuple) -> np.ndarray:
-        """A buffer of which no layer expects to find what it left."""
+    def shared(self, name: Hashable, shape: tuple) -> np.ndarray:
+        """A buffer in which no layer expects to find what it left, but zeros where none
+        writes."""
         if (name, shape) not in self.buffers:
-            self.buffers[name, shape] = np.empty(shape, self.dtype)
+            self.buffers[name, shape] = np.zeros(shape, self.dtype)
         return self.buffers[name, shape]
 
 
@@ -101,19 +102,17 @@ class ConvNet:
         if cache is None or cache.net is not self or cache.batch != x.shape[1]:
             cache = self.cache(x.shape[1])
         layers = cache.layers
-        np.copyto(layers[0].x.reshape(S, C, S, -1),
-                  x.reshape(C, S, S, -1).transpose(1, 0, 2, 3))
+        np.copyto(layers[0].x, x.reshape(C, S, S, -1).transpose(3, 1, 2, 0))
         outputs = [layer.x for layer in layers[1:]] + [cache.logits]
         for layer, y in zip(layers, outputs, strict=True):
             layer.forward(y, rng)
         cache.filled = True
-        return cache.logits[0], cache
+        return cache.logits[:, 0, 0].T, cache
 
     def gates(self, x: np.ndarray, cache: Cache | None = None) -> list[np.ndarray]:
-        """(P, B) -> T of every highway layer, each (S, C, S, B)."""
+        """(P, B) -> T of every highway layer, each (B, S, S, C)."""
         _, cache = self.forward(x, cache)
-        return [layer.gates.reshape(*layer.x.shape[:2], len(layer.x), -1)
-                for layer in cache.layers if isinstance(layer, Highway)]
+        return [layer.gates[0] for layer in cache.layers if isinstance(layer, Highway)]
 
     def backward(self, dlogits: np.ndarray, cache: Cache) -> np.ndarray:
         """dlogits (classes, B) and a filled cache -> the flat gradient, which belongs
@@ -121,7 +120,7 @@ class ConvNet:
         if cache.net is not self or not cache.filled:
             raise ValueError("backward needs a cache fresh from this net's forward")
         cache.filled = False
-        d = dlogits[None]
+        d = dlogits.T[:, None, None]
         for layer in cache.layers[:self.lowest:-1]:
             d = layer.backward(d)
         cache.layers[self.lowest].backward(d, lowest=True)

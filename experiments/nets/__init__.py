@@ -1,0 +1,1 @@
+"""Nets that are not the machine's own: convolutional and recurrent highway nets."""
