@@ -13,7 +13,7 @@ rounds are reported. Seconds are those that the processor spent on the step, so 
 other programs matter less. A step is all of it: dropout, forward, loss, backward,
 Nesterov's momentum with weight decay.
 
-    ours     `hn.train_step`, the batch in pieces
+    ours     `hn.train_step`
     floor    its matrix products alone, on the same arrays
     torch    PyTorch, with examples in its "channels last" layout and H and T as two
              convolutions, which is the fastest of the forms we tried: stacked kernels,
@@ -106,7 +106,7 @@ class Ours:
     def __init__(self, task: Task):
         self.task = task
         self.net = convolution_trials.make_net(task.config, len(task.x), task.x.dtype)
-        self.cache = self.net.cache(task.config["piece"])
+        self.cache = self.net.cache(len(task.labels), task.config["piece"])
         self.optimizer = convolution_trials.make_optimizer(self.net, task.config)
         self.rng = np.random.default_rng(0)
 
@@ -130,15 +130,14 @@ class Floor(Ours):
         self.d = np.ones_like(self.cache.logits[:, 0, 0])
 
     def step(self):
-        for _ in range(0, self.task.x.shape[1], self.cache.batch):
-            for i, layer in enumerate(self.cache.layers):
-                if isinstance(layer, Plain):
-                    for _ in layer.blocks:
-                        self.multiply(layer.convolution, lowest=i == 1)
-                elif isinstance(layer, Dense):
-                    np.matmul(layer.flat, layer.tensors["W"].T, out=self.d)
-                    np.matmul(self.d.T, layer.flat, out=layer.grads["W"])
-                    np.matmul(self.d, layer.tensors["W"], out=layer.flat)
+        for i, layer in enumerate(self.cache.layers):
+            if isinstance(layer, Plain):
+                for _ in layer.blocks:
+                    self.multiply(layer.convolution, lowest=i == 1)
+            elif isinstance(layer, Dense):
+                np.matmul(layer.flat, layer.tensors["W"].T, out=self.d)
+                np.matmul(self.d.T, layer.flat, out=layer.grads["W"])
+                np.matmul(self.d, layer.tensors["W"], out=layer.flat)
 
     def multiply(self, convolution: Convolution, lowest: bool) -> None:
         np.matmul(convolution.fields, convolution.kernels,

@@ -233,7 +233,7 @@ def fit_net(config: dict, images: np.ndarray, labels: np.ndarray, folder: str,
     path = Path(folder) / f"{hash_of(config)}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     net = make_net(config, images.shape[1])
-    cache = net.cache(config["piece"])
+    cache = net.cache(config["batch"], config["piece"])
     history, status = hn.fit(
         net, ORDERS[config.get("order", "files")](images, labels, config),
         make_optimizer(net, config),

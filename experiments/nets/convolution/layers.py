@@ -24,7 +24,7 @@ import numpy as np
 import highway_networks as hn
 from experiments.nets.convolution.winograd import Convolution, Sizes, tiles_of
 
-BLOCK = 40_000          # numbers of a block; of a convolution, in its lines
+BLOCK = 60_000          # numbers of a block; of a convolution, in its lines
 
 
 def block_of(B: int, numbers: int) -> int:
@@ -43,7 +43,7 @@ RELU = hn.ACTIVATIONS["relu"]
 #       the parameters by name. Raises ValueError.
 #   Layer(cache, shape, tensors, grads, *numbers): buffers for batches of cache.batch.
 #       The layer below writes its output into x.
-#   forward(y, rng): x -> y. rng draws what is dropped; None drops nothing.
+#   forward(y): x -> y.
 #   backward(d): dy -> dx, in place where it can be; d is used up. Fills grads; a layer
 #       with parameters stops there if it is the lowest of them.
 
@@ -120,7 +120,7 @@ class Plain:
         self.blocks = [Block(each, self.x[each], tiles[each], by_tile[:, each],
                              tuple(z[:, each, :side])) for each in some]
 
-    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
+    def forward(self, y: np.ndarray) -> None:
         self.convolution.load(self.W, self.b)
         for examples, x, tiles, z, rows in self.blocks:
             self.convolution.forward(tiles, z)
@@ -198,10 +198,10 @@ class Narrow(Highway):
         super().__init__(cache, shape, {"W": W, "b": tensors["b"]},
                          {"W": dW, "b": grads["b"]}, width, kernel, padding)
 
-    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
+    def forward(self, y: np.ndarray) -> None:
         for place, kernel in self.kernels:
             np.copyto(place, kernel)
-        super().forward(y, rng)
+        super().forward(y)
 
     def backward(self, d: np.ndarray, lowest: bool = False) -> np.ndarray | None:
         dx = super().backward(d, lowest)
@@ -262,7 +262,7 @@ class MaxPool:
         self.taps = [[(np.s_[:, to], np.s_[:, of]) for to, of in spans],
                      [(np.s_[:, :, to], np.s_[:, :, of]) for to, of in spans]]
 
-    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
+    def forward(self, y: np.ndarray) -> None:
         for each in self.blocks:
             x, columns, windows = (values[each] for values in self.values)
             largest(x, columns, self.taps[0])
@@ -282,8 +282,7 @@ class MaxPool:
 
 class Dropout:
     """y = x m / (1 - rate) with m = 0 at this rate and 1 otherwise, so that nothing
-    is to be scaled where nothing is dropped. One number is drawn for each in the order
-    row, channel, column, example."""
+    is to be scaled where nothing is dropped."""
 
     @staticmethod
     def plan(shape, rate):
@@ -292,18 +291,22 @@ class Dropout:
         return shape, {}
 
     def __init__(self, cache, shape, tensors, grads, rate):
-        (S, C), B = shape, cache.batch
-        self.x = np.empty((B, S, S, C), cache.dtype)
-        self.draws, self.mask = np.empty((S, C, S, B), "float32"), np.empty_like(self.x)
-        self.rate = rate
+        S, C = shape
+        self.x, self.mask = np.empty((2, cache.batch, S, S, C), cache.dtype)
+        self.draws, self.rate = np.empty((S, C, S, cache.piece), "float32"), rate
 
-    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
+    def draw(self, examples: slice, rng: np.random.Generator | None) -> None:
+        """Choose what is dropped of a piece of the batch: a number for each row,
+        channel, column and example, in this order. Without rng nothing is."""
+        mask = self.mask[examples]
         if rng is None or not self.rate:
-            self.mask.fill(1)
+            mask.fill(1)
         else:
             rng.random(out=self.draws, dtype="float32")
-            np.greater_equal(self.draws.transpose(3, 0, 2, 1), self.rate, out=self.mask)
-            np.multiply(self.mask, 1 / (1 - self.rate), out=self.mask)
+            np.greater_equal(self.draws.transpose(3, 0, 2, 1), self.rate, out=mask)
+            np.multiply(mask, 1 / (1 - self.rate), out=mask)
+
+    def forward(self, y: np.ndarray) -> None:
         np.multiply(self.x, self.mask, out=y)
 
     def backward(self, d: np.ndarray) -> np.ndarray:
@@ -322,7 +325,7 @@ class Average:
         S, C = shape
         self.x, self.dx = np.empty((2, cache.batch, S, S, C), cache.dtype)
 
-    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
+    def forward(self, y: np.ndarray) -> None:
         np.mean(self.x, axis=(1, 2), keepdims=True, out=y)
 
     def backward(self, d: np.ndarray) -> np.ndarray:
@@ -352,7 +355,7 @@ class Dense:
         self.flat = self.inputs.reshape(B, -1)
         self.tensors, self.grads = tensors, grads
 
-    def forward(self, y: np.ndarray, rng: np.random.Generator | None) -> None:
+    def forward(self, y: np.ndarray) -> None:
         np.copyto(self.inputs, self.x.swapaxes(2, 3))
         np.matmul(self.flat, self.tensors["W"].T, out=y[:, 0, 0])
         np.add(y, self.tensors["b"][:, 0], out=y)

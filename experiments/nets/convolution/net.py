@@ -5,11 +5,8 @@ A net is a list of layers of layers.py, for example
     [("dropout", 0.2), ("plain", 16, 5, 0), ("highway", 16, 3, 1), ("pool", 3, 2),
      ("dense", 10)]
 
-No layer mixes examples, so a batch goes through in pieces, whose arrays stay closer to
-the processor, and their gradients are added up.
-
 Legend, beside that of the layers: P = C S S numbers of an image, whose C channels (one,
-or red, green and blue) are planes, row by row; N examples of a batch, B of a piece.
+or red, green and blue) are planes, row by row.
 """
 
 from __future__ import annotations
@@ -20,20 +17,24 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
-from experiments.nets.convolution.layers import LAYERS, Highway
+from experiments.nets.convolution.layers import LAYERS, Dropout, Highway
 
 
 class Cache:
     """A net's layers at work on batches of one size: all arrays, allocated once.
 
     Backward overwrites what forward left, so each forward pass serves one backward.
+    piece: for so many examples at a time all dropouts draw, one after the other; raises
+    ValueError if pieces do not make the batch.
     """
 
-    def __init__(self, net: ConvNet, batch: int):
+    def __init__(self, net: ConvNet, batch: int, piece: int | None = None):
         self.net, self.batch, self.dtype = net, batch, net.dtype
-        self.filled = False
+        self.piece, self.filled = piece or batch, False
+        if batch % self.piece:
+            raise ValueError(f"pieces of {piece} do not make a batch of {batch}")
         self.buffers: dict[tuple, np.ndarray] = {}
-        self.grad, self.total = np.zeros_like(net.params), np.zeros_like(net.params)
+        self.grad = np.zeros_like(net.params)
         self.layers = [
             LAYERS[kind](self, shape, tensors, grads, *numbers)
             for (kind, *numbers), shape, tensors, grads in zip(
@@ -47,6 +48,13 @@ class Cache:
         if (name, shape) not in self.buffers:
             self.buffers[name, shape] = np.zeros(shape, self.dtype)
         return self.buffers[name, shape]
+
+    def draw(self, rng: np.random.Generator | None) -> None:
+        """Choose what is dropped; without rng nothing is."""
+        for start in range(0, self.batch, self.piece):
+            for layer in self.layers:
+                if isinstance(layer, Dropout):
+                    layer.draw(slice(start, start + self.piece), rng)
 
 
 class ConvNet:
@@ -86,9 +94,9 @@ class ConvNet:
             layers[i][name] = view
         return layers
 
-    def cache(self, batch: int) -> Cache:
+    def cache(self, batch: int, piece: int | None = None) -> Cache:
         """A Cache for batches of this size."""
-        return Cache(self, batch)
+        return Cache(self, batch, piece)
 
     def forward(self, x: np.ndarray, cache: Cache | None = None,
                 rng: np.random.Generator | None = None) -> tuple[np.ndarray, Cache]:
@@ -104,8 +112,9 @@ class ConvNet:
         layers = cache.layers
         np.copyto(layers[0].x, x.reshape(C, S, S, -1).transpose(3, 1, 2, 0))
         outputs = [layer.x for layer in layers[1:]] + [cache.logits]
+        cache.draw(rng)
         for layer, y in zip(layers, outputs, strict=True):
-            layer.forward(y, rng)
+            layer.forward(y)
         cache.filled = True
         return cache.logits[:, 0, 0].T, cache
 
@@ -127,23 +136,12 @@ class ConvNet:
         return cache.grad
 
     def gradient(self, batch: tuple, cache: Cache) -> tuple[dict, np.ndarray]:
-        """x (P, N), labels (N,) and what dropout draws from -> the mean loss with what
-        was dropped, and its flat gradient, in pieces of cache.batch. Raises ValueError
-        if pieces do not make the batch."""
+        """x (P, B), labels (B,) and what dropout draws from -> the mean loss with what
+        was dropped, and its flat gradient."""
         x, labels, rng = batch
-        N, B = len(labels), cache.batch
-        if N % B:
-            raise ValueError(f"pieces of {B} do not make a batch of {N}")
-        grad, loss = cache.total, 0.0
-        grad.fill(0)
-        for start in range(0, N, B):
-            piece = slice(start, start + B)
-            logits, _ = self.forward(x[:, piece], cache, rng)
-            part, dlogits = hn.cross_entropy(logits, labels[piece])
-            np.add(grad, self.backward(dlogits, cache), out=grad)
-            loss += float(part)
-        np.multiply(grad, B / N, out=grad)
-        return {"train_loss": loss * B / N}, grad
+        logits, cache = self.forward(x, cache, rng)
+        loss, dlogits = hn.cross_entropy(logits, labels)
+        return {"train_loss": float(loss)}, self.backward(dlogits, cache)
 
 
 # --------------------------------------------------------------------------------------
