@@ -55,6 +55,7 @@ from benchmarks.lab import (
 from benchmarks.processes import available_cores, bound_to
 from experiments import convolution, convolution_trials
 from experiments.nets.convolution.layers import Dense, Plain
+from experiments.nets.convolution.net import ConvNet
 from experiments.nets.convolution.winograd import Convolution
 from highway_suite.cli import in_range, several
 from highway_suite.datasets import obtain_as_asked
@@ -74,11 +75,20 @@ class Task:
         self.labels = labels.astype(np.intp)
 
     def in_double(self) -> Task:
-        """The same in float64, where no rounding decides which side of a kink of relu a
-        number lies on."""
+        """The same in float64, with biases that are not zero: so no rounding decides
+        which side of a kink of relu a number lies on, on blank paper neither."""
         double = copy.copy(self)
         double.x = self.x.astype("float64")
         return double
+
+    def net(self) -> ConvNet:
+        """A new one."""
+        net = convolution_trials.make_net(self.config, len(self.x), self.x.dtype)
+        if net.dtype == "float64":
+            for (_, name), tensor in net.views(net.params).items():
+                if name == "b":
+                    tensor += np.linspace(0.05, 0.15, tensor.size)[:, None]
+        return net
 
 
 def table_1(dataset: str, data: hn.Data, width: int, args: argparse.Namespace) -> Task:
@@ -105,7 +115,7 @@ class Ours:
 
     def __init__(self, task: Task):
         self.task = task
-        self.net = convolution_trials.make_net(task.config, len(task.x), task.x.dtype)
+        self.net = task.net()
         self.cache = self.net.cache(len(task.labels), task.config["piece"])
         self.optimizer = convolution_trials.make_optimizer(self.net, task.config)
         self.rng = np.random.default_rng(0)
@@ -155,7 +165,7 @@ class Torch:
     def __init__(self, task):
         import torch
         torch.set_num_threads(1)
-        self.torch, self.task, self.net = torch, task, Ours(task).net
+        self.torch, self.task, self.net = torch, task, task.net()
         side, channels = self.net.shapes[0]
         images = np.ascontiguousarray(task.x.T).reshape(-1, channels, side, side)
         self.x = torch.tensor(images).contiguous(memory_format=torch.channels_last)

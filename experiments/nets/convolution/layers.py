@@ -70,7 +70,8 @@ class Plain:
     @classmethod
     def sizes(cls, shape: tuple, width: int, kernel: int, padding: int) -> Sizes:
         """Of its convolution."""
-        return Sizes(*shape, kernel, padding, width, 1 + len(cls.block.gates))
+        S, C = shape
+        return Sizes(S, C, kernel, padding, width, 1 + len(cls.block.gates))
 
     @classmethod
     def plan(cls, shape: tuple, width: int, kernel: int, padding: int

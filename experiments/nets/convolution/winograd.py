@@ -30,7 +30,8 @@ which are 12 products for m = 4 pixels of z, a tile. Six are enough.
 The points are 0, 1, -1, 2, -1/2 and infinity, n = 6. So k = 3 gives m = 4, k = 5 gives
 m = 2 with 6 products for 10, and k = 1 needs one point: it is the usual product. Points
 of a few small fractions keep the rounding low: in float32 the error of z is about three
-times that of the sums. (S. Winograd, Arithmetic Complexity of Computations, 1980; for
+times that of the sums. Where the sums are 0 exactly, as at zero biases on the blank
+paper of MNIST, it decides the sign of z. (S. Winograd, Arithmetic Complexity of Computations, 1980; for
 nets A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015, who
 tile both directions. Tiles of one column keep the transforms cheap.)
 
@@ -146,7 +147,7 @@ class Lines:
             (point, part, pixel, self.pitch * pixel, item))
 
     def moved(self, k: int, count: int) -> np.ndarray:
-        """View (k, n, parts, C, count): the first pixels, those from the next on, ..."""
+        """View (k, n, parts, C, count): pixels from the first, the next, ... on."""
         point, part, pixel, item = self.pixels.strides
         return np.lib.stride_tricks.as_strided(
             self.pixels, (k, *self.pixels.shape[:2], self.pixels.shape[-1], count),
