@@ -31,9 +31,10 @@ The points are 0, 1, -1, 2, -1/2 and infinity, n = 6. So k = 3 gives m = 4, k = 
 m = 2 with 6 products for 10, and k = 1 needs one point: it is the usual product. Points
 of a few small fractions keep the rounding low: in float32 the error of z is about three
 times that of the sums. Where the sums are 0 exactly, as at zero biases on the blank
-paper of MNIST, it decides the sign of z. (S. Winograd, Arithmetic Complexity of Computations, 1980; for
-nets A. Lavin and S. Gray, Fast Algorithms for Convolutional Neural Networks, 2015, who
-tile both directions. Tiles of one column keep the transforms cheap.)
+paper of MNIST, it decides the sign of z. (S. Winograd, Arithmetic Complexity of
+Computations, 1980; for nets A. Lavin and S. Gray, Fast Algorithms for Convolutional
+Neural Networks, 2015, who tile both directions. Tiles of one column keep the transforms
+cheap.)
 
 Layout. Activations are (example, row, column, channel), as they say "channels last". A
 tile is m rows of z and the n rows of x that it needs, so neighbours share k - 1 rows:
