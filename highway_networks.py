@@ -112,12 +112,13 @@ from typing import Any, NamedTuple, TextIO
 
 __version__ = "1.0.0"
 __all__ = (     # what others may rely on
-    "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config", "DATASETS",
-    "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged", "Download",
-    "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD", "blas_threads",
-    "clip_norm", "cross_entropy", "data_folder", "environment", "evaluate", "fit",
-    "initial_bias", "load_dataset", "main", "make_net", "make_record", "pieces",
-    "scale_pixels", "softmax", "streams", "take_subset", "threads_for", "train", "train_arm", "train_epoch", "train_step")
+    "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config",
+    "DATASETS", "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged",
+    "Download", "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD",
+    "blas_threads", "clip_norm", "cross_entropy", "data_folder", "environment",
+    "evaluate", "fit", "initial_bias", "load_dataset", "main", "make_net",
+    "make_record", "pieces", "scale_pixels", "softmax", "streams", "take_subset",
+    "threads_for", "train", "train_arm", "train_epoch", "train_step")
 
 
 def __dir__() -> list[str]:
