@@ -112,13 +112,13 @@ from typing import Any, NamedTuple, TextIO
 
 __version__ = "1.0.0"
 __all__ = (     # what others may rely on
-    "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config", "DATASETS",
-    "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged", "Download",
-    "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD", "blas_threads",
-    "clip_norm", "cross_entropy", "data_folder", "environment", "evaluate", "fit",
-    "initial_bias", "load_dataset", "main", "make_net", "make_record", "pieces",
-    "scale_pixels", "softmax", "streams", "take_subset", "threads_for", "train",
-    "train_arm", "train_epoch", "train_step")
+    "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config",
+    "DATASETS", "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged",
+    "Download", "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD",
+    "blas_threads", "clip_norm", "cross_entropy", "data_folder", "environment",
+    "evaluate", "fit", "initial_bias", "load_dataset", "main", "make_net",
+    "make_record", "pieces", "scale_pixels", "softmax", "streams", "take_subset",
+    "threads_for", "train", "train_arm", "train_epoch", "train_step")
 
 
 def __dir__() -> list[str]:
@@ -494,6 +494,8 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
     dataset = DATASETS[name]
     folder = data_folder(dataset, data_dir)
     try:
+        if not folder.exists():
+            raise MissingData(f"{folder}: there is no such folder")
         arrays = dataset.read(folder, dataset)
         x_train, y_train, x_test, y_test = (
             a if a.ndim == 1 else a.reshape(len(a), -1) for a in arrays)

@@ -73,7 +73,7 @@ def test_no_test_image_chooses_anything(digits, tmp_path):
     """Poisoned test labels change the final accuracies and no choice."""
     tiny = {"depths": [3, 4], "seeds": [0], "epochs": 1, "gate_biases": [-1.0],
             "blocks": ["t_only", "residual", "c_only", "highway", "full", "plain"]}
-    poisoned = replace(digits, x_test=255 - digits.x_test, y_test=9 - digits.y_test)
+    poisoned = replace(digits, x_test=16 - digits.x_test, y_test=9 - digits.y_test)
     clean, other = (run(tmp_path / str(i), data, tiny)[0]["nets"]
                     for i, data in enumerate((digits, poisoned)))
     for one, two in zip(clean, other, strict=True):

@@ -203,7 +203,8 @@ def rendered() -> dict[Path, bytes]:
         "claims": claims, "counts": counts, "verdict_of": verdict_of,
         "run": read("run.json"), "sweep": read("run_sweep.json"),
         "speed": read("benchmarks/speed.json"), "hn": hn,
-        "lecture": lecture, "code": code, "experiments": {name: get(name) for name in NAMES}}
+        "lecture": lecture, "code": code,
+        "experiments": {name: get(name) for name in NAMES}}
     texts = {}
     for pattern in PLACES:
         for path in sorted(hn.HERE.glob(pattern)):
