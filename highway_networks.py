@@ -112,12 +112,13 @@ from typing import Any, NamedTuple, TextIO
 
 __version__ = "1.0.0"
 __all__ = (     # what others may rely on
-    "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config", "DATASETS",
-    "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged", "Download",
-    "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD", "blas_threads",
-    "clip_norm", "cross_entropy", "data_folder", "environment", "evaluate", "fit",
-    "initial_bias", "load_dataset", "main", "make_net", "make_record", "pieces",
-    "scale_pixels", "softmax", "streams", "take_subset", "threads_for", "train", "train_arm", "train_epoch", "train_step")
+    "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config",
+    "DATASETS", "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged",
+    "Download", "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD",
+    "blas_threads", "clip_norm", "cross_entropy", "data_folder", "environment",
+    "evaluate", "fit", "initial_bias", "load_dataset", "main", "make_net",
+    "make_record", "pieces", "scale_pixels", "softmax", "streams", "take_subset",
+    "threads_for", "train", "train_arm", "train_epoch", "train_step")
 
 
 def __dir__() -> list[str]:
@@ -1276,13 +1277,14 @@ class Progress:
     """What a training shows on stderr: a bar, where tqdm is installed and somebody
     looks on, else a line after each epoch, and one every ten seconds within it."""
 
-    def __init__(self, config: Config, bar: Callable | None = None):
+    def __init__(self, config: Config, bar: Any = None):
         """bar: tqdm, or a class of its kind; None chooses, False is for lines."""
         self.config, self.told = config, time.monotonic()
         self.label = f"{config.block:>7} {config.depth} seed {config.seed}"
         if bar is None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
             with suppress(ImportError):
-                from tqdm import tqdm as bar
+                import tqdm
+                bar = tqdm.tqdm
         self.bar = bar(total=config.epochs, desc=self.label, unit="epoch", ncols=88,
                        bar_format="{l_bar}{bar}| {n:.1f}/{total} {elapsed}<{remaining}"
                        "{postfix}") if bar else None

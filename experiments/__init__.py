@@ -13,8 +13,7 @@ NAMES = ("headline", "optimization", "variants", "blocks", "trained_nets", "dept
 MOVED = {       # what earlier releases called them
     "inside": "trained_nets", "gates": "trained_nets", "lesion": "trained_nets",
     "five_nets": "trained_nets", "harder_data": "trained_nets", "depth_law": "depth",
-    "very_deep": "depth", "table_1": "convolution", "table_2": "convolution",
-    "convolution_gates": "convolution", "language_model": "language"}
+    "very_deep": "depth", "language_model": "language"}
 
 if sys.argv[0] == "-m":         # python3 -m experiments.NAME is just looking for it
     for word in sys.orig_argv:

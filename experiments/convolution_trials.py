@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import highway_networks as hn
-from experiments.convolution_net import Cache, ConvNet, Nesterov
 from experiments.judging import listed
+from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
 from experiments.store import hash_of
 from experiments.trials import reporting
 from highway_suite.checkpoints import Checkpoint, data_hash
@@ -235,7 +235,7 @@ def fit_net(config: dict, images: np.ndarray, labels: np.ndarray, folder: str,
     path = Path(folder) / f"{hash_of(config)}.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     net = make_net(config, images.shape[1])
-    cache = net.cache(config["piece"])
+    cache = net.cache(config["batch"], config["piece"])
     history, status = hn.fit(
         net, ORDERS[config.get("order", "files")](images, labels, config),
         make_optimizer(net, config),
@@ -328,7 +328,8 @@ def look_at_gates(net: ConvNet, images: np.ndarray, config: dict, cache: Cache) 
     sums, counts, maps = [], [], []
     for rows, back in hn.pieces(len(images), cache.batch):
         x = pixels(images[rows], config)
-        T = [gates.mean(axis=1) for gates in net.gates(x, cache)]       # (S, S, B)
+        T = [np.moveaxis(gates.mean(axis=-1), 0, -1)                    # (S, S, B)
+             for gates in net.gates(x, cache)]
         cells = [np.stack([np.ones_like(ink), ink, ~ink])[..., back:]
                  for ink in ink_maps(net, x)]                           # (3, S, S, B)
         sums.append([np.sum(kept * mean[..., back:], axis=(1, 2, 3), dtype=float)

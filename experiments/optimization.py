@@ -404,7 +404,7 @@ def claims_on_pairs(record: dict) -> list[Claim]:
             "medians of the seeds": [float(np.median(or_infinite(net["best"]["final"])))
                                      for net in deepest]}
     with np.errstate(all="ignore"):     # infinite / infinite tells nothing
-        orders = {name: float(np.log10(np.divide(*pair)))
+        orders = {name: float(np.log10(np.divide(pair[0], pair[1])))
                   for name, pair in ends.items()}
     pairs = {f"{net['depth']} blocks": [median_epochs(net), median_epochs(other)]
              for net, other in zip(highway, plain, strict=True)}

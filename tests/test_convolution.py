@@ -98,11 +98,11 @@ def test_gates_and_accuracy_by_hand(digits):
     found = ct.look_at_gates(net, digits.x_test, SMALL, net.cache(50))
     assert np.array_equal(np.ravel(found["maps"][0]["image"]), digits.x_test[0])
     assert len(found["maps"]) == 1 and len(found["T"]["blank"]) == 8
-    ink = (digits.x_test > 8).T.reshape(8, 8, -1)
+    ink = (digits.x_test > 8).reshape(-1, 8, 8)
     assert found["T"]["all"] == pytest.approx([gates.mean() for gates in T], rel=1e-5)
-    assert found["T"]["ink"][0] == pytest.approx(T[0].mean(axis=1)[ink].mean(),
+    assert found["T"]["ink"][0] == pytest.approx(T[0].mean(axis=-1)[ink].mean(),
                                                  rel=1e-5)
-    np.testing.assert_allclose(found["maps"][0]["T3"], T[2][..., 0].mean(axis=1),
+    np.testing.assert_allclose(found["maps"][0]["T3"], T[2][0].mean(axis=-1),
                                atol=0.0051)
 
 

@@ -57,8 +57,8 @@ def converted(old: str) -> list[Trial]:
             function, dataset, config = RULES[old](line["config"],
                                                    header["protocol"]["dataset"])
             name = function.partition(".")[0]
-            about = dataset and {"name": dataset,
-                                 "content": get(name).content(dataset)}
+            about = {"name": dataset, "content": get(name).content(dataset)
+                     } if dataset else None
             result = without(line["result"], *DROPPED.get(old, ()))
             trials.append(Trial(function, 1, about, config, line["status"],
                                 line["error"], result, line["seconds"], line["env"]))

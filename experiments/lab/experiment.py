@@ -123,16 +123,15 @@ class Replay:
     def trials(self, requests: Sequence[Request], load: Callable[[], Any]
                ) -> list[Trial]:
         """Raises StoreError."""
-        found = {request.hashes[0]: request.found_in(self.finished)
-                 for request in requests}
+        trials = []
         for request in requests:
-            if not found[request.hashes[0]]:
+            trial = request.found_in(self.finished)
+            if trial is None:
                 raise StoreError("a trial is not there: " + describer([request.config])(
                     request.config))
-        trials = [found[request.hashes[0]] for request in requests]
-        self.asked |= {trial.hash: request for trial, request in
-                       zip(trials, requests, strict=True)}
-        return trials       # type: ignore[return-value]
+            trials.append(trial)
+            self.asked[trial.hash] = request
+        return trials
 
 
 class Lab:
@@ -161,7 +160,8 @@ class Lab:
         Raises StoreError where a trial failed: no verdict may rest on what did not run.
         """
         name = self.plan["dataset"] if dataset == "" else dataset
-        about = name and {"name": name, "content": self.experiment.content(name)}
+        about = {"name": name, "content": self.experiment.content(name)
+                 } if name else None
         requests = [Request(function, about, as_read(config))
                     for config in configs.values()]
         trials = self.source.trials(requests, lambda: name and self.data(name))

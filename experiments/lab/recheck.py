@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -121,8 +122,8 @@ def train_again(lab: Lab, names: Collection[str], store: Store, jobs: int | None
         groups.setdefault(about["name"] if about else "", []).append(name)
     for dataset, group in groups.items():
         requests = [source.asked[name] for name in group]
-        trials = run_trials(requests, store, lambda dataset=dataset: dataset and
-                            lab.data(dataset), jobs=jobs)
+        trials = run_trials(requests, store, partial(lab.data, dataset) if dataset else
+                            (lambda: None), jobs=jobs)
         again |= dict(zip(group, trials, strict=True))
     for name, trial in again.items():
         if trial.status == "failed":

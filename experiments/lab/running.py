@@ -63,8 +63,9 @@ def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
     it failed."""
     declared = request.function.declared
     start, status, error, result = time.perf_counter(), "ok", None, None
-    more = ([Checkpoint(path, {"trial": request.hashes[0]}) if path else None]
-            if declared.resumable else [])
+    checkpoint = Checkpoint(path, {"trial": request.hashes[0]},
+                            anyway=True) if path else None
+    more = [checkpoint] if declared.resumable else []
     try:
         with one_blas_thread():
             result = request.function(copy.deepcopy(request.config), data, *more)
@@ -74,11 +75,13 @@ def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
         status, result = "failed", None
         error = (f"{type(caught).__name__}: {str(caught)[:500]} "
                  f"({Path(where.filename).name}, line {where.lineno})")
-    seconds = time.perf_counter() - start
-    if any(more):
-        seconds += more[0].seconds_before       # that it took before it was interrupted
+    seconds, env = time.perf_counter() - start, environment()
+    if checkpoint:
+        seconds += checkpoint.seconds_before    # that it took before it was interrupted
+        if checkpoint.environments[1:]:         # also on another processor
+            env = env | {"went_on_from": checkpoint.environments[:-1]}
     return Trial(declared.name, declared.version, request.dataset, request.config,
-                 status, error, result, round(seconds, 3), environment())
+                 status, error, result, round(seconds, 3), env)
 
 
 def checkpoint_of(store: Store, request: Request) -> Path | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -94,7 +94,7 @@ def parse_trial(line: str) -> Trial:
 class Request(NamedTuple):
     """A trial that is asked for."""
 
-    function: Callable
+    function: Any           # declared by `trial_function`
     dataset: dict | None
     config: dict
 
@@ -121,7 +121,7 @@ class Store:
     def __init__(self, path: Path):
         self.path = path.absolute()
 
-    def execute(self, statement: str, values: Collection = ()) -> list[tuple]:
+    def execute(self, statement: str, values: Sequence = ()) -> list[tuple]:
         """One statement, in a transaction of its own -> its rows."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ class Store:
         """All trials of a function, {hash: Trial}; "NAME.%" is every one of NAME."""
         return self.read("WHERE function LIKE ?", (function,))
 
-    def read(self, where: str, values: Collection) -> dict[str, Trial]:
+    def read(self, where: str, values: Sequence) -> dict[str, Trial]:
         """Trials that were chosen, {hash: Trial}; none where there is no file yet."""
         if not self.path.exists():
             return {}

@@ -1,51 +1,60 @@
 """Convolutional highway nets for `hn.fit`, and their optimiser.
 
-A net is a list of layers of experiments/convolution_layers.py, for example
+A net is a list of layers of layers.py, for example
 
     [("dropout", 0.2), ("plain", 16, 5, 0), ("highway", 16, 3, 1), ("pool", 3, 2),
      ("dense", 10)]
 
-No layer mixes examples, so a batch goes through in pieces, whose arrays stay closer to
-the processor, and their gradients are added up.
-
 Legend, beside that of the layers: P = C S S numbers of an image, whose C channels (one,
-or red, green and blue) are planes, row by row; N examples of a batch, B of a piece.
+or red, green and blue) are planes, row by row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 
 import highway_networks as hn
-from experiments.convolution_layers import LAYERS, Highway
+from experiments.nets.convolution.layers import LAYERS, Dropout, Highway
 
 
 class Cache:
     """A net's layers at work on batches of one size: all arrays, allocated once.
 
     Backward overwrites what forward left, so each forward pass serves one backward.
+    piece: for so many examples at a time all dropouts draw, one after the other; raises
+    ValueError if pieces do not make the batch.
     """
 
-    def __init__(self, net: ConvNet, batch: int):
+    def __init__(self, net: ConvNet, batch: int, piece: int | None = None):
         self.net, self.batch, self.dtype = net, batch, net.dtype
-        self.filled = False
+        self.piece, self.filled = piece or batch, False
+        if batch % self.piece:
+            raise ValueError(f"pieces of {piece} do not make a batch of {batch}")
         self.buffers: dict[tuple, np.ndarray] = {}
-        self.grad, self.total = np.zeros_like(net.params), np.zeros_like(net.params)
+        self.grad = np.zeros_like(net.params)
         self.layers = [
             LAYERS[kind](self, shape, tensors, grads, *numbers)
             for (kind, *numbers), shape, tensors, grads in zip(
                 net.layers, net.shapes[:-1], net.by_layer(net.params),
                 net.by_layer(self.grad), strict=True)]
-        self.logits = np.empty((1, net.shapes[-1][1], batch), self.dtype)
+        self.logits = np.empty((batch, 1, 1, net.shapes[-1][1]), self.dtype)
 
-    def shared(self, name: str, shape: tuple) -> np.ndarray:
-        """A buffer of which no layer expects to find what it left."""
+    def shared(self, name: Hashable, shape: tuple) -> np.ndarray:
+        """A buffer in which no layer expects to find what it left, but zeros where none
+        writes."""
         if (name, shape) not in self.buffers:
-            self.buffers[name, shape] = np.empty(shape, self.dtype)
+            self.buffers[name, shape] = np.zeros(shape, self.dtype)
         return self.buffers[name, shape]
+
+    def draw(self, rng: np.random.Generator | None) -> None:
+        """Choose what is dropped; without rng nothing is."""
+        for start in range(0, self.batch, self.piece):
+            for layer in self.layers:
+                if isinstance(layer, Dropout):
+                    layer.draw(slice(start, start + self.piece), rng)
 
 
 class ConvNet:
@@ -85,9 +94,9 @@ class ConvNet:
             layers[i][name] = view
         return layers
 
-    def cache(self, batch: int) -> Cache:
+    def cache(self, batch: int, piece: int | None = None) -> Cache:
         """A Cache for batches of this size."""
-        return Cache(self, batch)
+        return Cache(self, batch, piece)
 
     def forward(self, x: np.ndarray, cache: Cache | None = None,
                 rng: np.random.Generator | None = None) -> tuple[np.ndarray, Cache]:
@@ -101,19 +110,18 @@ class ConvNet:
         if cache is None or cache.net is not self or cache.batch != x.shape[1]:
             cache = self.cache(x.shape[1])
         layers = cache.layers
-        np.copyto(layers[0].x.reshape(S, C, S, -1),
-                  x.reshape(C, S, S, -1).transpose(1, 0, 2, 3))
+        np.copyto(layers[0].x, x.reshape(C, S, S, -1).transpose(3, 1, 2, 0))
         outputs = [layer.x for layer in layers[1:]] + [cache.logits]
+        cache.draw(rng)
         for layer, y in zip(layers, outputs, strict=True):
-            layer.forward(y, rng)
+            layer.forward(y)
         cache.filled = True
-        return cache.logits[0], cache
+        return cache.logits[:, 0, 0].T, cache
 
     def gates(self, x: np.ndarray, cache: Cache | None = None) -> list[np.ndarray]:
-        """(P, B) -> T of every highway layer, each (S, C, S, B)."""
+        """(P, B) -> T of every highway layer, each (B, S, S, C)."""
         _, cache = self.forward(x, cache)
-        return [layer.gates.reshape(*layer.x.shape[:2], len(layer.x), -1)
-                for layer in cache.layers if isinstance(layer, Highway)]
+        return [layer.gates[0] for layer in cache.layers if isinstance(layer, Highway)]
 
     def backward(self, dlogits: np.ndarray, cache: Cache) -> np.ndarray:
         """dlogits (classes, B) and a filled cache -> the flat gradient, which belongs
@@ -121,30 +129,19 @@ class ConvNet:
         if cache.net is not self or not cache.filled:
             raise ValueError("backward needs a cache fresh from this net's forward")
         cache.filled = False
-        d = dlogits[None]
+        d = dlogits.T[:, None, None]
         for layer in cache.layers[:self.lowest:-1]:
             d = layer.backward(d)
         cache.layers[self.lowest].backward(d, lowest=True)
         return cache.grad
 
     def gradient(self, batch: tuple, cache: Cache) -> tuple[dict, np.ndarray]:
-        """x (P, N), labels (N,) and what dropout draws from -> the mean loss with what
-        was dropped, and its flat gradient, in pieces of cache.batch. Raises ValueError
-        if pieces do not make the batch."""
+        """x (P, B), labels (B,) and what dropout draws from -> the mean loss with what
+        was dropped, and its flat gradient."""
         x, labels, rng = batch
-        N, B = len(labels), cache.batch
-        if N % B:
-            raise ValueError(f"pieces of {B} do not make a batch of {N}")
-        grad, loss = cache.total, 0.0
-        grad.fill(0)
-        for start in range(0, N, B):
-            piece = slice(start, start + B)
-            logits, _ = self.forward(x[:, piece], cache, rng)
-            part, dlogits = hn.cross_entropy(logits, labels[piece])
-            np.add(grad, self.backward(dlogits, cache), out=grad)
-            loss += float(part)
-        np.multiply(grad, B / N, out=grad)
-        return {"train_loss": loss * B / N}, grad
+        logits, cache = self.forward(x, cache, rng)
+        loss, dlogits = hn.cross_entropy(logits, labels)
+        return {"train_loss": float(loss)}, self.backward(dlogits, cache)
 
 
 # --------------------------------------------------------------------------------------
