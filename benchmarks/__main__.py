@@ -3,7 +3,7 @@
     python3 -m benchmarks [NAME ...]    measures, 15 rounds of each contest, and puts
                                         the numbers of this kind of processor into
                                         benchmarks/speed.json, and draws speed.png
-    python3 -m benchmarks --quick       5 rounds at most, three minutes: only prints
+    python3 -m benchmarks --quick       5 rounds at most, minutes: only prints
     python3 -m benchmarks --plot        draws the record again
 
 NAME is fully_connected, convolution, language_model or deepest; all of them unless
