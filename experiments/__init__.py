@@ -9,11 +9,12 @@ check_libraries("experiments")
 
 # In the order of the claims.
 NAMES = ("headline", "optimization", "variants", "blocks", "trained_nets", "depth",
-         "data_movement", "language")
+         "convolution", "data_movement", "language")
 MOVED = {       # what earlier releases called them
     "inside": "trained_nets", "gates": "trained_nets", "lesion": "trained_nets",
     "five_nets": "trained_nets", "harder_data": "trained_nets", "depth_law": "depth",
-    "very_deep": "depth", "language_model": "language"}
+    "very_deep": "depth", "language_model": "language", "table_1": "convolution",
+    "table_2": "convolution", "convolution_gates": "convolution"}
 
 if sys.argv[0] == "-m":         # python3 -m experiments.NAME is just looking for it
     for word in sys.orig_argv:

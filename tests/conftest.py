@@ -77,27 +77,6 @@ def home(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def smoke(home, monkeypatch):
-    """Run an experiment's whole path on the digits, in this process and with few pixels
-    -> its record and its folder. The picture names the record."""
-    from experiments import old_lab as lab
-    monkeypatch.setattr("experiments.trials.cpu_count", lambda: 1)
-    monkeypatch.setattr("highway_suite.figures.DPI", 40)
-
-    def run(experiment):
-        record = lab.main(experiment, ["--smoke"])
-        folder = home / "runs" / "smoke" / experiment.name.rpartition(".")[2]
-        found, digest = lab.load_record(folder / "record.json")
-        picture = (folder / "figure.png").read_bytes()
-        assert found == record and digest.encode() in picture
-        assert record["dataset"] == experiment.smoke["dataset"] != "mnist"
-        assert record["command"] == f"python3 -m {experiment.name} --smoke"
-        assert not (home / "results").exists()
-        return record, folder
-    return run
-
-
-@pytest.fixture
 def study(tmp_path):
     """A record -> its Study."""
     from highway_suite.studies import load

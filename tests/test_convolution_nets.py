@@ -9,7 +9,7 @@ from test_gradients import gates_swapped, without_carry, without_gate_on_H
 import highway_networks as hn
 from benchmarks import convolution as benchmark
 from benchmarks.harness import gradient_error
-from experiments import convolution_trials as ct
+from experiments.convolution.trials import layers as layers_of
 from experiments.nets.convolution import layers as cl
 from experiments.nets.convolution import winograd
 from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
@@ -85,8 +85,8 @@ def test_gradient_by_complex_step(layers, block, seed):
 @pytest.mark.parametrize("table", ["table 2", "table 3"])
 def test_gradient_in_colour_by_complex_step(table, seed):
     """The nets of CIFAR, narrower."""
-    layers = ct.layers({"net": table, "dataset": "cifar10", "block": "highway",
-                        "widths": (3, 4, 5)})
+    layers = layers_of({"net": table, "block": "highway", "dropout": 1,
+                        "widths": (3, 4, 5)}, 32)
     check_gradient(small_net(layers, seed, shape=(32, 3)), entries=2, seed=seed)
 
 

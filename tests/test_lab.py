@@ -16,8 +16,8 @@ import pytest
 
 import highway_networks as hn
 from experiments import variants
-from experiments.lab import Claim, recheck, running, trial_function
-from experiments.lab.experiment import load_record, main, state_of
+from experiments.lab import Claim, main, recheck, running, trial_function
+from experiments.lab.experiment import load_record, state_of
 from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
 from experiments.lab.trials import Request, Store, StoreError, Trial, read_packed

@@ -2,7 +2,8 @@
 
     trials.py       what a trial is, its hash, the store, packed files
     running.py      trials run in processes or on a cluster
-    experiment.py   Experiment and Lab: plan, trials, record, figures, command line
+    experiment.py   Experiment and Lab: plan, trials, record, figures
+    command.py      python3 -m experiments.NAME
     judging.py      Claim and judge: one test, one of four verdicts
     recheck.py      the deciding trials trained again, the claim judged again
     claims.py       all claims; experiments.claims is their command
@@ -10,7 +11,8 @@
     papers.py       the papers' numbers
 """
 
-from experiments.lab.experiment import Experiment, Lab, main
+from experiments.lab.command import main
+from experiments.lab.experiment import Experiment, Lab
 from experiments.lab.judging import Claim
 from experiments.lab.trials import Trial, trial_function
 

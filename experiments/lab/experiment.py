@@ -1,34 +1,17 @@
 """An experiment: its plan, its trials, its record, its claims and its figures.
 
-A module experiments/NAME.py, or a package, has an `EXPERIMENT`:
-
-    python3 -m experiments.NAME     runs what is missing and makes record.json, the
-                                    figures and trials/ in results/NAME; changes no file
-                                    where nothing is left to do
-        --fresh [--only A=B ...]    trains anew, into runs/NAME: all trials, or those
-                                    with such settings
-        --recheck N                 trains N of the finished trials again, the cheapest,
-                                    and says what differs
-        --plot                      only draws, from the record
-        --pack                      only packs the trials that are finished
-        --smoke                     all of it in seconds, on what is shipped, into
-                                    runs/smoke/NAME
-
-What is packed counts as finished: a fresh clone goes on where the committed trials end.
+A module experiments/NAME.py, or a package, has an `EXPERIMENT`; command.py runs it.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,25 +20,11 @@ from PIL import Image
 import highway_networks as hn
 from experiments.lab.judging import Claim, judge
 from experiments.lab.running import describer, run_trials
-from experiments.lab.trials import (
-    Request,
-    Store,
-    StoreError,
-    Trial,
-    read_packed,
-    write_packed,
-)
-from highway_networks import environment, in_range
+from experiments.lab.trials import Request, Store, StoreError, Trial
+from highway_networks import environment
 from highway_suite.datasets import content_hash, obtain
 from highway_suite.figures import LIGHT, saved, style
-from highway_suite.files import (
-    parse_json,
-    path_of,
-    read_file,
-    to_json,
-    write_file,
-    write_json,
-)
+from highway_suite.files import parse_json, read_file, to_json, write_file
 from highway_suite.schema import RecordError
 from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import ended_by_signals
@@ -294,140 +263,6 @@ def state_of(experiment: Experiment) -> str:
                               for name in experiment.figures) else "not drawn")
 
 
-# --------------------------------------------------------------------------------------
-# The command line
-
-
-def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
-    """The command line of an experiment."""
-    parser = argparse.ArgumentParser(prog=f"python3 -m experiments.{experiment.name}",
-                                     allow_abbrev=False,
-                                     description=experiment.question)
-    mode = parser.add_mutually_exclusive_group()
-    mode.add_argument("--smoke", action="store_true", help="the whole path in seconds, "
-                      "on what is shipped; its files go to runs/smoke")
-    mode.add_argument("--fresh", action="store_true", help="train anew, beside the "
-                      "committed results, into runs; what is interrupted goes on")
-    mode.add_argument("--recheck", type=in_range(int, 1, 10**6), metavar="N",
-                      help="train N of the finished trials again, the cheapest, and "
-                           "compare")
-    mode.add_argument("--plot", action="store_true", help="draw the record again")
-    mode.add_argument("--pack", action="store_true", help="pack the finished trials")
-    parser.add_argument("--only", nargs="+", metavar="A=B", default=[],
-                        help="with --fresh: only trials with such settings, as "
-                             "block=plain")
-    parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
-                        help="of the data set's files")
-    parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
-                        help="processes (default: one per core)")
-    parser.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, "
-                        "tcp://HOST:PORT, whose workers run the trials instead")
-    parser.add_argument("--retry-failed", action="store_true",
-                        help="run failed trials again")
-    return parser
-
-
-def is_chosen(trial: Trial, only: Sequence[str]) -> bool:
-    """Whether a trial has all of these settings, "NAME=VALUE"."""
-    return all(str(trial.config.get(name)) == value for name, _, value in
-               (word.partition("=") for word in only))
-
-
-@dataclass
-class Work:
-    """One call of an experiment's command: its options and its places."""
-
-    experiment: Experiment
-    options: argparse.Namespace
-    scratch: Path           # for this call alone
-
-    @property
-    def apart(self) -> bool:
-        """Whether the results stay away from the committed ones."""
-        return self.options.smoke or self.options.fresh
-
-    @property
-    def folder(self) -> Path:
-        """Where the record goes."""
-        name, runs = self.experiment.name, hn.HERE / "runs"
-        return (runs / "smoke" / name if self.options.smoke else runs / name
-                if self.options.fresh else folder_of(name))
-
-    @property
-    def store(self) -> Store:
-        """Where finished trials are kept."""
-        return Store((self.scratch if self.options.smoke else
-                      self.folder if self.options.fresh else hn.HERE / "runs")
-                     / "trials.sqlite")
-
-    @cached_property
-    def packed(self) -> dict[str, Trial]:
-        """The committed trials that count as finished."""
-        if self.options.smoke:
-            return {}
-        packed = read_packed(folder_of(self.experiment.name) / "trials")
-        if self.options.fresh:
-            packed = {name: trial for name, trial in packed.items() if self.options.only
-                      and not is_chosen(trial, self.options.only)}
-        return packed
-
-    def lab(self, source: Training | Replay) -> Lab:
-        """The lab of these options."""
-        smoke = self.options.smoke
-        return Lab(self.experiment, source, smoke=smoke,
-                   data_dir=None if smoke else self.options.data_dir)
-
-    def pack(self) -> bool:
-        """Pack what is finished -> whether a file changed."""
-        there = read_packed(folder_of(self.experiment.name) / "trials"
-                            ) if not self.apart else self.packed     # anew: after hours
-        there |= self.store.of(f"{self.experiment.name}.%")
-        return write_packed(self.folder / "trials", there.values())
-
-    def run(self) -> None:
-        """Run the experiment; write and name what changed: record, figures, trials."""
-        options = self.options
-        command = " ".join(
-            [f"python3 -m experiments.{self.experiment.name}"]
-            + ["--smoke"] * options.smoke + ["--fresh"] * options.fresh
-            + ["--only", *options.only] * bool(options.only))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        source = Training(self.store, self.packed, options.jobs, options.cluster,
-                          options.retry_failed)
-        record, changed = self.lab(source).record(command), []
-        path = self.folder / "record.json"
-        if self.apart or not is_same(record, path):
-            write_json(path, record)
-            changed.append(path)
-        changed += write_figures(self.experiment, self.folder)
-        if self.pack():
-            changed.append(self.folder / "trials")
-        print(", ".join(path.relative_to(hn.HERE).as_posix() for path in changed)
-              or "nothing left to do; no file was changed")
-        if options.fresh:           # or the next one would have nothing to train
-            self.store.path.unlink(missing_ok=True)
-
-    def sample(self, count: int) -> bool:
-        """Train the cheapest trials again and compare -> whether nothing differs."""
-        from experiments.lab.recheck import compare_again
-        replay = Replay(self.packed)
-        self.lab(replay).record("")
-        chosen = sorted(replay.asked, key=lambda name: self.packed[name].seconds)
-        return compare_again(self.lab(replay), chosen[:count],
-                             Store(self.scratch / "trials.sqlite"), self.options.jobs)
-
-
-def is_same(record: dict, path: Path) -> bool:
-    """Whether the file holds this record already, made from a clean checkout: where
-    only the environment differs, the older one stands."""
-    try:
-        there, _ = load_record(path)
-    except RecordError:
-        return False
-    return (there["env"].get("git_dirty") is False
-            and there | {"env": None} == record | {"env": None})
-
-
 @contextmanager
 def failing_in_a_line(program: str, kept: str = "") -> Iterator[None]:
     """What is wrong with data, records, trials and files ends the process with 1 and
@@ -442,26 +277,3 @@ def failing_in_a_line(program: str, kept: str = "") -> Iterator[None]:
     except KeyboardInterrupt as error:
         say(f"\n{program}: interrupted{kept}")
         sys.exit(128 + getattr(error, "number", signal.SIGINT))
-
-
-def main(name: str, argv: Sequence[str] | None = None) -> None:
-    """Run the command line of the experiment of that name."""
-    experiment = get(name)      # by its name: as __main__ its functions would be others
-    parser = build_parser(experiment)
-    options = parser.parse_args(argv)
-    if options.only and not options.fresh:
-        parser.error("--only is for --fresh")
-    kept = "" if options.smoke or options.recheck else "; finished trials are kept"
-    with (failing_in_a_line(f"experiments.{name}", kept),
-          tempfile.TemporaryDirectory(prefix="highway-networks-") as scratch):
-        work = Work(experiment, options, Path(scratch))
-        if options.pack:
-            work.pack()
-        elif options.plot:
-            for path in write_figures(experiment, work.folder, anew=True):
-                print(path.relative_to(hn.HERE).as_posix())
-        elif options.recheck:
-            if not work.sample(options.recheck):
-                sys.exit(1)
-        else:
-            work.run()

@@ -1,0 +1,378 @@
+"""What `convolution` claims: of depth, of b_T and gates, of Tables 1 to 3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from experiments.convolution.plan import BIASES, GATES
+from experiments.lab import Claim
+from experiments.lab.judging import agreed, ahead, every, listed, or_infinite
+from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS, TABLE_1_OTHERS, TABLE_2
+
+TRAINS = 0.5            # a run of 4000 images trains if its last loss is below this
+
+
+def own(name: str, text: str, rows: Sequence[dict], ours: Any, n: Any, test: Callable,
+        limit: float | None = None, **more: Any) -> Claim:
+    """A claim of ours."""
+    return Claim(name=name, source="ours", text=text, rows=rows, ours=ours, n=n,
+                 test=test, limit=limit, **more)
+
+
+def in_words(depth: int, gate: int | None = None) -> str:
+    """A net by its depth and what its gates see."""
+    return f"{depth} blocks" + ("" if gate is None else f", {GATES[gate]}")
+
+
+# --------------------------------------------------------------------------------------
+# Depth
+
+
+def growth(rows: Sequence[dict]) -> np.ndarray:
+    """How many times each seed's last loss grows from the least depth to the largest;
+    infinite where it diverged there."""
+    return (or_infinite(rows[-1]["train_loss"]) / np.array(
+        rows[0]["train_loss"], float))
+
+
+def open_on_ink(nets: Iterable[dict], when: str) -> bool:
+    """Whether T is larger on ink than on blank cells in every highway layer."""
+    return all(ink > blank for net in nets for ink, blank in
+               zip(net[when]["ink"], net[when]["blank"], strict=True))
+
+
+def claims_on_depths(rows: list[dict]) -> list[Claim]:
+    """Whether nets of all depths train, and what gates there see."""
+    nets = {block: [row for row in rows if row["block"] == block]
+            for block in ("highway", "plain")}
+    highway, n = nets["highway"], len(rows[0]["train_loss"])
+    times = {block: growth(found) for block, found in nets.items()}
+    ratios = {when: {in_words(net["depth"]): listed(np.mean(np.divide(
+        net[key]["ink"], net[key]["blank"])), 3) for net in highway}
+        for when, key in (("trained", "T"), ("untrained", "T_untrained"))}
+    return [
+        Claim(name="conv-depths-train", source="P1 2.2", text="convolutional highway "
+              "nets of 10, 20 and 30 layers train with b_T of -1, -2 and -3: test "
+              "accuracy of each run at least 90 %, in %", paper="a general guideline",
+              rows=highway, n=n, limit=10,       # % of error
+              ours={in_words(net["depth"]): net["test_percent"] for net in highway},
+              test=lambda error: all((value or 0) >= 100 - error for net in highway
+                                     for value in net["test_percent"])),
+        own("conv-plain-degrades", "depth makes plain convolutional nets much harder "
+            "to train than highway nets: from 8 to 28 blocks their last training loss "
+            "grows by more than twice the factor", rows,
+            {block: {in_words(net["depth"]): net["train_loss"] for net in found}
+             | {"growth": listed(times[block])} for block, found in nets.items()}, n,
+            lambda limit: ahead(times["plain"], limit * times["highway"]), 2,
+            why="the seeds differ"),
+        own("conv-open-on-ink", "T is larger where there is ink than on blank paper, "
+            "in every highway layer at every depth: mean ratio", highway, ratios, n,
+            lambda: open_on_ink(highway, "T"), after_data=True,
+            control=lambda: open_on_ink(highway, "T_untrained"))]
+
+
+# --------------------------------------------------------------------------------------
+# b_T and what gates see
+
+
+def losses_of(row: dict) -> np.ndarray:
+    """Last training losses (rates, seeds), infinite where a run diverged."""
+    return or_infinite(row["train_loss"])
+
+
+def best_losses(row: dict) -> np.ndarray:
+    """Of each seed the least last training loss of its rates."""
+    return losses_of(row).min(axis=0)
+
+
+def failed(rows: Iterable[dict], limit: float = TRAINS) -> float:
+    """How many % of the rows' runs do not train."""
+    return 100 * float(np.mean([losses_of(row) >= limit for row in rows]))
+
+
+def largest_rate(row: dict, limit: float = TRAINS) -> float:
+    """The largest rate at which every seed trains; 0 if there is none."""
+    return max([lr for lr, losses in zip(row["lrs"], losses_of(row), strict=True)
+                if losses.max() < limit], default=0.0)
+
+
+def spread(row: dict) -> float:
+    """How many times the least last loss of the seeds their largest is, at the rate
+    with the least median; infinite if one diverged there."""
+    losses = losses_of(row)
+    chosen = losses[np.argmin(np.median(losses, axis=1))]
+    return float(chosen.max() / chosen.min()) if np.isfinite(chosen).all() else np.inf
+
+
+def loses_less(one: dict, other: dict) -> bool | None:
+    """Whether a net's losses, each seed's at its best rate, are below another's."""
+    return ahead(best_losses(other), best_losses(one))
+
+
+def claims_on_biases(nets: dict[tuple, dict], shallow: int, deep: int) -> list[Claim]:
+    """P1's guideline beside other b_T, with gates as wide as H."""
+    wide = {(depth, bias): row for (depth, gate, bias), row in nets.items()
+            if gate == 3}
+    best = {key: float(np.median(best_losses(row))) for key, row in wide.items()}
+    n = len(best_losses(wide[shallow, BIASES[shallow]]))
+    over = {depth: best[depth, BIASES[depth]] / min(
+        loss for (of, _), loss in best.items() if of == depth)
+        for depth in (shallow, deep)}
+    zero, guided = wide[deep, 0.0], wide[deep, BIASES[deep]]
+    pairs = [(wide[depth, BIASES[depth]], wide[depth, BIASES[other]])
+             for depth, other in ((shallow, deep), (deep, shallow))]
+
+    def name_of(depth, bias):
+        return f"{in_words(depth)}, b_T {bias:g}"
+    return [
+        own("conv-guideline-best", "the b_T of P1's guideline, -1 for 10 layers and -3 "
+            "for 30, is as good as any of 0, -1, -3, -5: at both depths its last "
+            "training loss, the median of the seeds at their best rates, is at most "
+            "25 % above the least", [*wide.values()],
+            {f"{in_words(depth)}, times the least": listed(ratio)
+             for depth, ratio in over.items()}
+            | {name_of(*key): listed(loss) for key, loss in best.items()}, n,
+            lambda limit: all(ratio <= 1 + limit / 100 for ratio in over.values()), 25),
+        own("conv-deeper-lower-bias", "b_T of -1 ends with a lower training loss than "
+            "-3 at 8 blocks, and -3 with a lower one than -1 at 28",
+            [row for pair in pairs for row in pair],
+            {name_of(row["depth"], row["gate_bias"]): listed(best_losses(row))
+             for pair in pairs for row in pair}, n,
+            lambda: every(loses_less(*pair) for pair in pairs)),
+        own("conv-open-gates-fail", "at 28 blocks at least 25 points more of the runs "
+            "fail with a b_T of 0 than with the guideline's: last training loss 0.5 or "
+            "more, in %",
+            [zero, guided], {"b_T 0": failed([zero]), "guideline": failed([guided])}, n,
+            lambda points: failed([zero]) - failed([guided]) >= points, 25)]
+
+
+def claims_on_narrow(nets: dict[tuple, dict], depths: Sequence[int]) -> list[Claim]:
+    """What 1x1 gates do to learning, over all b_T."""
+    def all_of(depth, gate):
+        return [row for key, row in nets.items() if key[:2] == (depth, gate)]
+    rows = [row for depth in depths for gate in (3, 1) for row in all_of(depth, gate)]
+    about: dict[str, Any] = {"rows": rows, "n": len(best_losses(rows[0])), "ours": {
+        in_words(depth, gate): listed(failed(all_of(depth, gate)))
+        for depth in depths for gate in (3, 1)}}
+    return [
+        Claim(name="narrow-gates-unstable", source="P2 5.1", text="gates that are 1x1 "
+              "convolutions seem to make learning unstable, in residual nets of 110 "
+              "layers with batch normalization (ours: % of runs that fail)",
+              paper="He et al. 2016", test=None, why="another regime", **about),
+        own("narrow-gates-fail", "with 1x1 gates at least 25 points more of the runs "
+            "fail than with 3x3 gates, at 8 and at 28 blocks, over four b_T, four "
+            "rates and three seeds: last training loss 0.5 or more, in %", **about,
+            limit=25, test=lambda points: agreed(
+                failed(all_of(depth, 1)) - failed(all_of(depth, 3)) >= points
+                for depth in depths))]
+
+
+def claims_on_gates(nets: dict[tuple, dict], depths: Sequence[int]) -> list[Claim]:
+    """What gates see, at the guideline's b_T; open where the depths do not agree."""
+    by_gate = {(depth, gate): nets[depth, gate, BIASES[depth]]
+               for depth in depths for gate in GATES}
+    at, n = " at 8 and at 28 blocks, with the guideline's b_T", len(
+        best_losses(by_gate[depths[0], 3]))
+
+    def about(measure, gates=(3, 1)):
+        return {"rows": [by_gate[depth, gate] for depth in depths for gate in gates],
+                "n": n, "why": "the depths or the seeds differ", "ours": {
+                    in_words(depth, gate): listed(measure(by_gate[depth, gate]))
+                    for depth in depths for gate in gates}}
+
+    def faster(limit):
+        rates = [[largest_rate(by_gate[depth, gate], limit) for gate in (3, 1)]
+                 for depth in depths]
+        return agreed(None if wide == narrow else wide > narrow
+                      for wide, narrow in rates)
+    return [
+        own("wide-gates-rate", "3x3 gates tolerate a larger learning rate than 1x1 "
+            f"gates: the largest at which every seed ends below a loss of 0.5,{at}",
+            **about(largest_rate), test=faster, limit=TRAINS),
+        own("narrow-gates-spread", "with 1x1 gates seeds differ more: the largest last "
+            "training loss over the least, at the best rate, is more than twice that "
+            f"of 3x3 gates,{at}", **about(spread), limit=2, test=lambda times: agreed(
+                spread(by_gate[depth, 1]) > times * spread(by_gate[depth, 3])
+                for depth in depths)),
+        *(own(name, f"{GATES[more]} end with a lower training loss than {words},{at}",
+              **about(best_losses, (more, less)), test=lambda more=more, less=less:
+              agreed(loses_less(by_gate[depth, more], by_gate[depth, less])
+                     for depth in depths))
+          for name, more, less, words in (
+              ("wide-gates-faster", 3, 1, GATES[1]),
+              ("narrow-gates-faster", 1, 0, f"gates that are {GATES[0]}")))]
+
+
+# --------------------------------------------------------------------------------------
+# Tables 1 to 3
+
+
+def mean_of(row: dict) -> float:
+    """The mean accuracy in %; if a run diverged, below all others."""
+    return -np.inf if None in row["test_percent"] else row["mean"]
+
+
+def ours_of(row: dict) -> dict:
+    """The numbers of a net's runs, as a claim keeps them."""
+    return {name: row[name] for name in ("mean", "std", "standard_error", "best",
+                                         "epochs")} | {"b_T": row["gate_bias"]}
+
+
+def above_by_noise(row: dict, threshold: float, errors: float) -> bool | None:
+    """Whether the mean is above by more than so many of its standard errors; False if
+    below by as much."""
+    away, noise = mean_of(row) - threshold, errors * (row["standard_error"] or 0)
+    return True if away > noise else False if away < -noise else None
+
+
+def claims_on_width(row: dict, name: str, chosen_late: bool) -> list[Claim]:
+    """One width's row of Table 1: our mean beside the paper's, and its best run. Less
+    than theirs says nothing after a tenth of the epochs."""
+    paper, width = TABLE_1[row["width"]], row["width"]
+    words = f"10 layers of width {width}, in {row['epochs']} epochs: "
+    about = {"rows": [row], "n": row["n"], "ours": ours_of(row),
+             "after_data": chosen_late}
+    return [
+        Claim(name=name, source="P1 3.2", text=f"{words}test accuracy in %, our mean "
+              "at least theirs", paper=paper, why="epochs", **about,
+              test=lambda: mean_of(row) >= paper["mean"] or (
+                  None if row["epochs"] < TABLE_1_EPOCHS else False)),
+        own(f"{name}-above-best", f"{words}the mean of our runs is above the paper's "
+            "best run, by more than a standard error, in %", paper=paper["best"],
+            test=partial(above_by_noise, row, paper["best"]), limit=1,
+            why="within the noise", **about | {"after_data": True})]
+
+
+def claims_on_table_1(rows: list[dict]) -> list[Claim]:
+    """Table 1 with the settings that each width's own search chose."""
+    nets = {(row["net"], row["settings_of"]): row for row in rows}
+    narrow, wide, plain = (nets[net, net] for net in
+                           ("highway 16", "highway 32", "plain 16"))
+    authors = nets["highway 16", "authors"]
+
+    def ordered(name, text, source="ours", test=None, **runs):
+        accuracies = [row["test_percent"] for row in runs.values()]
+        return Claim(
+            name=name, source=source, text=f"{text}: test accuracy in %", n=[
+                row["n"] for row in runs.values()], rows=[*runs.values()],
+            ours={key.replace("_", " "): row["test_percent"]
+                  for key, row in runs.items()},
+            test=test or (lambda: ahead(*accuracies)), why="epochs" if test else "",
+            paper={f"width {width}": paper["mean"] for width, paper in TABLE_1.items()
+                   } if test else None, after_data=wide in runs.values())
+    return [
+        *claims_on_width(narrow, "table-1-narrow", False),
+        *claims_on_width(wide, "table-1-wide", True),
+        ordered("table-1-wider", "the wider net of Table 1 is the better one",
+                "P1 3.2", lambda: ahead(wide["test_percent"], narrow["test_percent"])
+                or None, width_16=narrow, width_32=wide),
+        claim_competitive(wide),
+        ordered("table-1-twins", "in equal epochs and after equal searches highway "
+                "nets of width 16 are better than their plain twins, of half their "
+                "parameters", highway=narrow, plain=plain),
+        ordered("table-1-schedule", f"{narrow['epochs']} epochs of the schedule that "
+                "was chosen are better than as many of the authors', at width 16",
+                chosen=narrow, authors=authors)]
+
+
+def claim_competitive(row: dict) -> Claim:
+    """P1's comparison with nets of others: by the best run, as theirs."""
+    other = TABLE_1_OTHERS["Maxout"]["accuracy"]
+    small = row["parameters"] < TABLE_1_OTHERS["DSN"]["parameters"] / 2
+
+    def near(points):
+        reached = (row["best"] or 0) >= other - points
+        return small and reached if reached or (
+            row["epochs"] >= TABLE_1_EPOCHS) else None
+    return Claim(
+        name="table-1-competitive", source="P1 3.2", text="competitive with others "
+        "with much fewer parameters: the best run of the wider net within 0.05 points "
+        "of Maxout, with less than half the parameters of either, in "
+        f"{row['epochs']} epochs", paper=TABLE_1_OTHERS, n=row["n"], why="epochs",
+        rows=[row], ours={"accuracy": row["best"], "parameters": row["parameters"]},
+        test=near, limit=0.05, after_data=True)
+
+
+def claims_on_table_2(table: dict) -> list[Claim]:
+    """Table 2's 11 layers. Less than theirs tells nothing of other images, and nothing
+    after few epochs, of which the paper says nothing."""
+    nets = {row["block"]: row for row in table["nets"]}
+    highway, plain = nets["highway"], nets["plain"]
+    share = plain["parameters"] / highway["parameters"]
+    about = {"rows": [highway], "n": highway["n"], "ours": ours_of(highway)}
+    return [
+        Claim(name="table-2-11-layers", source="P1 Table 2", text="11 layers, 236 K "
+              "parameters, match Fitnet A without its hints, on "
+              f"{table['title']}: mean test accuracy in %", paper=TABLE_2, **about,
+              test=lambda: mean_of(highway) >= TABLE_2["Fitnet A"] or None,
+              why="epochs" if table["dataset"] == "cifar10" else "data"),
+        own("table-2-82-percent", f"the 11 layers reach 82 % in {highway['epochs']} "
+            f"epochs, on {table['title']}: mean test accuracy", **about, limit=18,
+            test=lambda error: mean_of(highway) >= 100 - error),
+        own("table-2-twins", "in equal epochs, and after the same search but for b_T, "
+            f"highway nets are better than their plain twins, of {share:.0%} of their "
+            f"parameters, on {table['title']}: test accuracy in %", [highway, plain],
+            {block: row["test_percent"] for block, row in nets.items()},
+            [row["n"] for row in nets.values()],
+            lambda: ahead(highway["test_percent"], plain["test_percent"]),
+            why="so few runs tell no order")]
+
+
+def claims_on_parameters(found: dict[str, int]) -> list[Claim]:
+    """The nets that are built here have the sizes of the paper's."""
+    def same(name, source, text, paper, within, keys):
+        ours = [found[key] for key in keys]
+        return Claim(name=name, source=source, text=text, paper=paper, ours=ours,
+                     rows=(), n=None, test=lambda: np.allclose(
+                         ours, paper, rtol=0, atol=within))
+    return [
+        same("table-1-parameters", "P1 3.2", "the nets of Table 1 have 39 K and 151 K "
+             "parameters, to 1 K", [39_000, 151_000], 1000,
+             ("Table 1, width 16", "Table 1, width 32")),
+        same("table-3-parameters", "P1 Table 3", "the authors' 19 layers, built here, "
+             "have the parameters of their logs, on CIFAR-10 and CIFAR-100",
+             [2_256_838, 2_265_928], 0, ("Table 3, CIFAR-10", "Table 3, CIFAR-100"))]
+
+
+OPEN = (        # name, source, claim, theirs, what it needs
+    ("table-2-19-layers", "P1 Table 2", "19 layers, 2.3 M parameters, exceed Fitnet B: "
+     "accuracy on CIFAR-10", "92.46 % (92.28 ± 0.16), Fitnet B 91.61 %",
+     "400 epochs of about 100 TFLOP; the layout is documented in part"),
+    ("table-2-32-layers", "P1 Table 2", "32 layers, 1.25 M parameters, exceed the "
+     "fitnets' teacher of 9 M: accuracy on CIFAR-10", "91.20 %, teacher 90.18 %",
+     "400 epochs, days on two cores; the layout is documented in part"),
+    ("table-3-cifar10", "P1 Table 3", "19 layers by the authors' code: accuracy on "
+     "CIFAR-10", "92.40 % (92.31 ± 0.12)", "400 epochs of about 100 TFLOP"),
+    ("table-3-cifar100", "P1 Table 3", "19 layers by the authors' code: accuracy on "
+     "CIFAR-100", "67.76 % (67.61 ± 0.15)", "400 epochs of about 100 TFLOP"),
+    ("imagenet-normalized", "P2 5.1", "50 layers with batch normalization, highway "
+     "beside residual: top-5 error on ImageNet", "coupled 7.53 ± 0.05 %, "
+     "with a third relu in H 7.29 ± 0.11 %, residual 7.17 ± 0.14 %", "ImageNet"),
+    ("imagenet-unnormalized", "P2 5.1", "50 layers without batch normalization, "
+     "highway beside residual: top-5 error on ImageNet", "coupled 10.03 ± "
+     "0.17 %, with a third relu in H 10.21 ± 0.03 %, residual 9.40 ± 0.18 %",
+     "ImageNet"),
+    ("imagenet-overfits", "P2 5.1", "without batch normalization highway and residual "
+     "nets reach a lower training error and a higher validation error than with it",
+     "Figure 5", "ImageNet"))
+
+
+def claims(record: dict) -> list[Claim]:
+    """All claims of a record."""
+    nets = {(row["depth"], row["gate"], row["gate_bias"]): row
+            for row in record["gates"]}
+    shallow, deep = record["plan"]["gates"]["depths"]
+    return [
+        *claims_on_parameters(record["parameters"]),
+        *claims_on_table_1(record["table_1"]["nets"]),
+        *claims_on_table_2(record["table_2"]), *claims_on_depths(record["depths"]),
+        *claims_on_biases(nets, shallow, deep),
+        *claims_on_narrow(nets, (shallow, deep)),
+        *claims_on_gates(nets, (shallow, deep)),
+        *(Claim(name=name, source=source, text=text, paper=paper, ours=None, rows=(),
+                test=None, why=f"needs {needs}")
+          for name, source, text, paper, needs in OPEN)]

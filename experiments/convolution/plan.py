@@ -1,0 +1,113 @@
+"""The plan of `convolution`: depths, b_T and gates, Tables 1 and 2.
+
+Depth counts highway layers. P1 counts two layers more, the first convolution and the
+softmax: its 10, 20 and 30 layers are 8, 18 and 28 here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.lab.papers import GUIDELINE
+
+# By depth: the highway layers before each pooling.
+STAGES = {8: [2, 3, 3], 18: [4, 7, 7], 28: [6, 11, 11]}
+BIASES = {depth: GUIDELINE[depth + 2] for depth in STAGES}      # P1's guideline
+GATES = {3: "3x3 gates", 1: "1x1 gates", 0: "a number for each map"}
+
+PIECES = {"batch": 100, "piece": 25, "momentum": 0.9}
+MNIST = {"net": "table 1", "scale": 256, "centred": False, "crop": 0}   # Caffe's 1/256
+COLOUR = {"net": "table 2", "scale": 64, "centred": True, "crop": 4}
+DIGITS = {"scale": 16, "batch": 200, "piece": 100}
+AUTHORS = {"lr": 0.01, "schedule": "thirds", "order": "files", "decay": 0.001,
+           "dropout": 1}
+START = {"lr": 0.1, "schedule": "cosine", "order": "shuffled", "decay": 1e-4,
+         "dropout": 0.5}
+START_2 = START | {"lr": 0.03, "dropout": 0}
+HIGHWAY = {"block": "highway", "gate_bias": BIASES[8]}
+PLAIN = {"block": "plain"}
+BOTH = [{"epochs": 10, "lr": [0.01, 0.03, 0.1, 0.3]},
+        {"epochs": 20, "schedule": ["cosine", "thirds"], "decay": [3e-5, 1e-4, 3e-4],
+         "dropout": [0.25, 0.5, 0.75]}]
+BOTH_2 = [{"epochs": 12, "decay": [1e-4, 5e-4]}, {"epochs": 12, "dropout": [0, 0.5]},
+          {"epochs": 12, "schedule": ["cosine", "thirds"]}]
+
+
+def searched(fixed: dict, steps: list[dict], start: dict | str) -> dict:
+    """A search for a net's settings, from some or from those that another chose."""
+    return {"fixed": fixed, "start": start, "steps": steps}
+
+
+def runs(net: str, settings: str, seeds: int) -> dict:
+    """Runs of the net of a search, with the settings that one chose or that are given.
+    """
+    return {"net": net, "settings": settings, "seeds": list(range(seeds))}
+
+
+PLAN: dict[str, Any] = {
+    "dataset": "mnist",
+    "depths": {
+        "depths": [8, 18, 28], "seeds": [0, 1, 2],
+        "lrs": {"highway": [0.01, 0.03, 0.1, 0.3],
+                "plain": [0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3]},
+        "net": MNIST | PIECES | AUTHORS | {"width": 16, "epochs": 3}},
+    "gates": {
+        "depths": [8, 28], "biases": [0.0, -1.0, -3.0, -5.0], "seeds": [0, 1, 2],
+        "lrs": [0.025, 0.05, 0.1, 0.2],
+        "net": MNIST | AUTHORS | {
+            "block": "highway", "width": 16, "n_train": 4000, "epochs": 3, "batch": 25,
+            "piece": 25, "momentum": 0.9, "dropout": 0, "order": "shuffled"}},
+    "table_1": {
+        "dataset": "mnist", "held_out": 5000, "epochs": {"mnist": 30},
+        "net": MNIST | PIECES | {"stages": STAGES[8]},
+        "settings": {"authors": AUTHORS},
+        "searches": {
+            "highway 16": searched({**HIGHWAY, "width": 16}, [
+                *BOTH, {"epochs": 20, "gate_bias": [-1.0, -2.0, -3.0],
+                        "dropout": [0, 0.25]},
+                {"epochs": 20, "lr": [0.03, 0.06, 0.1]}], START),
+            "plain 16": searched({**PLAIN, "width": 16}, [
+                *BOTH, {"epochs": 20, "decay": [3e-4, 1e-3], "dropout": [0.75, 1]},
+                {"epochs": 20, "lr": [0.005, 0.01, 0.02]}], START),
+            "highway 32": searched({**HIGHWAY, "width": 32}, [
+                {"epochs": 20, "dropout": [0.25, 0.5, 0.75]}], "highway 16")},
+        "runs": [runs("highway 16", "highway 16", 5), runs("highway 16", "authors", 2),
+                 runs("plain 16", "plain 16", 3), runs("highway 32", "highway 16", 3),
+                 runs("highway 32", "highway 32", 3)]},
+    "table_2": {
+        # Its data set: "cifar10", where it is to be had, or a copy that was JPEG.
+        "dataset": "cifar10-jpeg75", "held_out": 5000,
+        "epochs": {"cifar10": 70, "cifar10-jpeg75": 70}, "net": COLOUR | PIECES,
+        "settings": {},
+        "searches": {
+            "highway": searched(HIGHWAY, [
+                {"epochs": 5, "gate_bias": [-1.0, -2.0, -3.0]},
+                {"epochs": 5, "lr": [0.003, 0.01, 0.03, 0.1]}, *BOTH_2], START_2),
+            "plain": searched(PLAIN, [
+                {"epochs": 5, "lr": [0.003, 0.01, 0.03]}, *BOTH_2], START_2)},
+        "runs": [runs("highway", "highway", 2), runs("plain", "plain", 2)]}}
+
+FEW: dict[str, list[dict]] = {
+    "highway": [{"epochs": 1, "gate_bias": [-1.0, -3.0], "dropout": [0.25, 0.5]}],
+    "plain": [{"epochs": 1, "lr": [0.01, 0.03]}]}
+SMOKE: dict[str, Any] = {
+    "dataset": "digits",
+    "depths": PLAN["depths"] | {
+        "depths": [8, 18], "seeds": [0, 1], "lrs": {"highway": [0.01, 0.03],
+                                                   "plain": [0.003, 0.01]},
+        "net": PLAN["depths"]["net"] | DIGITS | {"width": 4, "epochs": 1}},
+    "gates": PLAN["gates"] | {
+        "biases": [0.0, -1.0, -3.0], "seeds": [0], "lrs": [0.1],
+        "net": PLAN["gates"]["net"] | DIGITS | {
+            "width": 2, "n_train": 100, "epochs": 1, "batch": 50, "piece": 50}},
+    "table_1": PLAN["table_1"] | {
+        "dataset": "digits", "held_out": 200, "epochs": {"digits": 1},
+        "net": PLAN["table_1"]["net"] | DIGITS, "searches": {
+            name: search | {"steps": FEW[search["fixed"]["block"]]}
+            for name, search in PLAN["table_1"]["searches"].items()},
+        "runs": [one | {"seeds": [0]} for one in PLAN["table_1"]["runs"]]},
+    "table_2": PLAN["table_2"] | {
+        "dataset": "digits", "held_out": 200, "epochs": {"digits": 1},
+        "net": PLAN["table_2"]["net"] | DIGITS | {"crop": 1}, "searches": {
+            name: search | {"steps": FEW[search["fixed"]["block"]]}
+            for name, search in PLAN["table_2"]["searches"].items()}}}

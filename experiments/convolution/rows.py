@@ -1,0 +1,202 @@
+"""From the plan to the rows of the record: what is trained, chosen and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.convolution.plan import BIASES, GATES, STAGES
+from experiments.convolution.trials import make_net, train
+from experiments.lab import Lab, Trial
+from experiments.lab.judging import listed, mean_and_std, or_infinite
+
+
+def hashes(trials: list[Trial]) -> list[str]:
+    """Of trials, as a row names those that decide it."""
+    return [trial.hash for trial in trials]
+
+
+def last_losses(trials: list[Trial]) -> list[float | None]:
+    """The training loss of each one's last epoch; None where it diverged."""
+    return [trial.result["train_loss"][-1] for trial in trials]
+
+
+def percent(trials: list[Trial]) -> list[float | None]:
+    """The accuracy of each in %; None where it diverged."""
+    return [hn.significant(100 * trial.result["acc"]) if "acc" in trial.result else None
+            for trial in trials]
+
+
+# --------------------------------------------------------------------------------------
+# Depths
+
+
+def depth_config(plan: dict, block: str, depth: int, lr: float, seed: int) -> dict:
+    """The trial of a net that compares depths."""
+    bias = {"gate_bias": BIASES[depth]} if block == "highway" else {}
+    return plan["net"] | bias | {
+        "block": block, "stages": STAGES[depth], "lr": lr, "seed": seed,
+        "measure": "gates" if block == "highway" else "test"}
+
+
+def mean_gates(trials: list[Trial]) -> dict[str, list]:
+    """T of each layer by cell, ink or blank, over the seeds."""
+    return {cells: listed(np.mean([trial.result["T"][cells] for trial in trials],
+                                  axis=0)) for cells in ("ink", "blank")}
+
+
+def rows_by_depth(lab: Lab) -> list[dict]:
+    """Nets of both kinds by depth: the first seed tries all rates, the others take the
+    one with the least last training loss. Untrained highway nets are a control."""
+    plan = lab.plan["depths"]
+    first, *others = plan["seeds"]
+    nets = [(block, depth) for block in plan["lrs"] for depth in plan["depths"]]
+    tried = lab.trials(train, {
+        (net, lr): depth_config(plan, *net, lr, first)
+        for net in nets for lr in plan["lrs"][net[0]]})
+    best = {}
+    for net in nets:
+        lrs = plan["lrs"][net[0]]
+        losses = or_infinite(last_losses([tried[net, lr] for lr in lrs]))
+        best[net] = lrs[int(np.argmin(losses))]
+    more = lab.trials(train, {(net, seed): depth_config(plan, *net, best[net], seed)
+                              for net in nets for seed in others})
+    start = lab.trials(train, {
+        (net, seed): depth_config(plan, *net, best[net], seed) | {"epochs": 0}
+        for net in nets if net[0] == "highway" for seed in plan["seeds"]})
+    rows = []
+    for net in nets:
+        trials = [tried[net, best[net]], *(more[net, seed] for seed in others)]
+        rates = [tried[net, lr] for lr in plan["lrs"][net[0]]]
+        row = {"block": net[0], "depth": net[1], "lr": best[net],
+               "parameters": trials[0].result["parameters"],
+               "rates": last_losses(rates), "train_loss": last_losses(trials),
+               "test_percent": percent(trials), "trials": hashes(trials)}
+        if net[0] == "highway":
+            row |= {"T": mean_gates(trials), "T_untrained": mean_gates(
+                [start[net, seed] for seed in plan["seeds"]])}
+        rows.append(row)
+    return rows
+
+
+# --------------------------------------------------------------------------------------
+# b_T and gates
+
+
+def gate_nets(plan: dict) -> list[tuple[int, int, float]]:
+    """(depth, side of the gate, b_T): all b_T of gates that see something, and the
+    guideline's of all gates."""
+    return [(depth, gate, bias) for depth in plan["depths"] for gate in GATES
+            for bias in plan["biases"] if gate or bias == BIASES[depth]]
+
+
+def rows_by_gate(lab: Lab) -> list[dict]:
+    """The last training losses of each net, by learning rate and seed."""
+    plan = lab.plan["gates"]
+    trials = lab.trials(train, {
+        (net, lr, seed): plan["net"] | {
+            "stages": STAGES[net[0]], "gate": net[1], "gate_bias": net[2], "lr": lr,
+            "seed": seed, "measure": "nothing"}
+        for net in gate_nets(plan) for lr in plan["lrs"] for seed in plan["seeds"]})
+    rows = []
+    for net in gate_nets(plan):
+        own = [[trials[net, lr, seed] for seed in plan["seeds"]] for lr in plan["lrs"]]
+        rows.append({
+            **dict(zip(("depth", "gate", "gate_bias"), net, strict=True)),
+            "lrs": plan["lrs"], "parameters": own[0][0].result["parameters"],
+            "train_loss": [last_losses(trials) for trials in own],
+            "trials": [name for trials in own for name in hashes(trials)]})
+    return rows
+
+
+# --------------------------------------------------------------------------------------
+# Tables 1 and 2
+
+
+def search(trials: Callable, fixed: dict, start: dict, steps: list[dict]) -> dict:
+    """Choose a net's settings by the loss on training images held out -> those chosen,
+    and what was tried.
+
+    In each step the net has the settings chosen so far and tries for some epochs the
+    values of one or several others, one at a time; of each setting it then keeps the
+    value with the least loss. At the end the one trial with the least loss decides, of
+    those with the most epochs: values that were best one at a time need not be so
+    together. The loss is the mean cross-entropy: of 5000 images so few are
+    misclassified that their number says less.
+
+    trials({key: config}) -> {key: Trial}; steps: {"epochs": n, setting: values, ...}.
+    """
+    chosen, tried = dict(start), []
+    best: tuple[int, float] = (0, np.inf)
+    decided: dict = chosen
+    for step in steps:
+        epochs, step = step["epochs"], {name: values for name, values in step.items()
+                                        if name != "epochs"}
+        found = trials({(name, value): fixed | chosen | {name: value, "epochs": epochs}
+                        for name, values in step.items() for value in values})
+        losses = {key: trial.result.get("loss") for key, trial in found.items()}
+        for (name, value), loss in zip(losses, or_infinite([*losses.values()]),
+                                       strict=True):
+            if (-epochs, loss) < best:
+                best, decided = (-epochs, loss), chosen | {name: value}
+        for name, values in step.items():
+            own = [losses[name, value] for value in values]
+            tried.append({"setting": name, "epochs": epochs, "values": values,
+                          "loss": own})
+        chosen = chosen | {name: values[int(np.argmin(or_infinite(
+            [losses[name, value] for value in values])))]
+            for name, values in step.items()}
+    return {"chosen": decided, "tried": tried}
+
+
+def table(lab: Lab, name: str) -> dict:
+    """Table 1 or 2: its searches, and a row for each net that was run."""
+    plan = lab.plan[name]
+    data = plan["dataset"]
+    ask = partial(lab.trials, train, dataset=data)
+    chosen, searches = dict(plan["settings"]), {}
+    for net, about in plan["searches"].items():
+        start = about["start"]
+        searches[net] = search(
+            ask, plan["net"] | about["fixed"] | {
+                "seed": 0, "held_out": plan["held_out"], "measure": "held out"},
+            chosen[start] if isinstance(start, str) else start, about["steps"])
+        chosen[net] = searches[net]["chosen"]
+    settings = [plan["searches"][one["net"]]["fixed"] | chosen[one["settings"]]
+                | {"epochs": plan["epochs"][data]} for one in plan["runs"]]
+    trials = ask({(i, seed): plan["net"] | settings[i] | {
+        "seed": seed, "measure": "test"}
+        for i, one in enumerate(plan["runs"]) for seed in one["seeds"]})
+    rows = [describe_runs(one, settings[i], [trials[i, seed] for seed in one["seeds"]])
+            for i, one in enumerate(plan["runs"])]
+    return {"dataset": data, "title": hn.DATASETS[data].title, "searches": searches,
+            "nets": rows}
+
+
+def describe_runs(about: dict, settings: dict, trials: list[Trial]) -> dict:
+    """The row of a net's runs; accuracies in %, with the standard error of their mean.
+    """
+    accuracy = percent(trials)
+    numbers = mean_and_std(accuracy)
+    error = numbers["std"] and listed(numbers["std"] / np.sqrt(numbers["n"]))
+    return {"net": about["net"], "settings_of": about["settings"], **settings,
+            "parameters": trials[0].result["parameters"],
+            "test_percent": accuracy, **numbers, "standard_error": error,
+            "best": max((value for value in accuracy if value is not None),
+                        default=None),
+            "train_loss": last_losses(trials), "trials": hashes(trials)}
+
+
+def count_parameters() -> dict[str, int]:
+    """Of the nets of the paper's tables, by our reading of Table 2."""
+    def count(table, classes=10, size=3072, **more):
+        config = {"net": table, "block": "highway", "dropout": 1, "seed": 0, **more}
+        return make_net(config, size, classes=classes).params.size
+    return {"Table 1, width 16": count("table 1", size=784, stages=STAGES[8], width=16),
+            "Table 1, width 32": count("table 1", size=784, stages=STAGES[8], width=32),
+            "Table 2, 11 layers": count("table 2"),
+            "Table 3, CIFAR-10": count("table 3"),
+            "Table 3, CIFAR-100": count("table 3", classes=100)}

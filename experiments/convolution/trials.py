@@ -1,0 +1,310 @@
+"""One trial: a convolutional net of Tables 1 to 3, its training, what is measured.
+
+A trial's config:
+
+    net         "table 1", "table 2" or "table 3"
+    block       "highway" or "plain"; gate_bias is the first b_T of a highway net
+    width       filters of each layer of Table 1
+    stages      highway layers of Table 1 before each pooling
+    gate        side of the gates' kernels, 0, 1 or 3; as H's, 3, unless given
+    dropout     all of the authors' rates are multiplied by it
+    scale       pixels are divided by it, after, if `centred`, the mean of their channel
+                over all training images was subtracted
+    crop        training images get so many pixels of the mean around them, and a window
+                of their own size and one half of the images mirrored; 0 for none
+    schedule    "thirds", the authors' for MNIST: x 0.1 after each third of the epochs;
+                or "cosine": an epoch at lr / 10, then half a cosine's wave from lr to 0
+    order       of the images in an epoch: "files", the authors', or "shuffled" anew
+    n_train     how many training images, which the seed draws; all unless given
+    measure     what is measured at the end. "held out": accuracy and loss on `held_out`
+                training images, which the seed draws and the training does not see;
+                "test": accuracy on the test images; "gates": that and where gates are
+                open; "nothing": the training loss alone counts
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+import highway_networks as hn
+from experiments.lab import trial_function
+from experiments.lab.judging import listed
+from experiments.lab.running import epoch_reporter
+from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
+
+# --------------------------------------------------------------------------------------
+# The nets
+
+
+def table_1(config: dict, side: int, classes: int) -> list[tuple]:
+    """The authors' 10 layers, of any width; or more of them. Small images, those that
+    ship, have a smaller first kernel and no last pooling."""
+    width = config["width"]
+    kernel, last = ((5, 0), [("pool", 2, 2)]) if side >= 28 else ((3, 1), [])
+    block = ((config["block"], width, 3, 1) if config.get("gate", 3) == 3 else
+             ("narrow", width, 3, 1, config["gate"]))
+    first, second, third = ([block] * n for n in config["stages"])
+    return [("dropout", 0.2), ("plain", width, *kernel),
+            *first, ("pool", 3, 2), ("dropout", 0.3),
+            *second, ("pool", 3, 2), ("dropout", 0.4),
+            *third, *last, ("dropout", 0.5), ("dense", classes)]
+
+
+def stages(config: dict, widths: Sequence[int], counts: Sequence[int]) -> list[tuple]:
+    """A plain layer of each width, highway layers, and a pooling that halves the image
+    but after the last: as Tables 2 and 3 have it."""
+    made: list[tuple] = [("dropout", 0.2)]
+    for i, (width, count) in enumerate(zip(widths, counts, strict=True)):
+        made += [("pool", 2, 2), ("dropout", 0.2)] if i else []
+        made += [("plain", width, 3, 1)] + [(config["block"], width, 3, 1)] * count
+    return made
+
+
+def table_2(config: dict, side: int, classes: int) -> list[tuple]:
+    """Our reading of the 11 layers with 236 K parameters: Fitnet A's three stages, here
+    each of one width, whose first layer has no gates, and a hidden layer of 250 units.
+    """
+    return [*stages(config, config.get("widths", (16, 32, 64)), (2, 2, 2)),
+            ("pool", side // 4, side // 4), ("dropout", 0.2), ("plain", 250, 1, 0),
+            ("dropout", 0.2), ("dense", classes)]
+
+
+def table_3(config: dict, side: int, classes: int) -> list[tuple]:
+    """The authors' 19 layers with 2.3 M parameters."""
+    return [*stages(config, config.get("widths", (32, 80, 128)), (4, 5, 5)),
+            ("plain", 100, 1, 0), ("average",), ("dropout", 0.2), ("dense", classes)]
+
+
+NETS = {"table 1": table_1, "table 2": table_2, "table 3": table_3}
+
+
+def layers(config: dict, side: int, classes: int = 10) -> list[tuple]:
+    """The list of layers of a trial's net, for ConvNet."""
+    return [(kind, numbers[0] * config["dropout"]) if kind == "dropout" else
+            (kind, *numbers)
+            for kind, *numbers in NETS[config["net"]](config, side, classes)]
+
+
+def make_net(config: dict, size: int, dtype: Any = "float32", classes: int = 10
+             ) -> ConvNet:
+    """The untrained net for square images of so many numbers, of one or three channels.
+    """
+    channels = 1 if math.isqrt(size) ** 2 == size else 3
+    side = math.isqrt(size // channels)
+    return ConvNet(layers(config, side, classes), side, channels, seed=config["seed"],
+                   gate_bias=config.get("gate_bias", 0.0), dtype=dtype)
+
+
+def make_optimizer(net: ConvNet, config: dict) -> Nesterov:
+    """Caffe's multipliers: weight decay x 10 for the outputs, none for biases; biases
+    learn at twice the rate."""
+    rates, decays = np.ones_like(net.params), np.zeros_like(net.params)
+    rate, decay = net.views(rates), net.views(decays)
+    for i, name in rate:
+        if name == "b":
+            rate[i, name].fill(2)
+        else:
+            tenfold = 10 if net.layers[i][0] == "dense" else 1
+            decay[i, name].fill(config["decay"] * tenfold)
+    return Nesterov(net.params, rates, decays, config["momentum"])
+
+
+def learning_rate(config: dict, epoch: int) -> float:
+    """The rate of an epoch, 1 to the last."""
+    if config["schedule"] == "thirds":
+        return config["lr"] * 0.1 ** (3 * (epoch - 1) // config["epochs"])
+    if epoch == 1:
+        return config["lr"] / 10
+    return config["lr"] * (1 + math.cos(
+        math.pi * (epoch - 2) / (config["epochs"] - 1))) / 2
+
+
+# --------------------------------------------------------------------------------------
+# Images
+
+
+def channel_means(images: np.ndarray) -> list[float]:
+    """(N, P) -> the mean of each channel of square images."""
+    N, P = images.shape
+    planes = images.reshape(N, 1 if math.isqrt(P) ** 2 == P else 3, -1)
+    return listed([planes[:, i].mean() for i in range(planes.shape[1])], 4)
+
+
+def pixels(images: np.ndarray, config: dict) -> np.ndarray:
+    """uint8 (N, P) -> float32 (P, N); config: "scale", and "centre", the means of the
+    channels, where they are to be subtracted."""
+    x = np.multiply(images.T, 1 / config["scale"], dtype="float32")
+    if centre := config.get("centre"):
+        planes = x.reshape(len(centre), -1, len(images))        # a view
+        np.subtract(planes, np.array(centre, x.dtype)[:, None, None] / config["scale"],
+                    out=planes)
+    return x
+
+
+def cropped(images: np.ndarray, config: dict, rng: np.random.Generator) -> np.ndarray:
+    """uint8 (N, P) -> the same with each image moved by up to `crop` pixels each way,
+    and one half of them mirrored."""
+    room, centre = config["crop"], np.array(config["centre"])[None, :, None, None]
+    N, C = len(images), centre.size
+    S = math.isqrt(images.shape[1] // C)
+    padded = np.empty((N, C, S + 2 * room, S + 2 * room), np.uint8)
+    padded[...] = np.round(centre)
+    padded[:, :, room:-room, room:-room] = images.reshape(N, C, S, S)
+    moved = np.empty((N, C, S, S), np.uint8)
+    corners, mirrored = rng.integers(2 * room + 1, size=(N, 2)), rng.random(N) < 0.5
+    for to, of, (top, left), turned in zip(moved, padded, corners, mirrored,
+                                           strict=True):
+        window = of[:, top:top + S, left:left + S]
+        to[...] = window[..., ::-1] if turned else window
+    return moved.reshape(N, -1)
+
+
+class InOrder:
+    """Batches for `ConvNet.gradient`, in the files' order: x (P, size), labels (size,)
+    and what dropout draws from. The N mod size last images sit out."""
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray, config: dict):
+        self.images, self.labels, self.config = images, labels, config
+        self.size = config["batch"]
+        self.streams = {"dropout": np.random.default_rng(
+            hn.streams(config["seed"])["batches"])}
+
+    def __iter__(self) -> Iterator[tuple]:
+        for start in range(0, len(self.images) - self.size + 1, self.size):
+            rows = slice(start, start + self.size)
+            yield (pixels(self.images[rows], self.config), self.labels[rows],
+                   self.streams["dropout"])
+
+
+class Shuffled(InOrder):
+    """The same in an order that each epoch draws anew."""
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray, config: dict):
+        super().__init__(images, labels, config)
+        names = ("order", "dropout", "crop")[:3 if config["crop"] else 2]
+        self.streams = {name: np.random.default_rng(stream) for name, stream in zip(
+            names, hn.streams(config["seed"])["batches"].spawn(3), strict=False)}
+
+    def __iter__(self) -> Iterator[tuple]:
+        for x, labels in hn.Batches(self.images, self.labels, self.size,
+                                    self.streams["order"]):
+            images = x.T
+            if "crop" in self.streams:
+                images = cropped(images, self.config, self.streams["crop"])
+            yield pixels(images, self.config), labels, self.streams["dropout"]
+
+
+ORDERS = {"files": InOrder, "shuffled": Shuffled}
+
+
+def split(config: dict, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which of so many training images a trial trains on, and which it holds out."""
+    rng = np.random.default_rng(hn.streams(config["seed"])["subset"])
+    if config["measure"] == "held out":
+        order = rng.permutation(count)
+        return np.sort(order[config["held_out"]:]), order[:config["held_out"]]
+    chosen = (rng.permutation(count)[:config["n_train"]] if "n_train" in config else
+              np.arange(count))
+    return chosen, chosen[:0]
+
+
+# --------------------------------------------------------------------------------------
+# A trial
+
+
+@trial_function("convolution.train", version=2, accepts=(1,), resumable=True)
+def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
+    """One trial: the training loss of each epoch, None after one that diverged, and
+    what the config says is measured. Version 1 had another convolution."""
+    if config["centred"]:
+        config = config | {"centre": channel_means(data.x_train)}
+    rows, held = split(config, len(data.x_train))
+    net = make_net(config, data.x_train.shape[1], classes=data.classes)
+    cache = net.cache(config["batch"], config["piece"])
+    history, status = hn.fit(
+        net, ORDERS[config["order"]](data.x_train[rows],
+                                     data.y_train[rows].astype(np.intp), config),
+        make_optimizer(net, config), lambda epoch, _: learning_rate(config, epoch),
+        epoch_reporter(config), epochs=config["epochs"], cache=cache,
+        checkpoint=checkpoint)
+    result = {"status": status, "parameters": net.params.size, "train_loss": [
+        row["train_loss"] for row in history] + [None] * (
+            config["epochs"] - len(history))}
+    if status != "ok" or config["measure"] == "nothing":
+        return result
+    images, labels = ((data.x_train[held], data.y_train[held])
+                      if config["measure"] == "held out" else
+                      (data.x_test, data.y_test))
+    try:
+        right, loss = right_and_loss(net, images, labels.astype(np.intp), config, cache)
+    except hn.Diverged:
+        return result | {"status": "diverged"}
+    result["acc"] = hn.significant(right)
+    if config["measure"] == "held out":
+        result["loss"] = hn.significant(loss)
+    if config["measure"] == "gates":
+        result["T"] = look_at_gates(net, images, config, cache)
+    return result
+
+
+def right_and_loss(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,
+                   cache: Cache) -> tuple[float, float]:
+    """The part of the images (N, P) that are classified rightly, and the mean loss.
+    Raises hn.Diverged."""
+    right, loss = 0, 0.0
+    for rows, back in hn.pieces(len(images), cache.batch):
+        logits, _ = net.forward(pixels(images[rows], config), cache)
+        if not np.isfinite(logits).all():
+            raise hn.Diverged("a logit is not finite")
+        logits, wanted = logits[:, back:], labels[rows][back:]
+        right += np.count_nonzero(logits.argmax(axis=0) == wanted)
+        loss += float(hn.cross_entropy(logits, wanted)[0]) * len(wanted)
+    return right / len(images), loss / len(images)
+
+
+# --------------------------------------------------------------------------------------
+# Gates
+
+
+def any_pixel(ink: np.ndarray, side: int, size: int, stride: int) -> np.ndarray:
+    """(S, S, B) bool -> (side, side, B): whether one of a pooling window's is set."""
+    room = np.zeros((side * stride + size,) * 2 + ink.shape[2:], bool)
+    room[:len(ink), :len(ink)] = ink
+    ends = [slice(i, i + side * stride, stride) for i in range(size)]
+    return np.any([room[rows, columns] for rows in ends for columns in ends], axis=0)
+
+
+def ink_maps(net: ConvNet, x: np.ndarray) -> list[np.ndarray]:
+    """Pixels (P, B) -> for each highway layer where there is ink, (S, S, B) bool."""
+    ink, maps = x.reshape(net.side, net.side, -1) > 0.5, []
+    for (kind, *numbers), (side, _) in zip(net.layers, net.shapes[1:], strict=True):
+        if kind == "pool":
+            ink = any_pixel(ink, side, *numbers)
+        elif kind == "plain":           # the pixel in the middle of each field
+            edge = (len(ink) - side) // 2
+            ink = ink[edge:edge + side, edge:edge + side]
+        elif kind == "highway":
+            maps.append(ink)
+    return maps
+
+
+def look_at_gates(net: ConvNet, images: np.ndarray, config: dict, cache: Cache
+                  ) -> dict[str, list]:
+    """The mean T of each highway layer on cells with ink, and on blank ones: (L,) each.
+    """
+    sums, counts = [], []
+    for rows, back in hn.pieces(len(images), cache.batch):
+        x = pixels(images[rows], config)
+        T = [np.moveaxis(gates.mean(axis=-1), 0, -1)                    # (S, S, B)
+             for gates in net.gates(x, cache)]
+        cells = [np.stack([ink, ~ink])[..., back:] for ink in ink_maps(net, x)]
+        sums.append([np.sum(kept * mean[..., back:], axis=(1, 2, 3), dtype=float)
+                     for kept, mean in zip(cells, T, strict=True)])
+        counts.append([kept.sum(axis=(1, 2, 3)) for kept in cells])
+    with np.errstate(invalid="ignore"):     # where no cell is of a kind
+        ink, blank = (np.sum(sums, axis=0) / np.sum(counts, axis=0)).T
+    return {"ink": listed(ink), "blank": listed(blank)}
