@@ -306,8 +306,13 @@ def test_a_fresh_clone_goes_on_where_the_committed_trials_end(toy, tmp_path, mon
 
 def test_a_changed_plan_is_seen(toy, monkeypatch):
     toy()
+    folder = hn.HERE / "results/toy/trials"
+    (folder / "lucky.jsonl").write_text("")
     monkeypatch.setitem(toys.EXPERIMENT.plan, "numbers", [1, 2, 3])
-    assert "numbers" in state_of(toys.EXPERIMENT)
+    assert "numbers" in state_of(toys.EXPERIMENT) and len(read_packed(folder)) == 4
+    toy()
+    assert len(read_packed(folder)) == 3, "what the plan no longer asks for is dropped"
+    assert [path.name for path in folder.iterdir()] == ["square.jsonl"]
 
 
 def test_a_damaged_line_is_named(toy, tmp_path):

@@ -13,6 +13,7 @@
                                     runs/smoke/NAME
 
 What is packed counts as finished: a fresh clone goes on where the committed trials end.
+A run drops packed trials that the plan no longer asks for.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -123,12 +124,14 @@ class Work:
         return Lab(self.experiment, source, smoke=smoke,
                    data_dir=None if smoke else self.options.data_dir)
 
-    def pack(self) -> bool:
-        """Pack what is finished -> whether a file changed."""
+    def pack(self, asked: Collection[str] | None = None) -> bool:
+        """Pack what is finished, or of it what the plan asks for -> whether a file
+        changed."""
         there = read_packed(folder_of(self.experiment.name) / "trials"
                             ) if not self.apart else self.packed     # anew: after hours
         there |= self.store.of(f"{self.experiment.name}.%")
-        return write_packed(self.folder / "trials", there.values())
+        return write_packed(self.folder / "trials", (
+            trial for name, trial in there.items() if asked is None or name in asked))
 
     def run(self) -> None:
         """Run the experiment; write and name what changed: record, figures, trials."""
@@ -146,7 +149,7 @@ class Work:
             write_json(path, record)
             changed.append(path)
         changed += write_figures(self.experiment, self.folder)
-        if self.pack():
+        if self.pack(source.asked):
             changed.append(self.folder / "trials")
         print(", ".join(path.relative_to(hn.HERE).as_posix() for path in changed)
               or "nothing left to do; no file was changed")

@@ -66,20 +66,24 @@ def get(name: str) -> Experiment:
 
 @dataclass
 class Training:
-    """Trials are run where none is finished."""
+    """Trials are run where none is finished; `asked` are the hashes of all that were
+    asked for."""
 
     store: Store
     finished: Mapping[str, Trial]           # packed ones
     jobs: int | None = None
     cluster: str | None = None
     retry_failed: bool = False
+    asked: set[str] = field(default_factory=set)
 
     def trials(self, requests: Sequence[Request], load: Callable[[], Any]
                ) -> list[Trial]:
         """Raises StoreError, hn.DataError."""
-        return run_trials(requests, self.store, load, finished=self.finished,
-                          jobs=self.jobs, cluster=self.cluster,
-                          retry_failed=self.retry_failed)
+        trials = run_trials(requests, self.store, load, finished=self.finished,
+                            jobs=self.jobs, cluster=self.cluster,
+                            retry_failed=self.retry_failed)
+        self.asked |= {trial.hash for trial in trials}
+        return trials
 
 
 @dataclass

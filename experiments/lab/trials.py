@@ -179,13 +179,17 @@ def read_packed(folder: Path) -> dict[str, Trial]:
 
 
 def write_packed(folder: Path, trials: Iterable[Trial]) -> bool:
-    """Write the trials of an experiment that did not fail, a file for each function ->
-    whether a file changed."""
+    """Write the trials of an experiment that did not fail, a file for each function, in
+    the place of those that are there -> whether a file changed."""
     files: dict[str, list[Trial]] = {}
     for trial in trials:
         if trial.status == "ok":
             files.setdefault(trial.function.partition(".")[2], []).append(trial)
     changed = False
+    for path in folder.glob("*.jsonl"):
+        if path.stem not in files:
+            path.unlink()
+            changed = True
     for name, group in files.items():
         text = "".join(trial.line + "\n"
                        for trial in sorted(group, key=lambda trial: trial.hash))
