@@ -312,8 +312,8 @@ def verdicts(found):
 
 
 def expect(found, **wanted):
-    """Verdicts by name: h, f, o, n for holds, does not hold, open, not learned."""
-    letters = {"holds": "h", "does not hold": "f", "open": "o", "not learned": "n"}
+    """Verdicts by name: h, f, o for holds, does not hold, open."""
+    letters = {"holds": "h", "does not hold": "f", "open": "o"}
     found = {name: letters[verdict] for name, verdict in verdicts(found).items()}
     wanted = {name.replace("_", "-"): letter for name, letter in wanted.items()}
     assert {name: found[name] for name in wanted} == wanted
@@ -341,7 +341,8 @@ def test_verdicts_on_depth(highway, percent, plain, train, degrade):
 
 
 @pytest.mark.parametrize("T, untrained, verdict", [
-    ((0.2, 0.1), (0.2, 0.1), "n"), ((0.1, 0.2), (0.1, 0.1), "f")])
+    ((0.2, 0.1), (0.2, 0.1), "f"), ((0.1, 0.2), (0.1, 0.1), "f"),
+    ((0.1, 0.2), (0.1, 0.3), "h")])
 def test_gates_that_start_open_on_ink_did_not_learn_it(T, untrained, verdict):
     expect(claims.claims_on_depths(depth_rows([0.1] * 3, [99] * 3, [0.1] * 3, T,
                                               untrained)), conv_open_on_ink=verdict)
