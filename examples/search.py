@@ -4,6 +4,7 @@
 """
 
 import highway_networks as hn
+import highway_suite
 from experiments.trials import run_trials
 
 
@@ -17,6 +18,7 @@ def train(config: dict, data: hn.Data) -> dict:
 if __name__ == "__main__":      # worker processes import this file
     trials = run_trials(train, [{"lr": lr, "gate_bias": bias} for bias in (-1.0, -3.0)
                                 for lr in (1e-3, 3e-3, 1e-2)], "runs/example_search",
-                        protocol={"dataset": "digits"}, data=hn.load_dataset("digits"))
+                        protocol={"dataset": "digits"},
+                        data=highway_suite.load("digits"))
     best = min(trials, key=lambda trial: trial.result["train_loss"][-1] or 1e9)
     print("best:", best.config, "training loss", best.result["train_loss"][-1])
