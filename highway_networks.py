@@ -142,25 +142,12 @@ def __dir__() -> list[str]:
 # Configuration
 
 
-def setting(default: Any, text: str, *, low: float | None = None,
-            high: float | None = None, choices: tuple | None = None,
-            words: tuple = ()) -> Any:
+def setting(default: Any, text: str, *, low: float = 1, high: float = 0,
+            choices: tuple | None = None, words: tuple = ()) -> Any:
     """A Config field that is also a flag: its default, help text and allowed values,
     which are choices, or numbers and the words that may stand for one."""
-    allowed = {"help": text, "low": low, "high": high, "choices": choices,
-               "words": words}
-    return field(default=default, metadata=allowed)
-
-
-def is_allowed(value: Any, default: Any, allowed: Mapping) -> bool:
-    """Whether a field may have this value: a choice, or a number of its kind in range,
-    or a word for one."""
-    if allowed["choices"]:
-        return value in allowed["choices"]
-    if isinstance(value, str):
-        return value in allowed["words"]
-    kinds = (int, float) if isinstance(default, float) else (int,)     # never a bool
-    return type(value) in kinds and allowed["low"] <= value <= allowed["high"]
+    return field(default=default, metadata={
+        "help": text, "low": low, "high": high, "choices": choices, "words": words})
 
 
 @dataclass(frozen=True)
@@ -198,14 +185,16 @@ class Config:
     def __post_init__(self):
         if self.block not in BLOCKS:
             raise ValueError(f"block is {self.block!r}; allowed: {tuple(BLOCKS)}")
-        for item in fields(self):
+        for item in fields(self)[1:]:
             value, allowed = getattr(self, item.name), item.metadata
             if isinstance(value, np.generic):       # NumPy's integers are integers
                 value = value.item()
                 object.__setattr__(self, item.name, value)
-            if allowed and not is_allowed(value, item.default, allowed):
-                among = allowed["choices"] or ", ".join(
-                    (f"{allowed['low']} to {allowed['high']}", *allowed["words"]))
+            kinds = (int, float) if isinstance(item.default, float) else (int,)
+            low, high, words = allowed["low"], allowed["high"], allowed["words"]
+            if value not in (allowed["choices"] or words) and not (
+                    type(value) in kinds and low <= value <= high):     # never a bool
+                among = allowed["choices"] or ", ".join((f"{low} to {high}", *words))
                 raise ValueError(f"{item.name} is {value!r}; allowed: {among}")
 
 
@@ -1432,13 +1421,6 @@ def several(parse: Callable) -> Callable:
     return values
 
 
-def number_or(kind: type, words: tuple) -> Callable:
-    """An argparse type: a number of this kind, or one of the words."""
-    def number(text):
-        return text if text in words else kind(text)
-    return number
-
-
 def path_of(text: str) -> Path:
     """An argparse type: a path that a record can name and a terminal show; ~ is the
     home folder, also after a = where no shell sees it."""
@@ -1450,11 +1432,12 @@ def path_of(text: str) -> Path:
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """One flag for each setting of Config, which checks the values; two for those that
     may have several."""
-    for item in fields(Config):
-        if not item.metadata:
-            continue
+    for item in fields(Config)[1:]:
         flag, meta = "--" + item.name.replace("_", "-"), item.metadata
-        number = number_or(type(item.default), meta["words"])
+        number: Any = type(item.default)
+        if meta["words"]:
+            def number(text, words=meta["words"]):
+                return text if text in words else float(text)
         where: Any = parser
         if item.name in ("seed", "depth"):
             where = parser.add_mutually_exclusive_group()
@@ -1471,8 +1454,7 @@ def build_parser(program: str = "highway_networks.py") -> argparse.ArgumentParse
         prog=program, allow_abbrev=False, argument_default=argparse.SUPPRESS,
         description="Train nets of different blocks, in NumPy: a highway net and a "
                     "plain net, unless told otherwise.",
-        epilog="Only the headline (all defaults, on MNIST) writes run.json unasked; "
-               "any other run without --out goes to runs/, named by its settings. A "
+        epilog="Only the headline (all defaults, on MNIST) writes run.json unasked. A "
                "negative number with an exponent needs a =, as in --gate-bias=-1e-1.")
     add_settings(parser)
     parser.add_argument("--blocks", type=several(str), metavar="A,B,...",
@@ -1495,11 +1477,18 @@ def build_parser(program: str = "highway_networks.py") -> argparse.ArgumentParse
 def resolve(given: dict, quick: bool = False) -> dict:
     """Defaults, preset, flags given, the last one wins -> the settings of the run."""
     values = {"dataset": "mnist"} | {
-        item.name: item.default for item in fields(Config) if item.metadata}
+        item.name: item.default for item in fields(Config)[1:]}
     values |= (QUICK if quick else {}) | given
     values.setdefault("plain_hidden", values["hidden"])
     return {"seeds": [values.pop("seed")], "depths": [values.pop("depth")],
             "blocks": ["highway", "plain"]} | values
+
+
+def cap_images(settings: dict) -> dict:
+    """The settings with no more images than the data set has."""
+    n_train, n_test = DATASETS[settings["dataset"]].images
+    return settings | {"n_train": min(settings["n_train"], n_train),
+                       "n_test": min(settings["n_test"], n_test)}
 
 
 def make_configs(settings: dict) -> list[Config]:
@@ -1537,22 +1526,21 @@ def main(argv: list[str] | None = None) -> dict:
     parser = build_parser()
     given = vars(parser.parse_args(argv))
     quick, data_dir, out = (given.pop(name) for name in ("quick", "data_dir", "out"))
-    settings = resolve(given, quick)
+    settings = cap_images(resolve(given, quick))
     out = out or Path("run.json" if settings == resolve({}) else "last_run.json")
-    command = shlex.join(["python3", parser.prog, *(sys.argv[1:] if argv is None
-                                                    else argv)])
+    words = ["python3", parser.prog, *(sys.argv[1:] if argv is None else argv)]
     try:
-        configs = make_configs(settings)
+        configs, data = make_configs(settings), load_dataset("mnist", data_dir)
         with blas_threads(threads_for(max(config.hidden for config in configs))
                           ) as threads:
-            data = load_dataset("mnist", data_dir)
             arms = [train_arm(config, take_subset(data, config), True)
                     for config in configs]
-        record = make_record(settings, arms, command, environment(threads))
+        print(table_of(arms))
+        record = make_record(settings, arms, shlex.join(words), environment(threads))
         out.write_text(f"{to_json(record)}\n")
     except (OSError, ValueError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
-    print(f"{table_of(arms)}\nwrote {out}")
+    print(f"wrote {out}")
     return record
 
 

@@ -86,16 +86,9 @@ def check_flags(settings: dict, own: dict, fail: Callable) -> list[hn.Config]:
     return configs
 
 
-def cap_images(settings: dict) -> dict:
-    """The settings with no more images than the data set has."""
-    n_train, n_test = hn.DATASETS[settings["dataset"]].images
-    return settings | {"n_train": min(settings["n_train"], n_train),
-                       "n_test": min(settings["n_test"], n_test)}
-
-
 def fit_to_data(settings: dict, given: dict, fail: Callable) -> dict:
-    """`cap_images`, but fail where more were asked for, or a batch takes more."""
-    capped = cap_images(settings)
+    """`hn.cap_images`, but fail where more were asked for, or a batch takes more."""
+    capped = hn.cap_images(settings)
     for name, most in (("n_train", "n_train"), ("n_test", "n_test"),
                        ("batch", "n_train")):
         if (given if name == most else capped).get(name, 0) > capped[most]:
@@ -106,7 +99,7 @@ def fit_to_data(settings: dict, given: dict, fail: Callable) -> dict:
 
 def flags_of(settings: dict) -> list[tuple[str, str]]:
     """The flags that make this run: the seeds, and what differs from the headline."""
-    headline = cap_images(hn.resolve({"dataset": settings["dataset"]}))
+    headline = hn.cap_images(hn.resolve({"dataset": settings["dataset"]}))
     headline |= {"dataset": "mnist", "plain_hidden": settings["hidden"]}
     flags = []
     for name, value in settings.items():
