@@ -6,8 +6,9 @@
 import numpy as np
 
 import highway_networks as hn
+import highway_suite
 
-digits = hn.load_dataset("digits")      # 8x8, so that MNIST need not be there
+digits = highway_suite.load("digits")      # 8x8, so that MNIST need not be there
 x = np.kron(digits.x_test.reshape(-1, 8, 8), np.ones((1, 3, 3)))
 x = np.pad(x, ((0, 0), (2, 2), (2, 2))).reshape(len(x), -1) / 8 - 1
 for block in ("highway", "residual", "plain"):

@@ -6,6 +6,7 @@
 import numpy as np
 
 import highway_networks as hn
+import highway_suite
 
 
 def halfway_forward(x, rows, y, scratch):       # y = (H + x) / 2
@@ -19,7 +20,7 @@ def halfway_backward(d, x, rows, dH, scratch):  # dH = dy / 2, dx = dy / 2
 
 
 hn.BLOCKS["halfway"] = hn.Block("", halfway_forward, halfway_backward)
-digits = hn.scale_pixels(hn.load_dataset("digits"))
+digits = hn.scale_pixels(highway_suite.load("digits"))
 for block in ("halfway", "plain"):
     config = hn.Config(block, depth=20, lr=2e-3, epochs=20)
     history, *_ = hn.train(hn.make_net(config, digits), digits, config)

@@ -13,10 +13,10 @@ import pytest
 from test_cli import settings_of
 
 import highway_networks as hn
-from highway_networks import environment, summarize, to_json, write_file
-from highway_suite import cli, files
-from highway_suite.files import write_json
-from highway_suite.records import read_record
+from highway_networks import summarize
+from highway_suite import cli, files, records
+from highway_suite.files import check_target, to_json, write_file, write_json
+from highway_suite.records import environment, numbers_of, read_record, read_with_hash
 from highway_suite.schema import RecordError, check_record, nets_of
 from tests.committed import tree
 from tests.records_for_figures import make_arm, make_record
@@ -33,19 +33,32 @@ def record(tmp_path):
     return path
 
 
+def test_a_record_with_the_same_numbers_is_left_as_it_is(record, capsys):
+    """Who only tries a command changes no file; whatever else is there is replaced."""
+    def run(*more):
+        cli.main(["--dataset", "digits", "--depth", "2", "--epochs", "2", "--jobs", "1",
+                  "--out", str(record), *more])
+        return capsys.readouterr().out
+    before = record.read_bytes()
+    assert "left as it is" in run() and record.read_bytes() == before
+    for content in (b"", b"{}", before.replace(b"digits", b"mnist", 1)):
+        record.write_bytes(content)
+        assert "wrote" in run()
+        assert numbers_of(read_record(record)) == numbers_of(json.loads(before))
+    assert "wrote" in run("--seed", "1")
+
+
 def test_round_trip_and_keys(record):
     value = read_record(record)
     assert to_json(value) + "\n" == record.read_text()
-    for key in ("schema", "schema_version", "command", "dataset", "seed", "seeds",
-                "hidden", "depth", "epochs", "batch_size", "lr", "n_train", "n_test",
-                "config", "env", "summary", "runs"):
-        assert key in value
+    assert {"schema", "schema_version", "command", "dataset", "seed", "seeds", "hidden",
+            "depth", "epochs", "batch_size", "lr", "n_train", "n_test", "config", "env",
+            "summary", "runs"} <= set(value)
     arm = value["runs"][0]["highway"]
-    for key in ("label", "block", "depth", "hidden", "epochs", "batch_size", "lr",
-                "seed", "history", "final_train_acc", "final_test_acc",
-                "final_train_loss", "wallclock_sec", "layer_T_history",
-                "final_T_per_layer", "parameters", "status"):
-        assert key in arm
+    assert {"label", "block", "depth", "hidden", "epochs", "batch_size", "lr", "seed",
+            "history", "final_train_acc", "final_test_acc", "final_train_loss",
+            "wallclock_sec", "layer_T_history", "final_T_per_layer", "parameters",
+            "status", "chance"} <= set(arm)
     assert arm["final_test_acc"] == arm["history"]["test_acc"][-1]
     assert arm["final_T_per_layer"] == arm["layer_T_history"][-1][1]
     assert value["runs"][0]["plain"]["layer_T_history"] == []
@@ -73,7 +86,7 @@ def test_a_record_says_whether_code_was_changed(tmp_path, monkeypatch):
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words],
                        cwd=folder, check=True, capture_output=True)
     monkeypatch.setattr(hn, "HERE", folder)
-    git_state = hn.git_state.__wrapped__        # not what it found before
+    git_state = records.git_state.__wrapped__        # not what it found before
     assert git_state() == (None, None)
     git("init")
     assert git_state() == (None, None)
@@ -104,16 +117,6 @@ def test_what_json_does_not_have_is_never_written(tmp_path, value):
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("mask, mode", [(0o022, 0o644), (0o077, 0o600), (0, 0o666)])
-def test_a_file_has_the_mode_that_the_umask_says(tmp_path, mask, mode):
-    old = os.umask(mask)
-    try:
-        write_file(tmp_path / "r.json", b"1")
-    finally:
-        os.umask(old)
-    assert (tmp_path / "r.json").stat().st_mode & 0o777 == mode
-
-
 def test_a_failed_write_leaves_the_old_file_and_names_it(tmp_path, monkeypatch):
     path = tmp_path / "r.json"
     path.write_bytes(b"old")
@@ -139,7 +142,7 @@ def test_only_a_regular_file_is_replaced(tmp_path, kind):
     else:
         os.mknod(path, 0o600 | {"fifo": stat.S_IFIFO, "socket": stat.S_IFSOCK}[kind])
     before = os.lstat(path)
-    for write in (lambda: hn.check_target(path), lambda: write_file(path, b"new")):
+    for write in (lambda: check_target(path), lambda: write_file(path, b"new")):
         with pytest.raises(OSError, match="regular"):
             write()
     assert os.lstat(path) == before
@@ -165,10 +168,8 @@ T_HISTORY = (*HIGHWAY, "layer_T_history")
 BAD = [
     (set_to("other/schema", "schema"), "schema"),
     (set_to(99, "schema_version"), "schema_version"),
-    (set_to([], "runs"), "runs"),
     (set_to(GONE, "runs"), "runs"),
     (set_to(0, "runs", 0, "depth"), "runs[0].depth"),
-    (set_to(True, "runs", 0, "depth"), "runs[0].depth"),
     (set_to({"depth": 6}, "runs", 0), "runs[0]"),
     (lambda record: record["runs"][0].update({"a $b$": make_arm("plain", 6, 0, 4)}),
      "runs[0]"),
@@ -179,28 +180,20 @@ BAD = [
     (set_to(["0.1"] * 4, *HIGHWAY, "history", "test_acc"), "history.test_acc"),
     (set_to([0.5, 1.5, 0.5, 0.5], *HIGHWAY, "history", "test_acc"),
      "history.test_acc[1]"),
-    (set_to([0.5] * 3, *HIGHWAY, "history", "test_acc"), "history.test_acc"),
-    (set_to([10**40, 1, 1, 1], *HIGHWAY, "history", "train_loss"),
-     "history.train_loss[0]"),
     (set_to([1, 2, 2, 3], *HIGHWAY, "history", "epoch"), "history.epoch[2]"),
     (set_to({"epoch": [], "train_loss": [], "train_acc": [], "test_acc": []}, *HIGHWAY,
             "history"), "history.epoch"),
     (set_to(None, *HIGHWAY, "history", "test_acc", 1), "highway.status"),
-    (set_to("tired", *HIGHWAY, "status"), "highway.status"),
     (set_to(0.1, *T_HISTORY, 2), "layer_T_history[2]"),
-    (set_to([0.1] * 5, *T_HISTORY, 2, 1), "layer_T_history[2][1]"),
-    (set_to(["0.1"] * 6, *T_HISTORY, 2, 1), "layer_T_history[2][1][0]"),
     (set_to(1.01, *T_HISTORY, 2, 1, 4), "layer_T_history[2][1][4]"),
     (set_to(1, *T_HISTORY, 2, 0), "layer_T_history epoch[2]"),
     (lambda record: [record.pop(name) for name in ("schema", "config")]
      and record.update(command=5), "command"),
     (set_to(GONE, "config"), "config"),
-    (set_to(GONE, "config", "gate_bias"), "config.gate_bias"),
     (set_to("small", "config", "init"), "config.init"),
     (set_to("cifar", "dataset"), "dataset"),
     (set_to(None, "n_train"), "n_train"),
     (set_to("a\nb", "command"), "command"),
-    (set_to("\ud800", "command"), "command"),
 ]
 
 
@@ -223,14 +216,14 @@ def test_a_file_that_is_no_record_is_one_line_and_not_to_be_replaced(tmp_path, t
     path = tmp_path / "r.json"
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(RecordError) as caught:
-        read_record(path, "make it")
+        read_with_hash(path, "make it")
     line = str(caught.value)
     assert line.startswith(str(path)) and "\n" not in line and "make it" not in line
 
 
 def test_of_a_record_that_is_not_there_the_command_is_told(tmp_path):
     with pytest.raises(RecordError, match="absent.json.*make it"):
-        read_record(tmp_path / "absent.json", "make it")
+        read_with_hash(tmp_path / "absent.json", "make it")
 
 
 def test_what_is_no_file_or_too_long_is_not_read(tmp_path, monkeypatch):
@@ -311,7 +304,7 @@ def test_committed_record(path):
     assert len(deepest["highway"]["layer_T_history"]) == value["epochs"] + 1
 
 
-def test_the_headline_runs_again_to_the_same_bytes(tmp_path, mnist):
+def test_the_headline_runs_again_to_the_same_numbers(mnist):
     """Where NumPy, BLAS and its kernel are those of the record."""
     old = read_record(tree() / "run.json")
     same = ("numpy", "platform", "blas", "blas_version", "blas_kernel")
@@ -319,11 +312,5 @@ def test_the_headline_runs_again_to_the_same_bytes(tmp_path, mnist):
     for name in same:
         if old["env"][name] != env[name]:
             pytest.skip(f"{name} is not that of the record")
-    cli.main(["--seed", "0", "--out", str(tmp_path / "run.json")])
-    new = read_record(tmp_path / "run.json")
-    for value in (old, new):
-        for run in value["runs"]:
-            for holder in (run, run["highway"], run["plain"]):
-                del holder["wallclock_sec"]
-                holder.pop("chance", None)      # younger than the record
-    assert old["runs"] == new["runs"]
+    new = cli.main(["--seed", "0", "--no-save"])
+    assert numbers_of(old)["runs"] == numbers_of(new)["runs"]

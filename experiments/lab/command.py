@@ -40,9 +40,9 @@ from experiments.lab.experiment import (
 )
 from experiments.lab.recheck import compare_again
 from experiments.lab.trials import Store, Trial, read_packed, write_packed
-from highway_networks import in_range
 from highway_suite.files import path_of, write_json
 from highway_suite.schema import RecordError
+from highway_suite.terminal import in_range
 
 
 def build_parser(experiment: Experiment) -> argparse.ArgumentParser:

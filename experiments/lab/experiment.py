@@ -21,10 +21,10 @@ import highway_networks as hn
 from experiments.lab.judging import Claim, judge
 from experiments.lab.running import describer, run_trials
 from experiments.lab.trials import Request, Store, StoreError, Trial
-from highway_networks import environment
-from highway_suite.datasets import content_hash, obtain
+from highway_suite.datasets import content_hash, load
 from highway_suite.figures import LIGHT, saved, style
 from highway_suite.files import parse_json, read_file, to_json, write_file
+from highway_suite.records import environment
 from highway_suite.schema import RecordError
 from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import ended_by_signals
@@ -46,7 +46,7 @@ class Experiment:
     claims: Callable[[dict], Collection[Claim]] = lambda record: ()
     figures: Mapping[str, Callable] = field(default_factory=dict)
                             # file's name -> draw(record) -> Figure, in `style`
-    load: Callable = obtain                 # (data set's name, folder or None) -> data
+    load: Callable = load                   # (data set's name, folder or None) -> data
     content: Callable = content_hash        # data set's name -> hash of its content
 
     @property
