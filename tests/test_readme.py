@@ -35,7 +35,7 @@ def test_own_block_is_under_the_contracts(monkeypatch, seed):
         check_gradient(small_net("scaled", depth, seed=seed), *small_batch(seed),
                        seed=seed)
     check_block("scaled", "float32", seed)
-    run('hn.BLOCKS["', lambda text: text.replace("d, 0.2", "d, 0.3"))
+    run('hn.BLOCKS["', lambda text: text.replace("(d, L", "(d, 2 * L"))
     with pytest.raises(WrongGradient):
         check_gradient(small_net("scaled", 10, seed=seed), *small_batch(seed),
                        seed=seed)
