@@ -9,7 +9,7 @@ import numpy as np
 import highway_networks as hn
 
 
-def scaled_residual(L):
+def scaled_residual(L: int) -> hn.Block:
     """The block for nets of L blocks."""
     def forward(x, rows, y, scratch):               # y = x + H / sqrt(L)
         np.add(x, rows[0] / L ** 0.5, out=y)

@@ -25,6 +25,6 @@ def trained_net(block: str) -> hn.DeepNet:
     if block not in TRAINED:
         raise ValueError(f"block {block!r}: a trained net ships for each of "
                          f"{', '.join(TRAINED)}")
-    installed = HERE / "trained_nets"           # where the wheel has what lies in results
+    installed = HERE / "trained_nets"       # in the wheel; in a checkout, results
     folder = installed if installed.is_dir() else hn.HERE / "results" / "trained_nets"
     return hn.DeepNet.load(folder / f"{block}.npz")
