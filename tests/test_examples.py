@@ -77,6 +77,22 @@ def test_a_net_becomes_pytorchs(example):
     assert example("to_pytorch").out == "equal answers: 100%\n"
 
 
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    monkeypatch.setenv("PYTHONPATH", str(hn.HERE))
+    monkeypatch.delenv("MPLBACKEND", raising=False)
+    notebook = nbformat.read(hn.HERE / "examples" / "tour.ipynb", 4)
+    nbformat.validate(notebook)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    nbclient.NotebookClient(notebook, timeout=120, resources={
+        "metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) == 4
+    assert "plain: 95% right" in "".join(output.get("text", "") for output in outputs)
+
+
 @pytest.mark.parametrize("activation", hn.ACTIVATIONS)
 @pytest.mark.parametrize("block", hn.BLOCKS)
 def test_pytorch_gives_the_same_logits(block, activation, rng):
