@@ -45,9 +45,13 @@ def read_file(path: str | Path, most: int = LIMIT) -> bytes:
 
 def parse_json(text: str) -> Any:
     """JSON as the standard has it -> value. Raises ValueError, also for NaN and for
-    numbers too large for a float, which Python lets pass."""
+    numbers too large for a float, which Python lets pass, and where it nests too
+    deep."""
     def finite(number):
         if not math.isfinite(float(number)):
             raise ValueError(f"{number[:20]} is not JSON, or too large")
         return float(number)
-    return json.loads(text, parse_constant=finite, parse_float=finite)
+    try:
+        return json.loads(text, parse_constant=finite, parse_float=finite)
+    except RecursionError:
+        raise ValueError("it nests too deep") from None
