@@ -92,12 +92,8 @@ import json
 import math
 import os
 import platform
-import secrets
 import shlex
-import stat
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 import warnings
@@ -105,25 +101,9 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
-
-__version__ = "1.0.0"
-__all__ = (     # what others may rely on
-    "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config",
-    "DATASETS", "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged",
-    "Download", "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD",
-    "blas_threads", "clip_norm", "cross_entropy", "data_folder", "environment",
-    "evaluate", "fit", "initial_bias", "load_dataset", "main", "make_net",
-    "make_record", "pieces", "scale_pixels", "softmax", "streams", "take_subset",
-    "threads_for", "train", "train_arm", "train_epoch", "train_step")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
-
+from typing import Any, NamedTuple
 
 if __name__ == "__main__" and find_spec("threadpoolctl") is None:
     # BLAS reads these once, when NumPy loads it; see `blas_threads`.
@@ -143,31 +123,31 @@ try:
 except ImportError:
     threadpoolctl = None
 
+__version__ = "1.0.0"
+__all__ = (     # what others may rely on
+    "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config",
+    "DATASETS", "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged",
+    "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD", "blas_threads",
+    "clip_norm", "cross_entropy", "evaluate", "fit", "initial_bias", "load_dataset",
+    "main", "make_net", "make_record", "pieces", "scale_pixels", "softmax", "streams",
+    "take_subset", "threads_for", "train", "train_arm", "train_epoch", "train_step")
 HERE: Path = Path(__file__).resolve().parent
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
 
 # --------------------------------------------------------------------------------------
 # Configuration
 
 
-def setting(default: Any, text: str, *, low: float | None = None,
-            high: float | None = None, choices: tuple | None = None,
-            words: tuple = ()) -> Any:
+def setting(default: Any, text: str, *, low: float = 1, high: float = 0,
+            choices: tuple | None = None, words: tuple = ()) -> Any:
     """A Config field that is also a flag: its default, help text and allowed values,
     which are choices, or numbers and the words that may stand for one."""
-    allowed = {"help": text, "low": low, "high": high, "choices": choices,
-               "words": words}
-    return field(default=default, metadata=allowed)
-
-
-def is_allowed(value: Any, default: Any, allowed: Mapping) -> bool:
-    """Whether a field may have this value: a choice, or a number of its kind in range,
-    or a word for one."""
-    if allowed["choices"]:
-        return value in allowed["choices"]
-    if isinstance(value, str):
-        return value in allowed["words"]
-    kinds = (int, float) if isinstance(default, float) else (int,)     # never a bool
-    return type(value) in kinds and allowed["low"] <= value <= allowed["high"]
+    return field(default=default, metadata={
+        "help": text, "low": low, "high": high, "choices": choices, "words": words})
 
 
 @dataclass(frozen=True)
@@ -205,19 +185,23 @@ class Config:
     def __post_init__(self):
         if self.block not in BLOCKS:
             raise ValueError(f"block is {self.block!r}; allowed: {tuple(BLOCKS)}")
-        for item in fields(self):
+        for item in fields(self)[1:]:
             value, allowed = getattr(self, item.name), item.metadata
             if isinstance(value, np.generic):       # NumPy's integers are integers
                 value = value.item()
                 object.__setattr__(self, item.name, value)
-            if allowed and not is_allowed(value, item.default, allowed):
-                among = allowed["choices"] or ", ".join(
-                    (f"{allowed['low']} to {allowed['high']}", *allowed["words"]))
+            kinds = (int, float) if isinstance(item.default, float) else (int,)
+            low, high, words = allowed["low"], allowed["high"], allowed["words"]
+            if value not in (allowed["choices"] or words) and not (
+                    type(value) in kinds and low <= value <= high):     # never a bool
+                among = allowed["choices"] or ", ".join((f"{low} to {high}", *words))
                 raise ValueError(f"{item.name} is {value!r}; allowed: {among}")
 
 
 # --------------------------------------------------------------------------------------
 # Data
+
+NAMED = "--data-dir, data_dir= or $HIGHWAY_DATA_DIR"     # for commands, scripts, both
 
 
 class DataError(ValueError):
@@ -228,23 +212,12 @@ class MissingData(DataError):
     """No file of the data set is there."""
 
 
-NAMED = "--data-dir, data_dir= or $HIGHWAY_DATA_DIR"     # for commands, scripts, both
-
-
 class DataFile(NamedTuple):
     """One file of a data set: what must be in it, once it is unpacked."""
 
     name: str       # the official one; unpackers give others
     shape: tuple    # (N, height, width) of images, (N,) of labels
     sha256: str
-
-
-class Download(NamedTuple):
-    """One file as mirrors have it."""
-
-    name: str
-    sha256: str
-    size: int       # bytes
 
 
 class Dataset(NamedTuple):
@@ -258,10 +231,7 @@ class Dataset(NamedTuple):
     classes: int
     read: Callable      # (folder, Dataset) -> training images, their labels, test
                         # images, theirs, all checked; raises DataError
-    folder: Path | None = None      # where it is shipped, if it is
-    cache: str = ""                 # else its folder in ~/.cache,
-    mirrors: tuple = ()             # the addresses below which it is to be had,
-    downloads: tuple = ()           # and its files there
+    cache: str = ""     # its own folder, in ~/.cache or in another that holds several
 
 
 @dataclass(frozen=True, repr=False)
@@ -279,77 +249,44 @@ class Data:
     scale: float | None = 255   # the largest value of a pixel; None: scaled already
 
     def __post_init__(self):
-        if self.scale is not None and not self.scale > 0:
-            raise DataError(f"scale={self.scale}: the largest value of a pixel must be "
-                            "above 0")
         for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
-            if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)):
-                raise DataError("images and labels must be NumPy arrays, as np.asarray "
-                                "makes them")
-            if (x.ndim != 2 or y.shape != x.shape[:1] or not x.size
-                    or x.shape[1] != self.x_train.shape[1]):
-                raise DataError(f"images {x.shape} and labels {y.shape}: they must be "
-                                "(N, P) and (N,), not empty, with one P for all")
-            check_pixels(x)
-            check_labels(y, self.classes)
+            if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
+                    and x.ndim == 2 and x.size and y.shape == x.shape[:1]
+                    and x.shape[1] == self.x_train.shape[1]):
+                raise DataError(f"images {np.shape(x)} and labels {np.shape(y)}: they "
+                                "must be NumPy arrays, (N, P) and (N,), not empty, "
+                                "with one P for all; np.asarray makes them")
+            if x.dtype.kind not in "uif":
+                raise DataError(f"pixels are {x.dtype}: they must be integers or "
+                                "floats, as x.astype('float32') makes them")
+            if x.dtype.kind == "f" and not np.isfinite(x).all():
+                bad = np.isfinite(x).all(axis=1).argmin()
+                raise DataError(f"pixels must be finite numbers; those of image {bad} "
+                                "are not: leave it out, or use np.nan_to_num(x)")
+            if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= self.classes:
+                found = (f"{y.min()} to {y.max()}" if y.dtype.kind in "iu" else
+                         f"{y.dtype}, which y.astype(int) may turn into them")
+                raise DataError("labels must be whole numbers from 0 to "
+                                f"{self.classes - 1}; these are {found}. Where they "
+                                "start at 1, use y - 1; or is `classes` wrong?")
 
     def __repr__(self) -> str:
         return (f"Data(x_train {self.x_train.shape} {self.x_train.dtype}, x_test "
                 f"{self.x_test.shape}, {self.classes} classes, scale {self.scale})")
 
 
-def check_pixels(x: np.ndarray) -> None:
-    """Raise DataError unless they are finite numbers."""
-    if x.dtype.kind not in "uif":
-        raise DataError(f"pixels are {x.dtype}: they must be integers or floats, as "
-                        "x.astype('float32') makes them; True becomes 1, so scale=1")
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
-        raise DataError("pixels must be finite numbers, and in image "
-                        f"{np.isfinite(x).all(axis=1).argmin()} there are NaN or "
-                        "infinities: leave it out, or use np.nan_to_num(x)")
-
-
-def check_labels(y: np.ndarray, classes: int) -> None:
-    """Raise DataError unless they are whole numbers from 0 to classes - 1."""
-    wanted = f"labels must be whole numbers from 0 to {classes - 1}"
-    if y.dtype.kind not in "iu":
-        raise DataError(f"{wanted} of an integer type, as y.astype(int) makes them; "
-                        f"these are {y.dtype}")
-    low, high = int(y.min()), int(y.max())
-    if low < 0 or high >= classes:
-        raise DataError(f"{wanted}; these go from {low} to {high}" + (
-            ": use y - 1" if (low, high) == (1, classes) else
-            f": is classes={classes} right?"))
-
-
-def decode_idx(payload: bytes) -> np.ndarray:
-    """The bytes of an idx file -> read-only uint8 array. Raises DataError.
-
-    The sizes are multiplied as Python integers and compared with the bytes that are
-    there before any array is made, so no header can wrap around or ask for memory.
-    """
-    if payload[:2] != b"\0\0" or len(payload) < 4:
-        raise DataError(f"starts with {payload[:4]!r}, which no idx file does")
-    if payload[2] != 0x08:
-        raise DataError(f"an idx file of type {payload[2]:02x}; expected 08, unsigned "
-                        "bytes, as for pixels from 0 to 255")
-    ndim = payload[3]
-    start = 4 + 4 * ndim
-    if not 1 <= ndim <= 4 or len(payload) < start:
-        raise DataError(f"an idx file of {ndim} dimensions, expected 1 to 4, in "
-                        f"{len(payload)} bytes")
-    shape = [int(n) for n in np.frombuffer(payload, ">u4", ndim, 4)]
-    if math.prod(shape) != len(payload) - start:
-        raise DataError(f"an idx file of shape {shape} with {len(payload) - start} "
-                        f"data bytes; expected {math.prod(shape)}")
-    return np.frombuffer(payload, np.uint8, offset=start).reshape(shape)
+def decode_idx(content: bytes) -> np.ndarray:
+    """The bytes of an idx file -> read-only uint8 array. They are 0, 0, 8 for unsigned
+    bytes, the number of dimensions, each size in four bytes, then the numbers. Raises
+    ValueError where there are not so many."""
+    ndim = content[3]
+    shape = np.frombuffer(content, ">u4", ndim, 4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * ndim).reshape(shape)
 
 
 def read_content(path: Path, most: int) -> bytes:
-    """The bytes of a regular file of at most so many, unpacked if they are gzip, of one
-    member or several. Raises DataError."""
-    if not path.is_file():          # before it is opened: a FIFO would block
-        raise MissingData(f"{path}: there is no such regular file")
+    """The bytes of a file of at most so many, unpacked if they are gzip. Raises
+    DataError."""
     packed = False
     try:
         with open(path, "rb") as file:
@@ -364,156 +301,98 @@ def read_content(path: Path, most: int) -> bytes:
     return content
 
 
-def check_idx(path: Path, file: DataFile) -> np.ndarray:
-    """An idx file, packed or not -> its array, if it is the one expected. Raises
-    DataError."""
-    # Eight bytes for each number: so of doubles it can be said what they are.
-    content = read_content(path, 2**20 + 8 * math.prod(file.shape))
-    found = hashlib.sha256(content).hexdigest()
-    for row in DATASETS.values() if found != file.sha256 else ():
-        for other in row.files:
-            if found == other.sha256:
-                raise DataError(f"{path}: this is {other.name} of {row.title}; "
-                                f"expected {file.name}")
-    try:
-        array = decode_idx(content)
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
-    if array.shape != file.shape:
-        raise DataError(f"{path}: shape {array.shape}, expected {file.shape}")
-    if found != file.sha256:
-        expected = file.sha256 or "none is stated in its row of DATASETS: put it there"
-        raise DataError(f"{path}: other data of the same shape: their SHA-256 is "
-                        f"{found}, expected {expected}")
-    return array
-
-
-def find_files(folder: Path, name: str) -> Iterator[Path]:
-    """Files of about this name, the nearest and the shortest names first: as unpackers
-    and other libraries leave them, below, with other punctuation or more letters."""
-    def letters(text):
-        return "".join(filter(str.isalnum, text.lower()))
-    for level in ("*", "*/*", "*/*/*"):
-        for path in sorted(folder.glob(level), key=lambda path: (len(path.name), path)):
-            if letters(name) in letters(path.name) and path.is_file():
-                yield path
-
-
-def listing(folder: Path) -> str:
-    """What lies in a folder, in a few words."""
-    names = sorted(os.listdir(folder)) if folder.is_dir() else ["no such folder"]
-    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    return f"found there: {', '.join(names[:6]) or 'nothing'}{more}"
-
-
 def find_idx(folder: Path, file: DataFile) -> np.ndarray:
-    """The array of one idx file, whatever it is named and packed in: its SHA-256
-    decides. Raises DataError where another has its very name, else MissingData."""
+    """The array of one idx file, in the folder or up to two below it, packed or not,
+    with the official letters in its name, as unpackers and other libraries leave them:
+    its SHA-256 decides. Raises DataError where another has its very name, else
+    MissingData."""
+    def letters(name):
+        return "".join(filter(str.isalnum, name.lower()))
+    known = {other.sha256: f"{other.name} of {row.title}"
+             for row in DATASETS.values() for other in row.files}
     faults = {}
-    for path in find_files(folder, file.name):
+    for path in (path for level in ("*", "*/*", "*/*/*")
+                 for path in sorted(folder.glob(level))):
+        if letters(file.name) not in letters(path.name) or not path.is_file():
+            continue
         try:
-            return check_idx(path, file)
+            content = read_content(path, 64 + math.prod(file.shape))
+            found = hashlib.sha256(content).hexdigest()
+            if found == file.sha256:
+                return decode_idx(content)
+            faults[path] = (f"{path}: this is {known.get(found, f'SHA-256 {found}')}, "
+                            f"expected {known.get(file.sha256, file.sha256)}")
         except DataError as error:
-            faults[path] = error
+            faults[path] = str(error)
     for name in (file.name, f"{file.name}.gz"):
         if folder / name in faults:
-            raise faults[folder / name]
-    told = "; ".join(map(str, [listing(folder), *faults.values()][:2]))
-    raise MissingData(f"{folder}: no {file.name}, packed or not; {told}")
+            raise DataError(faults[folder / name])
+    there = sorted(os.listdir(folder)) if folder.is_dir() else ["no such folder"]
+    raise MissingData("; ".join([
+        f"{folder}: no {file.name}, packed or not; found there: "
+        f"{', '.join(there[:6]) or 'nothing'}{'...' * (len(there) > 6)}",
+        *faults.values()][:2]))
 
 
 def read_idx(folder: Path, dataset: Dataset) -> list[np.ndarray]:
-    """The idx files of a data set -> their arrays, uint8 and read-only. Raises
-    DataError."""
+    """The idx files of a data set -> their arrays. Raises DataError."""
     return [find_idx(folder, file) for file in dataset.files]
 
 
 def idx_set(title: str, train: int, test: int, side: int, scale: int, hashes: tuple,
-            *downloads: tuple, **more: Any) -> Dataset:
+            cache: str) -> Dataset:
     """The row of a set of square images, ten classes, in four idx files of the usual
-    names: the files' hashes, hash and size of each download, other fields."""
+    names, with the SHA-256 of each."""
     names = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte",
              "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
     shapes = ((train, side, side), (train,), (test, side, side), (test,))
     return Dataset(title, tuple(map(DataFile, names, shapes, hashes)), (train, test),
-                   (side, side), scale, 10, read_idx, downloads=tuple(
-                       Download(f"{name}.gz", *facts) for name, facts in
-                       zip(names, downloads, strict=False)), **more)
+                   (side, side), scale, 10, read_idx, cache)
 
 
-DATASETS: dict[str, Dataset] = {
+DATASETS: dict[str, Dataset] = {    # highway_suite.datasets adds more
     # LeCun, Cortes, Burges; the hashes are those of the files of 1998.
-    "mnist": idx_set(
-        "MNIST", 60000, 10000, 28, 255,
-        ("ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-         "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-         "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-         "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
-        ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9912422),
-        ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28881),
-        ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1648877),
-        ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4542),
-        cache="hinton-mnist",
-        mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/",
-                 "https://storage.googleapis.com/cvdf-datasets/mnist/")),
-    # UCI optical digits, 8x8; see highway_suite/digits/README.md.
-    "digits": idx_set(
-        "UCI digits, 8×8 pixels (not MNIST)", 1437, 360, 8, 16,
-        ("5f7350bc1a400f722695b561e85a3860dfd1d04df1be94ad585900b51f1a4be3",
-         "285f5abc6b458ff9816638ffbebb4c02b09af05624dfa54459e8e375dc4943a6",
-         "045e47932e3ba7e00b615823d06700cd192451196741bda8ad0f44874686afb3",
-         "59712ac0fec7f148717d68d3f29ac991b3411addd133c0b8e6976cf4b564fdcb"),
-        folder=HERE / "highway_suite" / "digits"),
+    "mnist": idx_set("MNIST", 60000, 10000, 28, 255, (
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
+        "hinton-mnist"),
 }
 
 
 def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
-    """Where a data set lies: in data_dir, or where it is shipped, or in
-    $HIGHWAY_DATA_DIR or ~/.cache; there in a folder of its own, if there is one."""
-    if dataset.folder and not data_dir:
-        return dataset.folder
-    chosen = data_dir or os.environ.get("HIGHWAY_DATA_DIR") or "~/.cache"
-    folder = Path(os.path.expanduser(chosen))
-    if str(folder).startswith("~"):
-        raise DataError(f"{chosen}: there is no home folder. Name the folder of the "
-                        f"files with {NAMED}")
+    """Where a data set lies: in data_dir, $HIGHWAY_DATA_DIR or ~/.cache, the first that
+    is named; there in a folder of its own, if there is one."""
+    named = data_dir or os.environ.get("HIGHWAY_DATA_DIR")
+    folder = Path(named or "~/.cache").expanduser()
     own = folder / dataset.cache
-    return own if own.is_dir() or chosen == "~/.cache" else folder
+    return own if own.is_dir() or not named else folder
 
 
 def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
-    """A row of DATASETS -> Data as it lies in the files. Raises DataError, also for
-    whatever else its reader fails with; MissingData where nothing of it is there.
+    """A row of DATASETS -> Data as it lies in the files. Raises DataError; MissingData
+    where nothing of it is there.
 
     Every file is checked on every read, down to the SHA-256 of its content. The arrays
-    are read-only. `highway_suite.load` also fetches what is missing.
+    are read-only. `highway_suite.load` knows more sets and fetches what is missing.
     """
     if name not in DATASETS:
-        raise DataError(f"no data set {name!r}, only {', '.join(DATASETS)}; import "
-                        "highway_suite.datasets adds more")
+        raise DataError(f"no data set {name!r}, only {', '.join(DATASETS)}; "
+                        "highway_suite.load knows more")
     dataset = DATASETS[name]
-    folder = data_folder(dataset, data_dir)
     try:
-        if not folder.exists():
-            raise MissingData(f"{folder}: there is no such folder")
-        arrays = dataset.read(folder, dataset)
-        x_train, y_train, x_test, y_test = (
-            a if a.ndim == 1 else a.reshape(len(a), -1) for a in arrays)
-        data = Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
-        there = (len(x_train), len(x_test)), x_train.shape[1]
-        if there != (told := (tuple(dataset.images), math.prod(dataset.shape))):
-            raise DataError(f"{folder}: images and pixels are {there}; the row of "
-                            f"{name!r} in DATASETS says {told}")
-        return data
-    except Exception as error:
-        known = isinstance(error, DataError)
-        fault = str(error) if known else f"{type(error).__name__}: {error}"
-        fault = " ".join((f"{folder}: " * (str(folder) not in fault) + fault).split())
-        cure = ("What is not there, or is moved away, highway_suite fetches"
-                if dataset.mirrors else
-                f"The files must be what the row of {name!r} in DATASETS says")
-        raise (type(error) if known else DataError)(
-            f"{fault}. {cure}; or name another folder with {NAMED}") from error
+        arrays = dataset.read(data_folder(dataset, data_dir), dataset)
+    except DataError as error:
+        raise type(error)(f"{error}. Put the files of {dataset.title} there, or name "
+                          f"another folder with {NAMED}") from error
+    x_train, y_train, x_test, y_test = (
+        array if array.ndim == 1 else array.reshape(len(array), -1) for array in arrays)
+    there = (len(x_train), len(x_test)), x_train.shape[1]
+    if there != (told := (tuple(dataset.images), math.prod(dataset.shape))):
+        raise DataError(f"images and pixels of {name!r} are {there}; its row of "
+                        f"DATASETS says {told}")
+    return Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
 
 
 def streams(seed: int) -> dict[str, np.random.SeedSequence]:
@@ -550,9 +429,9 @@ def scale_pixels(data: Data, dtype: str = "float32") -> Data:
         warnings.warn(f"no pixel is above {high:g}, and scale={data.scale:g}: for "
                       "pixels from 0 to 1 set scale=1", stacklevel=2)
 
-    def scaled(x, factor=2 / data.scale):
+    def scaled(x):
         x = x.astype(dtype)
-        x *= factor
+        x *= 2 / data.scale
         x -= 1
         return x
     return replace(data, x_train=scaled(data.x_train), x_test=scaled(data.x_test),
@@ -782,12 +661,9 @@ def initial_weights(rng: np.random.Generator, init: str, shape: tuple) -> np.nda
 def initial_bias(gate_bias: float | str, depth: int) -> float:
     """b_T as a number: "auto" is logit(1/L) = -log(L - 1), with which the T of L layers
     start with a sum of 1; a single layer has no such b_T and starts half open. Raises
-    ValueError for another word, and for what is not finite."""
+    ValueError for another word."""
     if gate_bias == "auto":
         return 0.0 - math.log(max(depth - 1, 1))        # -log(1) would be -0.0
-    if isinstance(gate_bias, str) or not math.isfinite(gate_bias):
-        raise ValueError(f"gate_bias {gate_bias!r:.40} is no finite number and not "
-                         "'auto'")
     return float(gate_bias)
 
 
@@ -812,31 +688,23 @@ class Cache:
     overwrites what forward left, so each forward pass serves one backward pass.
     """
 
-    @staticmethod
-    def shapes(L: int, U: int, R: int, C: int, B: int) -> dict[str, tuple]:
-        """Its arrays, which also tell what memory it takes."""
-        return {"x": (L + 1, U + 1, B), "z": (L, R, B), "logits": (C, B),
-                "d": (U, B), "dH": (U, B), "scratch": (U, B)}
-
     def __init__(self, net: DeepNet, batch: int):
-        L, U, dtype = net.depth, net.hidden, net.dtype
-        shapes = self.shapes(L, U, net.rows, net.classes, batch)
+        L, U, R, dtype = net.depth, net.hidden, net.rows, net.dtype
         self.net, self.batch = net, batch
         self.pixels: np.ndarray | None = None           # of a pass not yet taken back
         # x's last row stays 1: it meets the biases, the last column of the weights.
-        self.x = np.ones(shapes["x"], dtype)            # block inputs
-        self.z = np.empty(shapes["z"], dtype)           # z -> H and gates -> dz
+        self.x = np.ones((L + 1, U + 1, batch), dtype)  # block inputs
+        self.z = np.empty((L, R, batch), dtype)         # z -> H and gates -> dz
         k = net.block.gates.find("T") + 1
         self.T = self.z[:, k * U:(k + 1) * U] if k else None    # (L, U, batch)
-        self.logits = np.empty(shapes["logits"], dtype)
-        self.d = np.empty(shapes["d"], dtype)           # dy -> dx, layer after layer
-        self.dH = np.empty(shapes["dH"], dtype)
-        self.scratch = np.empty(shapes["scratch"], dtype)
+        self.logits = np.empty((net.classes, batch), dtype)
+        self.d = np.empty((U, batch), dtype)            # dy -> dx, layer after layer
+        self.dH, self.scratch = np.empty_like(self.d), np.empty_like(self.d)
         self.half = np.array(0.5, dtype)
         self.grad = np.zeros_like(net.params)
         self.weights, self.dW = net.tensors(net.params), net.tensors(self.grad)
         # Made here, once, the views cost nothing in a step.
-        H_and_gates = self.z.reshape(L, net.rows // U, U, batch)
+        H_and_gates = self.z.reshape(L, R // U, U, batch)
         self.layers = [
             Layer(W, W[:, :U].T, dW, x, x[:U], y[:U], z, tuple(rows), z[U:])
             for W, dW, x, y, z, rows in zip(
@@ -858,7 +726,7 @@ class DeepNet:
 
     Nets of equal seed, hidden and init share W_in, W_out, and W_H and W_T as far as
     they have them, whatever their block and depth. gate_bias: see `initial_bias`.
-    Raises ValueError for an unknown block, activation or init and for a size below 1.
+    Raises ValueError for an unknown block, activation or init.
     """
 
     def __init__(self, block: str = "highway", depth: int = 30, hidden: int = 50, *,
@@ -870,16 +738,9 @@ class DeepNet:
                                    ("init", init, ("uniform", "glorot", "he"))):
             if value not in table:
                 raise ValueError(f"{name} {value!r}: choose from {', '.join(table)}")
-        if min(depth, hidden, inputs, classes) < 1:
-            raise ValueError(f"depth {depth}, hidden {hidden}, inputs {inputs}, "
-                             f"classes {classes}: each must be at least 1")
-        kind = BLOCKS[block]
-        if not isinstance(kind, Block) or kind.gates not in ("", "T", "C", "TC"):
-            raise ValueError(f"block {block!r} must be a Block, its gates '', 'T', 'C' "
-                             "or 'TC'")
         self.settings = {"block": block, "depth": depth, "hidden": hidden,
                          "inputs": inputs, "classes": classes, "activation": activation}
-        self.block, self.activation = kind, ACTIVATIONS[activation]
+        self.block, self.activation = BLOCKS[block], ACTIVATIONS[activation]
         self.depth, self.hidden = depth, hidden
         self.inputs, self.classes = inputs, classes
         self.rows = hidden * (1 + len(self.block.gates))        # R: H and the gates
@@ -934,12 +795,11 @@ class DeepNet:
         if x.ndim != 2 or len(x) != self.inputs or x.dtype != self.dtype:
             raise ValueError(f"x is {x.dtype} {x.shape}; the net takes {self.dtype} "
                              f"({self.inputs}, B)")
-        layers = list(closed) if np.iterable(closed) else [None]
-        if not all(isinstance(l, (int, np.integer)) and type(l) is not bool
-                   and 0 <= l < self.depth for l in layers):   # a mask's True is no 1
-            raise ValueError(f"closed is {closed!r:.60}, not a list of layers, 0 to "
+        closed = frozenset(closed)
+        if any(isinstance(l, (bool, np.bool_)) or l not in range(self.depth)
+               for l in closed):        # a mask's True is no 1
+            raise ValueError(f"closed is {set(closed)}, not layers, each from 0 to "
                              f"{self.depth - 1}")
-        closed = frozenset(layers)
         if cache is None or cache.net is not self or cache.batch != x.shape[1]:
             cache = self.cache(x.shape[1])
         weights, first = cache.weights, cache.x[0, :self.hidden]
@@ -994,20 +854,18 @@ class DeepNet:
     def _columns(self, x):
         """Rows (N, P) -> columns (P, N) in the net's dtype: the one place where what
         users have is turned into what the machine takes."""
-        x = np.asarray(x)
-        if x.ndim != 2 or x.shape[1] != self.inputs or x.dtype.kind not in "iuf":
+        x = np.asarray(x, self.dtype)
+        if x.ndim != 2 or x.shape[1] != self.inputs:
             turned = x.ndim == 2 and len(x) == self.inputs
-            expected = x.shape[1] if turned else "N"
-            raise ValueError(f"({expected}, {self.inputs}) expected, got {x.dtype} "
-                             f"{x.shape}" + ": transpose?" * turned)
+            raise ValueError(f"(N, {self.inputs}) expected, got {x.shape}"
+                             + ": transpose?" * turned)
         if not np.isfinite(x).all():
             raise ValueError("x has a NaN or an infinity")
-        return x.astype(self.dtype, copy=False).T
+        return x.T
 
     def _logits(self, x, closed):
         """(N, C), some rows at a time: the cache of a deep net takes much memory."""
-        columns = self._columns(x)
-        closed = list(closed) if np.iterable(closed) else closed    # a generator?
+        columns, closed = self._columns(x), frozenset(closed)
         parts = np.split(columns, range(COLUMNS, columns.shape[1], COLUMNS), axis=1)
         return np.vstack([self.forward(part, closed=closed)[0].T for part in parts])
 
@@ -1048,33 +906,16 @@ class DeepNet:
     @classmethod
     def load(cls, path: str | Path) -> DeepNet:
         """The net that `save` wrote. Raises OSError for a file that cannot be opened,
-        ValueError for one that is something else, before it asks for much memory."""
+        ValueError for one that is something else; of its block BLOCKS has a row."""
+        names = "block", "depth", "hidden", "inputs", "classes", "activation"
         try:
-            if os.path.exists(path) and not os.path.isfile(path):
-                raise ValueError("not a regular file")      # a FIFO would block
-            with open(path, "rb") as file:
-                if file.read(2) != b"PK":
-                    raise ValueError("not a .npz file")
             with open(path, "rb") as file, np.load(file) as archive:    # no pickles
-                names = "block", "depth", "hidden", "inputs", "classes", "activation"
-                if any(archive.zip.getinfo(f"{name}.npy").file_size > 4096
-                       for name in names):
-                    raise ValueError("a setting that is no single value")
-                settings = {name: archive[name].item() for name in names}
-                block, L, U, P, C, _ = settings.values()
-                if block not in BLOCKS:
-                    raise ValueError(f"its block {block!r} is none of "
-                                     f"{', '.join(BLOCKS)}; add it to BLOCKS first")
-                R = U * (1 + len(BLOCKS[block].gates))
-                size = Parameters(cls.shapes(L, U, R, P, C)).size
-                if archive.zip.getinfo("params.npy").file_size > 8 * size + 4096:
-                    raise ValueError(f"more than its {size} weights")
                 params = archive["params"]
-            if (params.shape != (size,) or params.dtype not in ("float32", "float64")
-                    or not np.isfinite(params).all()):
-                raise ValueError(f"{params.dtype} {params.shape} is not its {size} "
-                                 "weights, each a finite float")
-            net = cls(**settings, dtype=params.dtype)
+                net = cls(**{name: archive[name].item() for name in names},
+                          dtype=params.dtype)
+            if params.shape != net.params.shape or not np.isfinite(params).all():
+                raise ValueError(f"{params.shape} weights, not {net.params.size}, "
+                                 "each a finite number")
             net.params[...] = params
         except OSError:
             raise
@@ -1180,88 +1021,55 @@ OPTIMIZERS = {
 }
 
 # --------------------------------------------------------------------------------------
-# Threads of BLAS
+# Threads of BLAS: one number for the whole process
 
 WIDE = 200          # units of a block from which one training gains by more threads
+TURN = threading.RLock()        # of the thread that may set the number
+HELD: list[int | None] = []     # the number that it has set
 
 
-class Blas:
-    """What this process's BLAS is set to: one number for all of its threads."""
-
-    def __init__(self):
-        self.changed = threading.Condition()    # guards what follows
-        self.bodies = 0             # of `blas_threads` that run now
-        self.threads: int | None = None         # that they use
-        self.free: int | None = None            # that BLAS uses without them
-        self.limits: Any = None     # what sets it free again
-        self.here = threading.local()           # .inside: this thread runs a body
-
-    def default(self) -> int | None:
-        """The threads that BLAS uses unless told otherwise: those of its environment
-        variables, or one per core. None where only threadpoolctl would know."""
-        if self.bodies:
-            return self.threads if hasattr(self.here, "inside") else self.free
-        if threadpoolctl is None:
-            told = os.environ.get("OPENBLAS_NUM_THREADS", "")
-            return int(told) if told.isdecimal() else None
-        return max((library["num_threads"] for library in
-                    threadpoolctl.threadpool_info() if library["user_api"] == "blas"),
-                   default=1)
-
-    def set(self, limit: Callable) -> Any:
-        """Call what changes the number. Since 3.8, threadpoolctl lets only the thread
-        do so that did first, unless it is told that this one has ended; here the count
-        decides whose turn it is."""
-        with suppress(AttributeError):
-            openblas = threadpoolctl.OpenBLASController     # type: ignore
-            openblas.clear_controlling_thread(force=True)
-        return limit()
-
-
-BLAS = Blas()
+def threads_in_use() -> int | None:
+    """The threads that BLAS uses now. None where only threadpoolctl would know."""
+    if threadpoolctl is None:
+        told = os.environ.get("OPENBLAS_NUM_THREADS", "")
+        return int(told) if told.isdecimal() else None
+    return max((library["num_threads"] for library in threadpoolctl.threadpool_info()
+                if library["user_api"] == "blas"), default=1)
 
 
 @contextmanager
 def blas_threads(threads: int | None) -> Iterator[int | None]:
-    """BLAS uses so many threads while the body runs; yields the number it then uses.
+    """BLAS uses so many threads while the body runs, with None as many as before;
+    yields the number. Inside another body the outer number holds. Of several threads of
+    a process that train, one has its turn after the other.
 
-    Several threads of one process may be in such a body: the first sets the number, the
-    last restores what was; who wants another number waits until they have ended. Inside
-    another body of the same thread the outer number holds.
-
-    Without threadpoolctl nothing is limited, and the number yielded is that of
-    $OPENBLAS_NUM_THREADS, or None. Run as the program this module has set it to 1
-    before. A script of your own should, too, before it imports NumPy: on all cores the
-    products of narrow nets take no less time, and the last bits may differ.
+    Without threadpoolctl nothing is limited. Run as the program this module has set the
+    number to 1 before. A script of your own should, too, by $OPENBLAS_NUM_THREADS,
+    before it imports NumPy: on all cores the products of narrow nets take no less time,
+    and the last bits may differ.
     """
-    if threadpoolctl is None or hasattr(BLAS.here, "inside"):
-        yield BLAS.default()
+    if threadpoolctl is None:
+        yield threads_in_use()
         return
-    with BLAS.changed:
-        BLAS.changed.wait_for(lambda: not BLAS.bodies or BLAS.threads == threads)
-        if not BLAS.bodies:
-            BLAS.free = BLAS.default()
-        limits = BLAS.set(lambda: threadpoolctl.threadpool_limits(threads, "blas"))
-        if not BLAS.bodies:
-            BLAS.threads, BLAS.limits = threads, limits
-        BLAS.bodies += 1
-    BLAS.here.inside = True
-    try:
-        yield threads
-    finally:
-        del BLAS.here.inside
-        with BLAS.changed:
-            BLAS.bodies -= 1
-            if not BLAS.bodies:
-                BLAS.set(BLAS.limits.restore_original_limits)
-            BLAS.changed.notify_all()
+    with TURN:
+        if HELD:
+            yield HELD[0]
+            return
+        with suppress(AttributeError):      # another thread may have set it before
+            threadpoolctl.OpenBLASController.clear_controlling_thread(force=True)
+        with threadpoolctl.threadpool_limits(threads, "blas"):
+            HELD.append(threads or threads_in_use())
+            try:
+                yield HELD[0]
+            finally:
+                HELD.clear()
 
 
 def threads_for(hidden: int, asked: int | None = None) -> int | None:
     """The rule: the threads asked for; else one for a narrow net, and for a wide one,
-    trained alone, all that BLAS uses by default. On two cores all gain 1.08 times at 50
-    units, 1.66 at 200, 1.88 at 1000."""
-    return asked or (BLAS.default() if hidden >= WIDE else 1)
+    trained alone, all that BLAS uses by default, which is None. On two cores all gain
+    1.08 times at 50 units, 1.66 at 200, 1.88 at 1000."""
+    return asked or (None if hidden >= WIDE else 1)
 
 
 # --------------------------------------------------------------------------------------
@@ -1274,56 +1082,35 @@ def significant(value: float) -> float:
 
 
 class Progress:
-    """What a training shows on stderr: a bar, where tqdm is installed and somebody
-    looks on, else a line after each epoch, and one every ten seconds within it."""
+    """What a training shows on stderr: a line after each epoch, and one every ten
+    seconds within it."""
 
-    def __init__(self, config: Config, bar: Any = None):
-        """bar: tqdm, or a class of its kind; None chooses, False is for lines."""
+    def __init__(self, config: Config):
         self.config, self.told = config, time.monotonic()
         self.label = f"{config.block:>7} {config.depth} seed {config.seed}"
-        if bar is None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-            with suppress(ImportError):
-                import tqdm
-                bar = tqdm.tqdm
-        self.bar = bar(total=config.epochs, desc=self.label, unit="epoch", ncols=88,
-                       bar_format="{l_bar}{bar}| {n:.1f}/{total} {elapsed}<{remaining}"
-                       "{postfix}") if bar else None
+
+    def watch(self, batches: Batches) -> Iterator[tuple]:
+        """The batches of an epoch; each is counted when it has been learned from."""
+        for i, batch in enumerate(batches, 1):
+            yield batch
+            self.step(i / len(batches))
+
+    def say(self, text: str) -> None:
+        """Write a line."""
+        self.told = time.monotonic()
+        print(f"{self.label}  {text}", file=sys.stderr, flush=True)
 
     def step(self, part: float) -> None:
-        """Called after each update: this part of the epoch is done."""
-        if self.bar is not None:
-            self.bar.update(part - self.bar.n % 1)
-        elif time.monotonic() > self.told + 10:
-            self.told = time.monotonic()
-            say(f"{self.label}  {part:.0%} of an epoch")
+        """This part of the epoch is done."""
+        if time.monotonic() > self.told + 10:
+            self.say(f"{part:.0%} of an epoch")
 
     def report(self, row: dict) -> None:
         """Called after each epoch."""
         of = next(of for of in ("test", "validation", "train") if f"{of}_acc" in row)
-        loss, accuracy, last = row["train_loss"], row[f"{of}_acc"], self.config.epochs
-        if self.bar is None:
-            say(f"{self.label}  epoch {row['epoch']:{len(str(last))}}/{last}  train "
-                f"loss {loss:.4f}  {of} accuracy {accuracy:.4f}")
-            self.told = time.monotonic()
-            return
-        self.bar.set_postfix_str(f"loss {loss:.4f}, {of} {accuracy:.4f}", refresh=False)
-        self.bar.update(row["epoch"] - self.bar.n)
-        if row["epoch"] == last:
-            self.bar.close()
-
-
-class Watched:
-    """Batches, each of which tells a `Progress` when it has been learned from."""
-
-    def __init__(self, batches: Batches, progress: Progress):
-        self.batches, self.progress = batches, progress
-        self.streams, self.size = batches.streams, batches.size
-
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        count = len(self.batches.x) // self.size
-        for i, batch in enumerate(self.batches, 1):
-            yield batch
-            self.progress.step(i / count)
+        last = self.config.epochs
+        self.say(f"epoch {row['epoch']:{len(str(last))}}/{last}  train loss "
+                 f"{row['train_loss']:.4f}  {of} accuracy {row[f'{of}_acc']:.4f}")
 
 
 class Diverged(ArithmeticError):
@@ -1341,6 +1128,9 @@ class Batches:
         self.labels, self.size = labels, size
         self.streams = {"batches": rng}
         self.chosen = np.empty((size, x.shape[1]), x.dtype)
+
+    def __len__(self) -> int:
+        return len(self.x) // self.size
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         order = self.streams["batches"].permutation(len(self.x))
@@ -1378,10 +1168,9 @@ def train_epoch(net: Any, batches: Iterable, cache: Any, optimizer: Any, lr: flo
 def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
         report: Callable | None = None, *, epochs: int, clip: float = 0.0,
         measure: Callable | None = None, untrained: bool = False, cache: Any = None,
-        checkpoint: Any = None, threads: int | None = 1
+        checkpoint: Any = None, threads: int | None = 1, progress: Any = None
         ) -> tuple[list[dict], str]:
-    """The training loop of every net here -> history and status, on so many threads of
-    BLAS (`blas_threads`).
+    """The training loop of every net here -> history and status.
 
     net: has `params`, a flat vector that is written in place, cache(size), and
         gradient(batch, cache) -> measures {name: number} and the flat gradient.
@@ -1393,6 +1182,7 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
         untrained, before the first one too, as row 0.
     checkpoint: load(arrays, streams) -> the history kept, or [], with arrays and
         streams set to where it ends; save(arrays, streams, history), after each epoch.
+    threads: of BLAS. progress: a `Progress`, for batches that have a length.
 
     history has a row {"epoch": ..., ...} for each epoch; report(row) gets it too, but
     for row 0. A run that stops being finite ends there, with status "diverged", else
@@ -1409,7 +1199,8 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
             try:
                 if epoch:
                     lr = schedule(epoch, history)
-                    row |= train_epoch(net, batches, cache, optimizer, lr, clip)
+                    epoch_of = progress.watch(batches) if progress else batches
+                    row |= train_epoch(net, epoch_of, cache, optimizer, lr, clip)
                 if measure:
                     row |= measure(net, cache)
             except Diverged:
@@ -1417,8 +1208,9 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
             history.append(row)
             if checkpoint:
                 checkpoint.save(arrays, batches.streams, history)
-            if report and epoch:
-                report(row)
+            for tell in (progress and progress.report, report) if epoch else ():
+                if tell:
+                    tell(row)
     return history, "ok"
 
 
@@ -1457,6 +1249,18 @@ def make_net(config: Config, data: Data) -> DeepNet:
                    inputs=data.x_train.shape[1], classes=data.classes)
 
 
+def check_fit(net: DeepNet, data: Data, config: Config) -> None:
+    """Raise ValueError where a net is not of this Config or not for these Data, or a
+    batch takes more images than there are: the record would state something else."""
+    of_data = {"inputs": data.x_train.shape[1], "classes": data.classes}
+    for name, made in (net.settings | {"dtype": net.dtype.name}).items():
+        if made != (told := of_data.get(name, getattr(config, name, made))):
+            whose = "Data" if name in of_data else "Config"
+            raise ValueError(f"{name} of the net is {made!r}, of the {whose} {told!r}")
+    if config.batch > len(data.x_train):
+        raise ValueError(f"batch {config.batch} of {len(data.x_train)} training images")
+
+
 def train(net: DeepNet, data: Data, config: Config, report: Callable | None = None,
           checkpoint: Any = None, *, threads: int | None = None, progress: Any = None
           ) -> tuple[dict[str, list], np.ndarray, str]:
@@ -1468,18 +1272,11 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
     history: a list for each name, with an item for each epoch. `train_loss`,
     `train_acc` and `grad_norm` are means over the epoch's steps, each taken before its
     update; `test_acc` is taken after the epoch. layer_T (epochs + 1, L): row e is the
-    mean T of each block on the test images after epoch e, row 0 that before training;
-    L is 0 for a block without T. From the epoch on in which a run diverged, history has
-    None and layer_T NaN. Raises ValueError if there are fewer images than a batch
-    takes, or the net is not of this Config or not for these Data.
+    mean T of each block on the test images after epoch e; L is 0 for a block without T.
+    From the epoch on in which a run diverged, history has None and layer_T NaN. Raises
+    ValueError: see `check_fit`.
     """
-    of_data = {"inputs": data.x_train.shape[1], "classes": data.classes}
-    for name, made in (net.settings | {"dtype": net.dtype.name}).items():
-        if made != (told := of_data.get(name, getattr(config, name, made))):
-            whose = "Data" if name in of_data else "Config"
-            raise ValueError(f"{name} of the net is {made!r}, of the {whose} {told!r}")
-    if config.batch > len(data.x_train):
-        raise ValueError(f"batch {config.batch} of {len(data.x_train)} training images")
+    check_fit(net, data, config)
     x_train, x_test = (np.asarray(x, net.dtype) for x in (data.x_train, data.x_test))
 
     def test(net, cache):
@@ -1487,18 +1284,13 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
         return {"test_acc": significant(accuracy),
                 "layer_T": [significant(T) for T in mean_T]}
     rng = np.random.default_rng(streams(config.seed)["batches"])
-    batches: Any = Batches(x_train, data.y_train, config.batch, rng)
-    reports = [report] if report else []
-    if progress:
-        progress = Progress(config) if progress is True else progress
-        batches = Watched(batches, progress)
-        reports.insert(0, progress.report)
     rows, status = fit(
-        net, batches, OPTIMIZERS[config.optimizer](net.params, config),
-        lambda epoch, history: config.lr * config.lr_decay ** (epoch - 1),
-        lambda row: [tell(row) for tell in reports],
+        net, Batches(x_train, data.y_train, config.batch, rng),
+        OPTIMIZERS[config.optimizer](net.params, config),
+        lambda epoch, history: config.lr * config.lr_decay ** (epoch - 1), report,
         epochs=config.epochs, clip=config.clip, measure=test, untrained=True,
-        checkpoint=checkpoint, threads=threads_for(net.hidden, threads))
+        checkpoint=checkpoint, threads=threads_for(net.hidden, threads),
+        progress=Progress(config) if progress is True else progress)
     layer_T = np.full((config.epochs + 1, net.depth if "T" in net.block.gates else 0),
                       math.nan)
     for row in rows:
@@ -1514,43 +1306,14 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
 # Record: what a run keeps as JSON
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/run", 1
-COMMAND = ("highway-networks" if list(HERE.glob("highway_networks-*.dist-info")) else
-           "python3 highway_networks.py")       # as pip installs it, or from a folder
-CODE = ("highway_networks.py", "highway_suite/*.py", "experiments/*.py",
-        "benchmarks/*.py")                      # what results depend on
 
 
-@lru_cache(maxsize=1)
-def git_state() -> tuple[str | None, bool | None]:
-    """(revision, whether code differs from it) of the checkout this file lies in; None
-    where there is none."""
-    def git(*words):
-        return os.fsdecode(subprocess.run(      # without locks: it may be killed midway
-            ("git", "--no-optional-locks", *words), cwd=HERE, capture_output=True,
-            check=True, timeout=10).stdout).strip()
-    try:
-        if not os.path.samefile(git("rev-parse", "--show-toplevel"), HERE):
-            return None, None
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", *CODE))
-    except (OSError, subprocess.SubprocessError):
-        return None, None
-
-
-@lru_cache(maxsize=1)
-def blas_in_use() -> dict:
-    """What threadpoolctl knows of it; to ask takes longer than to train a small net."""
-    return next((library for library in threadpoolctl.threadpool_info()
-                 if library["user_api"] == "blas"), {}) if threadpoolctl else {}
-
-
-def environment(threads: int | None = 1) -> dict:
-    """What may change the last bits or the speed of a run; no user, host or path."""
-    blas, (revision, dirty) = blas_in_use(), git_state()
+def environment(threads: int | None) -> dict:
+    """What may change the last bits or the speed of a run; no user, host or path.
+    `highway_suite.records.environment` knows more."""
     return {"python": platform.python_version(), "numpy": np.__version__,
             "platform": f"{platform.system()} {platform.machine()}",
-            "blas": blas.get("internal_api"), "blas_version": blas.get("version"),
-            "blas_kernel": blas.get("architecture"),
-            "blas_threads": threads, "git": revision, "git_dirty": dirty}
+            "blas_threads": threads}
 
 
 def train_arm(config: Config, data: Data, progress: Any = None,
@@ -1603,8 +1366,7 @@ def summarize(arms: list[dict]) -> list[dict]:
     return rows
 
 
-def make_record(settings: dict, arms: list[dict], command: str,
-                threads: int | None = 1) -> dict:
+def make_record(settings: dict, arms: list[dict], command: str, env: dict) -> dict:
     """Settings of the command line and its arms -> the record of the run. Of depths
     that have each their own b_T it names the deepest one's; every arm names its own."""
     settings = settings | {"gate_bias": initial_bias(settings["gate_bias"],
@@ -1622,7 +1384,7 @@ def make_record(settings: dict, arms: list[dict], command: str,
             "epochs": settings["epochs"], "batch_size": settings["batch"],
             "lr": settings["lr"], "n_train": settings["n_train"],
             "n_test": settings["n_test"], "config": settings,
-            "env": environment(threads), "summary": summarize(arms), "runs": runs}
+            "env": env, "summary": summarize(arms), "runs": runs}
 
 
 def to_json(value: Any, indent: str = "") -> str:
@@ -1643,95 +1405,20 @@ def to_json(value: Any, indent: str = "") -> str:
     return f"{left}\n{deeper}" + f",\n{deeper}".join(inner) + f"\n{indent}{right}"
 
 
-def check_target(path: Path) -> None:
-    """Raise OSError unless a file can be written there, so that it is known before the
-    work that fills it. Only a regular file is replaced: a link is not what its owner
-    meant. A missing folder is taken for one that will be made."""
-    with suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise OSError(22, "not a regular file, which alone is replaced", str(path))
-    there = next((folder for folder in path.parents if folder.exists()), path.parent)
-    with tempfile.TemporaryFile(dir=there):
-        pass
-
-
-def write_file(path: str | Path, content: bytes) -> None:
-    """Write all of the bytes or nothing. Raises OSError, which names the file."""
-    path = Path(path)
-    check_target(path)
-    beside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.part")
-    try:
-        with open(beside, "xb") as file:        # its mode is what the umask says
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        beside.unlink(missing_ok=True)
-
-
 # --------------------------------------------------------------------------------------
-# Command line
+# Command line; highway_suite.cli is the whole one
 
 QUICK = {"depth": 10, "epochs": 5, "n_train": 2000, "n_test": 1000}
-PROGRAM = COMMAND.split()[-1]
-
-
-def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
-    """Write to a stream, stderr unless another is given -> whether it took it.
-
-    It may be closed, full, or a pipe that nobody reads any more: no reason to lose what
-    was computed. What else is said to such a stream goes nowhere.
-    """
-    stream = stream or sys.stderr
-    try:
-        stream.write(text + end)
-        stream.flush()
-        return True
-    except (AttributeError, OSError, ValueError):   # None, broken, closed or ASCII only
-        with suppress(AttributeError, OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())       # or Python fails again as it ends
-            os.close(nowhere)
-        return False
-
-
-def in_range(kind: type, low: float, high: float, words: tuple = ()) -> Callable:
-    """An argparse type: a number of this kind within the range, both ends allowed, or a
-    word for one."""
-    def parse(text):
-        if text in words:
-            return text
-        try:
-            value = kind(text)
-        except ValueError:
-            value = math.nan
-        if not low <= value <= high:
-            noun = "a whole number" if kind is int else "a number"
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not {noun} from {low} to {high}"
-                + "".join(f", nor {word}" for word in words))
-        return value
-    return parse
 
 
 def several(parse: Callable) -> Callable:
     """An argparse type: values separated by commas, each once."""
-    def parse_all(text):
-        values = [parse(part) for part in text.split(",")]
-        if len(set(values)) < len(values):
+    def values(text):
+        found = [parse(part) for part in text.split(",")]
+        if len(set(found)) < len(found):
             raise argparse.ArgumentTypeError(f"{text!r} names a value twice")
-        return values
-    return parse_all
-
-
-def block_name(text: str) -> str:
-    """An argparse type: a kind of BLOCKS."""
-    if text not in BLOCKS:
-        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(BLOCKS)}")
-    return text
+        return found
+    return values
 
 
 def path_of(text: str) -> Path:
@@ -1743,39 +1430,37 @@ def path_of(text: str) -> Path:
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
-    """One flag for each setting of Config, two for those that may have several values.
-    """
-    for item in fields(Config):
-        if not item.metadata:
-            continue
+    """One flag for each setting of Config, which checks the values; two for those that
+    may have several."""
+    for item in fields(Config)[1:]:
         flag, meta = "--" + item.name.replace("_", "-"), item.metadata
-        text = f"{meta['help']} (default: {item.default})".replace("%", "%%")
-        if meta["choices"]:
-            parser.add_argument(flag, choices=meta["choices"], help=text)
-            continue
-        kind = in_range(type(item.default), meta["low"], meta["high"], meta["words"])
+        number: Any = type(item.default)
+        if meta["words"]:
+            def number(text, words=meta["words"]):
+                return text if text in words else float(text)
         where: Any = parser
         if item.name in ("seed", "depth"):
             where = parser.add_mutually_exclusive_group()
-            where.add_argument(flag + "s", type=several(kind), metavar="A,B,...",
+            where.add_argument(flag + "s", type=several(number), metavar="A,B,...",
                                help=f"several values of {flag}")
-        where.add_argument(flag, type=kind, metavar="N", help=text)
+        where.add_argument(flag, type=number, choices=meta["choices"],
+                           metavar=None if meta["choices"] else "N",
+                           help=f"{meta['help']} (default: {item.default})")
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser(program: str = "highway_networks.py") -> argparse.ArgumentParser:
     """The command line; what is no setting of the run has a default."""
     parser = argparse.ArgumentParser(
-        prog=PROGRAM, allow_abbrev=False, argument_default=argparse.SUPPRESS,
+        prog=program, allow_abbrev=False, argument_default=argparse.SUPPRESS,
         description="Train nets of different blocks, in NumPy: a highway net and a "
                     "plain net, unless told otherwise.",
-        epilog="Only the headline (all defaults, on MNIST) writes run.json unasked; "
-               "any other run without --out goes to runs/, named by its settings. A "
+        epilog="Only the headline (all defaults, on MNIST) writes run.json unasked. A "
                "negative number with an exponent needs a =, as in --gate-bias=-1e-1.")
     add_settings(parser)
-    parser.add_argument("--blocks", type=several(block_name), metavar="A,B,...",
+    parser.add_argument("--blocks", type=several(str), metavar="A,B,...",
                         help=f"kinds of nets, of {', '.join(BLOCKS)} (default: "
                              "highway,plain)")
-    parser.add_argument("--plain-hidden", type=in_range(int, 1, 10_000), metavar="N",
+    parser.add_argument("--plain-hidden", type=int, metavar="N",
                         help="units of the plain net (default: --hidden); 71 matches "
                              "the parameters of 50 highway units, as in the paper")
     parser.add_argument("--quick", action="store_true", default=False, help="; ".join(
@@ -1789,10 +1474,10 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def resolve(given: dict, quick: bool) -> dict:
+def resolve(given: dict, quick: bool = False) -> dict:
     """Defaults, preset, flags given, the last one wins -> the settings of the run."""
     values = {"dataset": "mnist"} | {
-        item.name: item.default for item in fields(Config) if item.metadata}
+        item.name: item.default for item in fields(Config)[1:]}
     values |= (QUICK if quick else {}) | given
     values.setdefault("plain_hidden", values["hidden"])
     return {"seeds": [values.pop("seed")], "depths": [values.pop("depth")],
@@ -1806,22 +1491,9 @@ def cap_images(settings: dict) -> dict:
                        "n_test": min(settings["n_test"], n_test)}
 
 
-def fit_to_data(settings: dict, given: dict, fail: Callable) -> dict:
-    """`cap_images`, but fail where the number was given; and a batch must fit."""
-    def check(name, most, of):
-        if settings[name] > most:
-            fail(f"argument --{name.replace('_', '-')}: {settings[name]} is not a "
-                 f"whole number from 1 to {most}, the {of}")
-    capped = cap_images(settings)
-    for name in ("n_train", "n_test"):
-        if name in given:
-            check(name, capped[name], f"images of {settings['dataset']}")
-    check("batch", capped["n_train"], "training images")
-    return capped
-
-
 def make_configs(settings: dict) -> list[Config]:
-    """One Config for each seed, depth and block of the run, in the record's order."""
+    """One Config for each seed, depth and block of the run, in the record's order.
+    Raises ValueError for a setting that is not allowed."""
     shared = {name: settings[name] for name in settings
               if name not in ("dataset", "seeds", "depths", "blocks", "plain_hidden")}
     common = Config(**shared)
@@ -1829,41 +1501,6 @@ def make_configs(settings: dict) -> list[Config]:
                 "plain_hidden" if block == "plain" else "hidden"])
             for depth in settings["depths"] for seed in settings["seeds"]
             for block in settings["blocks"]]
-
-
-def flags_of(settings: dict) -> list[tuple[str, str]]:
-    """The flags that make this run: the seeds, and what differs from the headline."""
-    headline = cap_images(resolve({"dataset": settings["dataset"]}, quick=False))
-    headline |= {"dataset": "mnist", "plain_hidden": settings["hidden"]}
-    flags = []
-    for name, value in settings.items():
-        if name != "seeds" and value == headline[name]:
-            continue
-        if name in ("seeds", "depths") and len(value) == 1:
-            name = name[:-1]
-        if isinstance(value, list):
-            value = ",".join(map(str, value))
-        flags.append((name.replace("_", "-"), str(value)))
-    return flags
-
-
-def default_out(flags: list[tuple[str, str]]) -> Path:
-    """run.json for the headline on MNIST, else runs/<its flags>.json."""
-    if flags == [("seed", "0")]:
-        return Path("run.json")
-    name = "_".join("=".join(flag) for flag in flags)
-    if len(name) > 120:     # a file name holds 255 bytes; keep it legible and unique
-        name = name[:100] + "_" + hashlib.sha256(name.encode()).hexdigest()[:16]
-    return Path("runs") / f"{name}.json"
-
-
-def command_of(flags: list[tuple[str, str]], out: Path | None) -> str:
-    """The command that makes this record again, without paths of this machine."""
-    if out is not None and out != default_out(flags):
-        flags = [*flags, ("out", out.name if out.is_absolute() else out.as_posix())]
-    words = (f"--{k}{'=' if v.startswith('-') else ' '}{shlex.quote(v)}"
-             for k, v in flags)
-    return " ".join([COMMAND, *words])
 
 
 def table_of(arms: list[dict]) -> str:
@@ -1883,81 +1520,28 @@ def table_of(arms: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def check_out(out: Path | None, fail: Callable, flag: str = "--out") -> None:
-    """Fail before the start where a file cannot be written, or its folder is missing.
-    """
-    try:
-        if out:
-            check_target(out)
-            if not out.parent.is_dir() and out.parent != Path("runs"):
-                raise OSError(2, f"{out.parent} is not a folder")
-    except OSError as error:
-        fail(f"argument {flag}: {out}: {error.strerror}")
-
-
-def finish(record: dict, arms: list[dict], out: Path | None) -> None:
-    """Write the record, if it has a place, then say what came out: so no stream can
-    lose it. Exits with 1 and a line that says why, if nothing could be written."""
-    error = None
-    try:
-        if out:
-            out.parent.mkdir(exist_ok=True)
-            write_file(out, f"{to_json(record)}\n".encode())
-    except OSError as caught:
-        error = caught
-    said = say(table_of(arms), sys.stdout)
-    if error:
-        sys.exit(f"{PROGRAM}: {out}: {error.strerror}; nothing written")
-    if out:
-        say(f"wrote {out}", sys.stdout)
-    elif not said:
-        sys.exit(1)
-
-
-def run_command(parser: argparse.ArgumentParser, argv: list[str] | None,
-                obtain: Callable, train_all: Callable) -> dict:
-    """What every command line of this repository does -> the record. Exits with 2 for a
-    wrong flag, 1 for wrong data or a failed write, 130 after Ctrl-C.
-
-    obtain(settings, own) -> the data set's name and Data; own: the flags that are no
-        settings of the nets.
-    train_all(configs, data, own) -> the arms and their number of BLAS threads.
-    """
-    own = vars(parser.parse_args(argv))
-    plan = {item.name for item in fields(Config)} | {
-        "seeds", "depths", "blocks", "plain_hidden", "dataset"}
-    given = {name: own.pop(name) for name in plan & set(own)}
-    settings, out = resolve(given, own["quick"]), own["out"]
-    check_out(out, parser.error)
-    try:
-        settings["dataset"], data = obtain(settings, own)
-        settings = fit_to_data(settings, given, parser.error)
-        flags = flags_of(settings)
-        place = None if own.get("no_save") else out or default_out(flags)
-        check_out(place, parser.error)
-        arms, threads = train_all(make_configs(settings), data, own)
-    except DataError as error:
-        sys.exit(f"{PROGRAM}: {error}")
-    except KeyboardInterrupt:
-        say(f"\n{PROGRAM}: interrupted; no record written")
-        sys.exit(130)
-    record = make_record(settings, arms, command_of(flags, out), threads)
-    finish(record, arms, place)
-    return record
-
-
 def main(argv: list[str] | None = None) -> dict:
     """The command line without highway_suite: MNIST from its files, one net after the
-    other."""
-    def obtain(settings, own):
-        return "mnist", load_dataset("mnist", own["data_dir"])
-
-    def train_all(configs, data, own):
+    other -> the record, in run.json for the headline, else in last_run.json."""
+    parser = build_parser()
+    given = vars(parser.parse_args(argv))
+    quick, data_dir, out = (given.pop(name) for name in ("quick", "data_dir", "out"))
+    settings = cap_images(resolve(given, quick))
+    out = out or Path("run.json" if settings == resolve({}) else "last_run.json")
+    words = ["python3", parser.prog, *(sys.argv[1:] if argv is None else argv)]
+    try:
+        configs, data = make_configs(settings), load_dataset("mnist", data_dir)
         with blas_threads(threads_for(max(config.hidden for config in configs))
                           ) as threads:
-            return [train_arm(config, take_subset(data, config), True)
-                    for config in configs], threads
-    return run_command(build_parser(), argv, obtain, train_all)
+            arms = [train_arm(config, take_subset(data, config), True)
+                    for config in configs]
+        print(table_of(arms))
+        record = make_record(settings, arms, shlex.join(words), environment(threads))
+        out.write_text(f"{to_json(record)}\n")
+    except (OSError, ValueError) as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
+    print(f"wrote {out}")
+    return record
 
 
 if __name__ == "__main__":

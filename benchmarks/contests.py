@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import convolution, fully_connected, language_model
 from benchmarks.harness import OtherWork, measure
 from benchmarks.records import processor
-from highway_networks import environment
+from highway_suite.records import environment
 
 GROUPS = {"fully_connected": fully_connected.CONTESTS,
           "convolution": convolution.CONTESTS,

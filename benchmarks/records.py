@@ -22,9 +22,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from highway_networks import environment
 from highway_suite.figures import LIGHT, TITLE, saved, style
 from highway_suite.files import parse_json, read_file, to_json, write_files
+from highway_suite.records import environment
 
 RECORD = Path(__file__).with_name("speed.json")
 COMMAND = "python3 -m benchmarks"

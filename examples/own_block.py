@@ -7,6 +7,7 @@ than to a shallow one's.
 import numpy as np
 
 import highway_networks as hn
+import highway_suite
 
 
 def scaled_residual(L: int) -> hn.Block:
@@ -21,7 +22,7 @@ def scaled_residual(L: int) -> hn.Block:
 
 depth = 100
 hn.BLOCKS["scaled"] = scaled_residual(depth)
-digits = hn.scale_pixels(hn.load_dataset("digits"))
+digits = hn.scale_pixels(highway_suite.load("digits"))
 for block in ("scaled", "residual", "plain"):
     config = hn.Config(block, depth=depth, init="glorot", lr=1e-3, epochs=12)
     history, *_ = hn.train(hn.make_net(config, digits), digits, config)

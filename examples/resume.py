@@ -6,11 +6,12 @@
 from pathlib import Path
 
 import highway_networks as hn
+import highway_suite
 from highway_suite.checkpoints import Checkpoint, data_hash
 
 Path("runs").mkdir(exist_ok=True)
 config = hn.Config(depth=20, epochs=6)
-data = hn.scale_pixels(hn.load_dataset("digits"))
+data = hn.scale_pixels(highway_suite.load("digits"))
 kept = Checkpoint("runs/resume.npz", vars(config),
                   data_hash(data.x_train, data.y_train))
 history, layer_T, status = hn.train(hn.make_net(config, data), data, config,

@@ -6,6 +6,7 @@
 from pathlib import Path
 
 import highway_networks as hn
+import highway_suite
 from experiments.lab import trial_function
 from experiments.lab.running import run_trials
 from experiments.lab.trials import Request, Store
@@ -25,6 +26,6 @@ if __name__ == "__main__":      # worker processes import this file
     trials = run_trials(
         [Request(train, digits, {"lr": lr, "gate_bias": bias})
          for bias in (-1.0, -3.0) for lr in (1e-3, 3e-3, 1e-2)],
-        Store(Path("runs/search.sqlite")), lambda: hn.load_dataset("digits"))
+        Store(Path("runs/search.sqlite")), lambda: highway_suite.load("digits"))
     best = min(trials, key=lambda trial: trial.result["train_loss"][-1] or 1e9)
     print("best:", best.config, "training loss", best.result["train_loss"][-1])

@@ -6,6 +6,7 @@
 import torch
 
 import highway_networks as hn
+import highway_suite
 
 MIX = {"plain": lambda H, x: H, "residual": lambda H, x: H + x,
        "highway": lambda H, x, T: x + T * (H - x), "t_only": lambda H, x, T: H * T + x,
@@ -30,7 +31,7 @@ class TorchNet(torch.nn.Module):
 
 
 if __name__ == "__main__":
-    data = hn.scale_pixels(hn.load_dataset("digits"))
+    data = hn.scale_pixels(highway_suite.load("digits"))
     net = hn.make_net(hn.Config(depth=20, epochs=5), data)
     hn.train(net, data, hn.Config(depth=20, epochs=5))
     told = TorchNet(net)(torch.tensor(data.x_test)).argmax(1).numpy()

@@ -20,8 +20,8 @@ from experiments.lab.claims import all_claims
 from experiments.lab.experiment import failing_in_a_line
 from experiments.lab.recheck import recheck_claim
 from experiments.lab.trials import Store
-from highway_networks import in_range
 from highway_suite.files import path_of
+from highway_suite.terminal import in_range
 
 
 def main(argv: Sequence[str] | None = None) -> None:

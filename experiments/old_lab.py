@@ -49,8 +49,7 @@ from experiments.store import (
     scratch_in,
 )
 from experiments.trials import add_flags, run_trials
-from highway_networks import environment, in_range
-from highway_suite.datasets import obtain
+from highway_suite.datasets import load as obtain
 from highway_suite.figures import FORMATS, LIGHT, saved, style
 from highway_suite.files import (
     parse_json,
@@ -60,6 +59,7 @@ from highway_suite.files import (
     write_file,
     write_json,
 )
+from highway_suite.records import environment
 from highway_suite.schema import (
     DICT,
     LINE,
@@ -70,7 +70,7 @@ from highway_suite.schema import (
     field,
     whole,
 )
-from highway_suite.terminal import prepare_streams, say
+from highway_suite.terminal import in_range, prepare_streams, say
 from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 1

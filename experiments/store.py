@@ -34,8 +34,8 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from highway_networks import environment
 from highway_suite.files import parse_json, read_file, to_json, write_file, write_json
+from highway_suite.records import environment
 from highway_suite.terminal import say
 
 SCHEMA_VERSION = 1

@@ -51,10 +51,10 @@ from experiments.store import (
     open_store,
     scratch_in,
 )
-from highway_networks import environment, in_range
 from highway_suite.checkpoints import numerics
 from highway_suite.files import parse_json
-from highway_suite.terminal import say
+from highway_suite.records import environment
+from highway_suite.terminal import in_range, say
 from highway_suite.workers import (
     end_with,
     ended_by_signals,

@@ -32,6 +32,7 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 from matplotlib.figure import Figure
 
 import highway_networks as hn
+import highway_suite
 from highway_suite.figures import DARK, GATE_COLOURS, LIGHT
 from highway_suite.files import parse_json, path_of, read_file, write_file
 from highway_suite.records import load_net
@@ -115,7 +116,7 @@ def constants(record: dict, nets: dict) -> str:
     means = np.array(record["nets"]["highway"][0]["picture"]["T_mean"])
     thousandths = np.rint(1000 * means).astype(int).tolist()
     packed = {block: pack_net(nets[block]) for block in BLOCKS}
-    digits = hn.load_dataset("digits")
+    digits = highway_suite.load("digits")
     parts = {part: f'{{pixels: bytesOf("{base64_of(x)}"), labels: bytesOf('
                    f'"{base64_of(y.astype("u1"))}")}}' for part, x, y in (
                        ("train", digits.x_train, digits.y_train),

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,23 +19,11 @@ def load(name: str, data_dir: str | Path | None = None) -> Data:
     return datasets.load(name, data_dir)
 
 
-def forget_missing_backend() -> None:
-    """Forget a $MPLBACKEND that is not installed here. A notebook hands its own down to
-    all that it starts, and Matplotlib could not even be imported; no picture of ours
-    needs a backend."""
-    name, library = os.environ.get("MPLBACKEND", ""), find_spec("matplotlib")
-    if not name or library is None or "matplotlib" in sys.modules:
-        return
-    if name.startswith("module://"):
-        there = find_spec(name.removeprefix("module://").split(".")[0]) is not None
-    else:
-        there = (Path(str(library.origin)).parent / "backends"
-                 / f"backend_{name.lower()}.py").exists()
-    if not there:
-        del os.environ["MPLBACKEND"]
-
-
-forget_missing_backend()
+if (os.environ.get("MPLBACKEND", "").startswith("module://")
+        and "ipykernel" not in sys.modules):
+    # A notebook hands its own backend down to the programs that it starts, where it may
+    # not be installed. No picture of ours needs one.
+    del os.environ["MPLBACKEND"]
 
 
 def __getattr__(name: str) -> Any:

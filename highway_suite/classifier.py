@@ -33,18 +33,16 @@ class Enough(Exception):
 
 
 class Watch:
-    """What fit tells after each epoch: keeps history and best weights, shows progress,
-    and raises Enough after `patience` epochs without a better score."""
+    """What fit tells after each epoch: keeps history and best weights, and raises
+    Enough after `patience` epochs without a better score."""
 
-    def __init__(self, net: hn.DeepNet, patience: int | None, progress: Any):
-        self.net, self.patience, self.progress = net, patience, progress
+    def __init__(self, net: hn.DeepNet, patience: int | None):
+        self.net, self.patience = net, patience
         self.rows: list[dict] = []
         self.best, self.since, self.params = -math.inf, 0, net.params.copy()
 
     def __call__(self, row: dict) -> None:
         self.rows.append(row)
-        if self.progress:
-            self.progress.report(row)
         if self.patience and row["validation_acc"] > self.best:
             self.best, self.since = row["validation_acc"], -1
             self.params[...] = self.net.params
@@ -188,20 +186,17 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         can be, so that fewer rows sit out of an epoch than it has batches."""
         config = self._config(X.dtype.name)
         size = len(X) // math.ceil(len(X) / config.batch)
-        batches: Any = hn.Batches(X, labels, size, self._rng)
-        progress = None
-        if self.verbose:
-            progress = hn.Progress(replace(config, epochs=epochs))
-            batches = hn.Watched(batches, progress)
-        watch = Watch(self.net_, self.n_iter_no_change if held_out else None, progress)
+        watch = Watch(self.net_, self.n_iter_no_change if held_out else None)
+        progress = hn.Progress(replace(config, epochs=epochs)) if self.verbose else None
 
         def measure(net, cache):
             x, y = held_out
             return {"validation_acc": hn.evaluate(net, x, y, cache)[0]}
         try:
             _, status = hn.fit(
-                self.net_, batches, self._optimizer, lambda *_: config.lr, watch,
-                epochs=epochs, clip=config.clip, measure=measure if held_out else None,
+                self.net_, hn.Batches(X, labels, size, self._rng), self._optimizer,
+                lambda *_: config.lr, watch, epochs=epochs, clip=config.clip,
+                measure=measure if held_out else None, progress=progress,
                 threads=hn.threads_for(self.hidden, self.n_threads))
         except Enough:
             status = "ok"

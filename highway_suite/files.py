@@ -1,21 +1,53 @@
-"""Files that the suite reads: regular, bounded, JSON as the standard has it. What is
-written whole or not at all is written by `highway_networks.write_file`."""
+"""Files of the suite: read if regular, bounded, JSON as the standard has it; written
+whole or not at all."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import secrets
 import stat
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from highway_networks import check_target, path_of, to_json, write_file
+from highway_networks import path_of, to_json
 
 __all__ = ("check_target", "parse_json", "path_of", "read_file", "to_json",
            "write_file", "write_files", "write_json")
 
 LIMIT = 64 * 2**20      # bytes; no record of ours is longer
+
+
+def check_target(path: Path) -> None:
+    """Raise OSError unless a file can be written there, so that it is known before the
+    work that fills it. Only a regular file is replaced: a link is not what its owner
+    meant. A missing folder is taken for one that will be made."""
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(22, "not a regular file, which alone is replaced", str(path))
+    there = next((folder for folder in path.parents if folder.exists()), path.parent)
+    with tempfile.TemporaryFile(dir=there):
+        pass
+
+
+def write_file(path: str | Path, content: bytes) -> None:
+    """Write all of the bytes or nothing. Raises OSError, which names the file."""
+    path = Path(path)
+    check_target(path)
+    beside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.part")
+    try:
+        with open(beside, "wb") as file:        # its mode is what the umask says
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def write_files(contents: dict[Path, bytes]) -> None:

@@ -8,7 +8,6 @@ import time
 import urllib.error
 import urllib.request
 
-import highway_networks as hn
 from highway_suite.terminal import say
 
 TIMEOUT, DEADLINE = 20, 900     # seconds without a byte, and for one file in all
@@ -20,28 +19,29 @@ class MirrorError(Exception):
     """A mirror does not give the file: why, in a line."""
 
 
-def read(url: str, file: hn.Download) -> bytes:
+def read(url: str, size: int) -> bytes:
     """What an address gives: at most a byte more than expected, within the deadline.
     Says every few seconds how much is there."""
     request = urllib.request.Request(url, headers={"User-Agent": "highway-networks"})
     body, start = bytearray(), time.monotonic()
     shown = start - EVERY
     with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-        while chunk := answer.read1(min(file.size + 1 - len(body), 1 << 16)):
+        while chunk := answer.read1(min(size + 1 - len(body), 1 << 16)):
             body += chunk
             now = time.monotonic()
-            if now - start > max(DEADLINE, file.size / SLOWEST):
-                raise MirrorError(f"{len(body)} of {file.size} bytes when time was up")
+            if now - start > max(DEADLINE, size / SLOWEST):
+                raise MirrorError(f"{len(body)} of {size} bytes when time was up")
             if now - shown >= EVERY:
-                say(f"{file.name}: {len(body) / 1e6:.1f} of {file.size / 1e6:.1f} MB")
+                say(f"{url}: {len(body) / 1e6:.1f} of {size / 1e6:.1f} MB")
                 shown = now
     return bytes(body)
 
 
-def download(url: str, file: hn.Download) -> bytes:
-    """The right content of a file. Raises MirrorError for all that may go wrong."""
+def download(url: str, sha256: str, size: int) -> bytes:
+    """What an address gives, if it has this hash; size: how many bytes it should have.
+    Raises MirrorError for all that may go wrong."""
     try:
-        body = read(url, file)
+        body = read(url, size)
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = " ".join(str(getattr(error, "reason", None) or error).split())
         if isinstance(error, urllib.error.HTTPError):
@@ -49,9 +49,9 @@ def download(url: str, file: hn.Download) -> bytes:
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             reason += " (on macOS run Install Certificates.command)"
         raise MirrorError(reason[:200] or repr(error)) from error
-    if hashlib.sha256(body).hexdigest() != file.sha256:
-        count = "more" if len(body) > file.size else len(body)
+    if hashlib.sha256(body).hexdigest() != sha256:
+        count = "more" if len(body) > size else len(body)
         page = ", an HTML page (a login portal?)" if body.lstrip()[:1] == b"<" else ""
-        raise MirrorError(f"not the file, by its SHA-256: {count} of {file.size} bytes"
+        raise MirrorError(f"not the file, by its SHA-256: {count} of {size} bytes"
                           f"{page}")
     return body

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image, ImageSequence
 
 import highway_networks as hn
 from highway_suite.figures import (
@@ -35,7 +37,7 @@ from highway_suite.figures import (
     style,
     title_of,
 )
-from highway_suite.files import write_files
+from highway_suite.files import read_file, write_files
 from highway_suite.schema import INITS, JUST_GUESSING, RecordError
 from highway_suite.studies import RUN, Arm, Study
 from highway_suite.terminal import say
@@ -228,16 +230,40 @@ def picture_home(own: bool) -> Path:
     return Path("runs") if os.path.samefile(os.curdir, hn.HERE) else Path()
 
 
+def shown(picture: bytes | Path) -> Any:
+    """What a PNG or a GIF shows and says of itself, whichever library packed it; of
+    another file its bytes."""
+    content = picture if isinstance(picture, bytes) else read_file(picture)
+    if content[:4] not in (b"\x89PNG", b"GIF8"):
+        return content
+    with Image.open(io.BytesIO(content)) as image:
+        return [(dict(frame.info), frame.convert("RGB").tobytes())
+                for frame in ImageSequence.Iterator(image)]
+
+
+def is_there(path: Path, content: bytes) -> bool:
+    """Whether a file shows this picture already."""
+    try:
+        return shown(path) == shown(content)
+    except (OSError, ValueError, SyntaxError):      # Pillow's, of a broken file
+        return False
+
+
 def write_pictures(program: str, draw: Callable[[], dict[Path, bytes]],
                    place: Any) -> list[Path]:
-    """Write what draw() gives, all or nothing; say and return the paths. Exits with 1
-    and one line on stderr where a record or a file is wrong, by default that place."""
+    """Write what draw() gives, all or nothing, but for what is there already; say so
+    and return the paths. Exits with 1 and one line on stderr where a record or a file
+    is wrong, by default that place."""
     try:
-        write_files(contents := draw())
+        contents = draw()
+        changed = {path: content for path, content in contents.items()
+                   if not is_there(path, content)}
+        write_files(changed)
     except RecordError as error:
         sys.exit(f"{program}: {error}")
     except OSError as error:
         sys.exit(f"{program}: {error.filename or place}: {error.strerror}; nothing "
                  "written")
-    say("wrote " + ", ".join(map(str, contents)), sys.stdout)
+    told = "wrote " + ", ".join(map(str, changed)) if changed else "nothing changed"
+    say(told, sys.stdout)
     return list(contents)

@@ -1,16 +1,76 @@
-"""Records and saved nets, read and checked; `highway_networks.make_record` makes them.
-"""
+"""Records and saved nets, read, checked and written; `highway_networks.make_record`
+makes them."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import highway_networks as hn
-from highway_networks import COMMAND
-from highway_suite.files import parse_json, read_file
+from highway_suite.files import parse_json, read_file, to_json, write_json
 from highway_suite.schema import RecordError, check_record
+
+COMMAND = ("highway-networks" if list(hn.HERE.glob("highway_networks-*.dist-info")) else
+           "python3 highway_networks.py")       # as pip installs it, or from a folder
+CODE = ("highway_networks.py", "highway_suite/*.py", "experiments/*.py",
+        "benchmarks/*.py")                      # what results depend on
+
+
+@lru_cache(maxsize=1)
+def git_state() -> tuple[str | None, bool | None]:
+    """(revision, whether code differs from it) of the checkout this file lies in; None
+    where there is none."""
+    def git(*words):
+        return os.fsdecode(subprocess.run(      # without locks: it may be killed midway
+            ("git", "--no-optional-locks", *words), cwd=hn.HERE, capture_output=True,
+            check=True, timeout=10).stdout).strip()
+    try:
+        if not os.path.samefile(git("rev-parse", "--show-toplevel"), hn.HERE):
+            return None, None
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--", *CODE))
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+
+
+@lru_cache(maxsize=1)
+def blas_in_use() -> dict:
+    """What threadpoolctl knows of it; to ask takes longer than to train a small net."""
+    return next((library for library in hn.threadpoolctl.threadpool_info()
+                 if library["user_api"] == "blas"), {}) if hn.threadpoolctl else {}
+
+
+def environment(threads: int | None = 1) -> dict:
+    """What may change the last bits or the speed of a run; no user, host or path."""
+    blas, (revision, dirty) = blas_in_use(), git_state()
+    return hn.environment(threads) | {
+        "blas": blas.get("internal_api"), "blas_version": blas.get("version"),
+        "blas_kernel": blas.get("architecture"), "git": revision, "git_dirty": dirty}
+
+
+def numbers_of(value: Any) -> Any:
+    """A record without what differs between two runs of one command."""
+    if isinstance(value, dict):
+        return {name: numbers_of(item) for name, item in value.items()
+                if name not in ("env", "wallclock_sec")}
+    return [*map(numbers_of, value)] if isinstance(value, list) else value
+
+
+def write_record(path: Path, record: dict) -> bool:
+    """Write a record -> whether it was written: not where the file has all of it but
+    environment and seconds, so that who only tries a command changes no file. Raises
+    OSError."""
+    try:
+        there = parse_json(read_file(path).decode())
+    except ValueError:
+        there = None
+    if numbers_of(there) == numbers_of(parse_json(to_json(record))):
+        return False
+    write_json(path, record)
+    return True
 
 
 def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0"
@@ -29,9 +89,9 @@ def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0"
     return record, hashlib.sha256(content).hexdigest()
 
 
-def read_record(path: str | Path, command: str = f"{COMMAND} --seed 0") -> dict:
+def read_record(path: str | Path) -> dict:
     """The record of `read_with_hash`."""
-    return read_with_hash(path, command)[0]
+    return read_with_hash(path)[0]
 
 
 def weights_hash(net: hn.DeepNet) -> str:

@@ -1,10 +1,14 @@
-"""Streams of a program, whatever has become of them, and libraries that are missing."""
+"""Streams of a program, whatever has become of them, numbers among its flags, and
+libraries that are missing. This module itself needs none."""
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import NoReturn, TextIO
 
@@ -13,9 +17,30 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
 
 
 def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
-    """`highway_networks.say`, imported late: this module itself needs no library."""
-    from highway_networks import say as write
-    return write(text, stream, end)
+    """Write to a stream, stderr unless another is given -> whether it took it. It may
+    be closed, full, or a pipe that nobody reads any more: no reason to lose what was
+    computed."""
+    stream = stream or sys.stderr
+    try:
+        stream.write(text + end)
+        stream.flush()
+        return True
+    except (AttributeError, OSError, ValueError):   # None, broken, closed or ASCII only
+        with suppress(AttributeError, OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())       # or Python fails again as it ends
+            os.close(nowhere)
+        return False
+
+
+def in_range(kind: type, low: float, high: float) -> Callable:
+    """An argparse type: a number of this kind within the range, both ends allowed."""
+    def number(text):
+        value = kind(text)
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is not from {low} to {high}")
+        return value
+    return number
 
 
 def end_without(program: str, missing: ImportError) -> NoReturn:

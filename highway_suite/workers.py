@@ -1,14 +1,10 @@
-"""Nets trained side by side in worker processes, with their progress on stderr.
-
-joblib starts the processes and tqdm draws the bars, where they are installed; without
-them one process trains all, and lines tell of it.
-"""
+"""Nets trained side by side in worker processes, with their progress on stderr. joblib
+starts the processes; where it is not installed, one process trains all."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,12 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import highway_networks as hn
-from highway_networks import say
-
-try:
-    from tqdm import tqdm
-except ImportError:
-    tqdm = None
+from highway_suite.terminal import say
 
 START_SECONDS = 0.6     # that starting processes takes
 
@@ -37,28 +28,17 @@ def find_joblib() -> Any:
     return joblib
 
 
-def bar_in(row: int) -> Callable:
-    """The class of bars in this row of the terminal. Several processes may draw theirs
-    at once: each keeps to its own row below the cursor and draws in a single write."""
-    class Bar(tqdm):
-        def __init__(self, **options):
-            super().__init__(position=row, **options)
+class Lines(hn.Progress):
+    """A training's progress in lines, on a stream that may break."""
 
-        def display(self, msg=None, pos=None):
-            place = abs(self.pos)
-            say("\n" * place + f"\r{self}\x1b[K" + "\x1b[A" * place, end="")
-
-        def close(self):
-            self.refresh()
-            self.disable = True
-    return Bar
+    def say(self, text: str) -> None:
+        self.told = time.monotonic()
+        say(f"{self.label}  {text}")
 
 
-def train_reported(config: hn.Config, data: hn.Data, checkpoint: Any,
-                   row: int | None) -> dict:
-    """`hn.train_arm`, with a bar in this row of the terminal, or lines."""
-    progress = hn.Progress(config, False if row is None else bar_in(row))
-    return hn.train_arm(config, data, progress, checkpoint)
+def train_here(config: hn.Config, data: hn.Data, checkpoint: Any) -> dict:
+    """`hn.train_arm`, with its progress."""
+    return hn.train_arm(config, data, Lines(config), checkpoint)
 
 
 def train_in_worker(block: hn.Block, config: hn.Config, *task: Any) -> dict:
@@ -66,7 +46,7 @@ def train_in_worker(block: hn.Block, config: hn.Config, *task: Any) -> dict:
     the caller added, or hold what the caller, since changed, gave it earlier."""
     hn.BLOCKS[config.block] = block
     with hn.blas_threads(1):
-        return train_reported(config, *task)
+        return train_here(config, *task)
 
 
 def end_with(caller: int) -> None:
@@ -174,17 +154,13 @@ def train_all(tasks: list[tuple], jobs: int) -> list[dict]:
     """tasks: (config, unscaled Data, checkpoint or None) -> their arms in this order;
     trained on so many processes, the costliest first."""
     order = sorted(range(len(tasks)), key=lambda i: cost(tasks[i][0]), reverse=True)
-    bars = (tqdm is not None and sys.stderr.isatty()
-            and len(tasks) < os.get_terminal_size(2).lines)
-    work = [(*tasks[i], i if bars else None) for i in order]
+    work = [tasks[i] for i in order]
     if jobs == 1:
-        done = [train_reported(*task) for task in work]
+        done = [train_here(*task) for task in work]
     else:
         joblib = find_joblib()
         done = joblib.Parallel(n_jobs=jobs, **options())(
             joblib.delayed(train_in_worker)(hn.BLOCKS[task[0].block], *task)
             for task in work)
-    if bars:
-        say("\n" * len(tasks), end="")
     arms = dict(zip(order, done, strict=True))
     return [arms[i] for i in range(len(tasks))]

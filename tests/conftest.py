@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
+import highway_suite
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -108,7 +109,7 @@ def study(tmp_path):
 @pytest.fixture(scope="session")
 def digits():
     """The shipped digits, uint8 Data."""
-    return hn.load_dataset("digits")
+    return highway_suite.load("digits")
 
 
 @pytest.fixture(scope="session")
@@ -129,6 +130,7 @@ def encode_idx(array):
 @pytest.fixture
 def small_mnist(tmp_path, monkeypatch, rng):
     """MNIST's table, hashes included, for four tiny files in a folder."""
+    from highway_suite import datasets
     folder, files, downloads = tmp_path / "data", [], []
     folder.mkdir()
     for official in hn.DATASETS["mnist"].files:
@@ -139,8 +141,10 @@ def small_mnist(tmp_path, monkeypatch, rng):
         (folder / f"{official.name}.gz").write_bytes(packed)
         files.append(official._replace(
             shape=shape, sha256=hashlib.sha256(payload).hexdigest()))
-        downloads.append(hn.Download(f"{official.name}.gz",
-                                     hashlib.sha256(packed).hexdigest(), len(packed)))
+        downloads.append(datasets.Download(
+            f"{official.name}.gz", hashlib.sha256(packed).hexdigest(), len(packed)))
     monkeypatch.setitem(hn.DATASETS, "mnist", hn.DATASETS["mnist"]._replace(
-        files=tuple(files), images=(20, 20), downloads=tuple(downloads)))
+        files=tuple(files), images=(20, 20)))
+    monkeypatch.setitem(datasets.SOURCES, "mnist", datasets.SOURCES["mnist"]._replace(
+        downloads=tuple(downloads)))
     return folder

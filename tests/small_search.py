@@ -14,6 +14,7 @@ import time
 import numpy as np
 
 import highway_networks as hn
+import highway_suite
 from experiments.trials import add_flags, run_trials
 from highway_networks import train_arm
 
@@ -47,7 +48,7 @@ def main(argv=None):
     configs = settings(args.pop("trials"), args.pop("epochs"))
     try:
         run_trials(train, configs, protocol=COMMON,
-                   data=hn.load_dataset("digits"), **args)
+                   data=highway_suite.load("digits"), **args)
     except KeyboardInterrupt:
         sys.exit(130)
 

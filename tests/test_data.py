@@ -11,28 +11,10 @@ from conftest import encode_idx
 
 import highway_networks as hn
 import highway_suite
-from highway_suite.cli import main
 from highway_suite.datasets import content_hash, load_as_asked
 
 LABELS = np.array([1, 2, 3, 9], np.uint8)
-GOOD = encode_idx(np.arange(12, dtype=np.uint8).reshape(3, 4))
 PACKED = gzip.compress(encode_idx(LABELS), mtime=0)
-
-
-@pytest.mark.parametrize("payload", [
-    b"", b"\0\0", b"<html>", b"\x08\x03\0\0",                   # little-endian
-    b"\0\0\x08\0", b"\0\0\x08\xff" + bytes(40), GOOD[:9], GOOD[:-1], GOOD + b"\0",
-    b"\0\0\x08\x03" + b"\xff" * 12 + bytes(9),                  # 7.9e28 bytes wanted
-    b"\0\0\x08\x02" + b"\0\1\0\0" * 2])                         # 2^32
-def test_bad_idx(payload):
-    with pytest.raises(hn.DataError, match="idx file"):
-        hn.decode_idx(payload)
-
-
-@pytest.mark.parametrize("code", [0x09, 0x0B, 0x0C, 0x0D, 0x0E])
-def test_idx_of_other_numbers_says_so(code):
-    with pytest.raises(hn.DataError, match=f"type {code:02x}.*08, unsigned bytes"):
-        hn.decode_idx(bytes((0, 0, code, 1, 0, 0, 0, 1)) + bytes(8))
 
 
 def test_idx_of_four_dimensions_is_read(rng):
@@ -42,7 +24,7 @@ def test_idx_of_four_dimensions_is_read(rng):
 
 def read(path, array):
     digest = hashlib.sha256(encode_idx(array)).hexdigest()
-    return hn.check_idx(path, hn.DataFile("file", array.shape, digest))
+    return hn.find_idx(path.parent, hn.DataFile("file", array.shape, digest))
 
 
 def in_members(payload):
@@ -64,29 +46,19 @@ def flipped(packed, position):
 
 
 @pytest.mark.parametrize("content, found", [
-    (b"", "starts with b''"), (PACKED[:-9], "broken gzip"), (PACKED[:5], "broken gzip"),
+    (b"", "SHA-256"), (PACKED[:-9], "broken gzip"), (PACKED[:5], "broken gzip"),
     (flipped(PACKED, -8), "broken gzip"), (flipped(PACKED, -1), "broken gzip"),
-    (PACKED + b"x", "broken gzip"), (PACKED + PACKED, "expected 4"),
-    (b"<!DOCTYPE html>", "starts with b'<!DO"),
-    (b"\0\0\x0d\x01\0\0\0\4" + bytes(16), "type 0d"),
+    (PACKED + b"x", "broken gzip"), (PACKED + PACKED, "SHA-256"),
+    (b"<!DOCTYPE html>", "SHA-256"),
     (gzip.compress(bytes(2 * 10 ** 6), mtime=0), "more than"),
-    (bytes(2 * 10 ** 6), "more than"),
-    (encode_idx(LABELS[:3]), r"shape \(3,\), expected \(4,\)"),
-    (encode_idx(LABELS.reshape(2, 2)[:1, :1]), "shape"),
-    (encode_idx(np.array([1, 2, 3, 8], np.uint8)), "other data of the same shape")])
+    (bytes(2 * 10 ** 6), "more than"), (encode_idx(LABELS[:3]), "SHA-256"),
+    (encode_idx(np.array([1, 2, 3, 8], np.uint8)), "SHA-256")])
 def test_bad_files_are_one_line_with_path_and_fault(tmp_path, content, found):
     path = tmp_path / "file.gz"
     path.write_bytes(content)
     with pytest.raises(hn.DataError, match=found) as caught:
         read(path, LABELS)
     assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
-
-
-def test_a_row_without_a_hash_is_told_the_hash(tmp_path):
-    (tmp_path / "file").write_bytes(encode_idx(LABELS))
-    found = hashlib.sha256(encode_idx(LABELS)).hexdigest()
-    with pytest.raises(hn.DataError, match=f"{found}.*put it there"):
-        hn.check_idx(tmp_path / "file", hn.DataFile("file", (4,), ""))
 
 
 def test_a_file_may_be_as_long_as_is_expected_and_no_longer(tmp_path):
@@ -184,7 +156,7 @@ def test_two_sets_in_one_folder_are_told_apart_by_their_hashes(small_mnist, monk
         (small_mnist / "FashionMNIST" / "raw" / file.name).write_bytes(payload)
         files.append(file._replace(sha256=hashlib.sha256(payload).hexdigest()))
     monkeypatch.setitem(hn.DATASETS, "fashion", hn.DATASETS["mnist"]._replace(
-        title="Fashion", files=tuple(files), cache="FashionMNIST", mirrors=()))
+        title="Fashion", files=tuple(files), cache="FashionMNIST"))
     mnist, fashion = (hn.load_dataset(name, small_mnist)
                       for name in ("mnist", "fashion"))
     assert not np.array_equal(mnist.x_train, fashion.x_train)
@@ -202,10 +174,10 @@ def test_where_nothing_fits_the_message_says_what_is_there(tmp_path):
             hn.load_dataset("mnist", folder)
     for number in range(8):
         (tmp_path / f"{number}.npz").touch()
-    with pytest.raises(hn.MissingData, match="0.npz.*5.npz and 2 more") as caught:
+    with pytest.raises(hn.MissingData, match=r"0.npz.*5.npz\.\.\.") as caught:
         hn.load_dataset("mnist", tmp_path)
     assert "train-images-idx3-ubyte" in str(caught.value)
-    for way in ("--data-dir", "data_dir=", "$HIGHWAY_DATA_DIR", "highway_suite"):
+    for way in ("--data-dir", "data_dir=", "$HIGHWAY_DATA_DIR"):
         assert way in str(caught.value)
 
 
@@ -223,7 +195,7 @@ def test_swapped_files_are_refused_and_left_alone(small_mnist):
 
 
 def test_where_the_folder_is_looked_for(monkeypatch, tmp_path):
-    mnist, digits = hn.DATASETS["mnist"], hn.DATASETS["digits"]
+    mnist = hn.DATASETS["mnist"]
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HIGHWAY_DATA_DIR", "~/environment")
     assert hn.data_folder(mnist, "given").as_posix() == "given"
@@ -233,10 +205,7 @@ def test_where_the_folder_is_looked_for(monkeypatch, tmp_path):
     assert hn.data_folder(mnist) == tmp_path / "environment" / "hinton-mnist"
     monkeypatch.delenv("HIGHWAY_DATA_DIR")
     assert hn.data_folder(mnist) == tmp_path / ".cache" / "hinton-mnist"
-    assert hn.data_folder(digits) == digits.folder
-    assert hn.data_folder(digits, tmp_path) == tmp_path
-    with pytest.raises(SystemExit, match="no train-images"):
-        main(["--dataset", "digits", "--data-dir", str(tmp_path), "--jobs", "1"])
+    assert len(highway_suite.load("digits", tmp_path).x_train) == 1437
 
 
 def test_without_a_network_the_digits_stand_in_and_say_so(tmp_path, capfd):
@@ -274,8 +243,7 @@ ONES = np.ones((4, 2))
     ({"y": np.array([-1, 0, 1, 2])}, "-1"), ({"x": ONES > 0}, "bool.*astype"),
     ({"x": ONES * 1j}, "complex"), ({"x": ONES * np.nan}, "image 0.*nan_to_num"),
     ({"x": np.array([[0, 1], [0, np.inf], [0, 1], [0, 1]])}, "image 1"),
-    ({"x": ONES.tolist()}, "NumPy arrays"), ({"x": ONES[:3]}, r"\(N, P\)"),
-    ({"scale": 0}, "above 0"), ({"scale": float("nan")}, "above 0")])
+    ({"x": ONES.tolist()}, "NumPy arrays"), ({"x": ONES[:3]}, r"\(N, P\)")])
 def test_arrays_of_another_kind_are_told_the_kind_wanted(change, cure):
     with pytest.raises(hn.DataError, match=cure) as caught:
         data_of(**change)

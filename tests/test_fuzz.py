@@ -27,15 +27,8 @@ FILE = Path("fuzz.bin")
 arrays = st.lists(st.integers(0, 6), min_size=1, max_size=3).flatmap(
     lambda shape: st.binary(min_size=(size := int(np.prod(shape))), max_size=size).map(
         lambda data: np.frombuffer(data, np.uint8).reshape(shape)))
-headers = st.builds(lambda start, sizes, body: start + sizes + body,
-                    st.sampled_from([b"\0\0\x08\x01", b"\0\0\x08\x02", b"\0\0\x08\x03",
-                                     b"\0\0\x08\xff", b"\0\0\x09\x01",
-                                     b"\x08\0\0\x03"]),
-                    st.sampled_from([0, 1, 5, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF]).map(
-                        lambda n: n.to_bytes(4, "big") * 3) | st.binary(max_size=16),
-                    st.binary(max_size=40))
 LABELS = np.array([3, 1, 4, 1, 5, 9], np.uint8)
-EXPECTED = hn.DataFile("f.gz", LABELS.shape,
+EXPECTED = hn.DataFile("fuzz", LABELS.shape,
                       hashlib.sha256(encode_idx(LABELS)).hexdigest())
 RECORD = json.dumps(make_record((2,), epochs=2)).encode()
 
@@ -84,23 +77,13 @@ def property_of(**strategies):
     return wrap
 
 
-@property_of(payload=st.binary(max_size=60) | headers | mutated_idx)
-def check_decode(payload):
-    try:
-        array = hn.decode_idx(payload)
-    except hn.DataError as error:
-        assert "\n" not in str(error)
-        return
-    assert encode_idx(array) == payload, "accepted, and not what the bytes say"
-
-
 @property_of(content=mutated_file)
 def check_file(content):
     FILE.write_bytes(content)
     try:
-        array = hn.check_idx(FILE, EXPECTED)
+        array = hn.find_idx(FILE.parent, EXPECTED)
     except hn.DataError as error:
-        assert str(error).startswith(str(FILE)) and "\n" not in str(error)
+        assert str(FILE) in str(error) and "\n" not in str(error)
         return
     assert np.array_equal(array, LABELS), "wrong labels were let in"
 
@@ -119,7 +102,7 @@ def check_record_reader(content):
         assert arm.T.shape[1:] == (len(arm.T_epoch), arm.depth)
 
 
-CHECKS = [check_decode, check_file, check_record_reader]
+CHECKS = [check_file, check_record_reader]
 
 
 @pytest.mark.parametrize("examples", [

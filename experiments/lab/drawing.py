@@ -13,7 +13,7 @@ from matplotlib.ticker import (
     NullLocator,
 )
 
-import highway_networks as hn
+from highway_suite import figures
 from highway_suite.figures import COLOURS
 
 GREY = "#8C8C8C"
@@ -22,7 +22,7 @@ DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not en
 
 def title_of(record: dict) -> str:
     """A record's data set, as pictures name it."""
-    return hn.DATASETS[record["dataset"]].title
+    return figures.title_of(record["dataset"])
 
 
 def colour_of(block: str) -> str:

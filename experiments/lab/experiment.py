@@ -45,8 +45,7 @@ from experiments.lab.trials import (
     read_packed,
     write_packed,
 )
-from highway_networks import environment, in_range
-from highway_suite.datasets import content_hash, obtain
+from highway_suite.datasets import content_hash, load
 from highway_suite.figures import LIGHT, saved, style
 from highway_suite.files import (
     parse_json,
@@ -56,8 +55,9 @@ from highway_suite.files import (
     write_file,
     write_json,
 )
+from highway_suite.records import environment
 from highway_suite.schema import RecordError
-from highway_suite.terminal import prepare_streams, say
+from highway_suite.terminal import in_range, prepare_streams, say
 from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 2
@@ -77,7 +77,7 @@ class Experiment:
     claims: Callable[[dict], Collection[Claim]] = lambda record: ()
     figures: Mapping[str, Callable] = field(default_factory=dict)
                             # file's name -> draw(record) -> Figure, in `style`
-    load: Callable = obtain                 # (data set's name, folder or None) -> data
+    load: Callable = load                   # (data set's name, folder or None) -> data
     content: Callable = content_hash        # data set's name -> hash of its content
 
     @property

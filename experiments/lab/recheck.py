@@ -29,7 +29,7 @@ from experiments.lab.experiment import (
 )
 from experiments.lab.running import describer, duration, run_trials
 from experiments.lab.trials import Store, StoreError, Trial, read_packed
-from highway_networks import environment
+from highway_suite.records import environment
 from highway_suite.schema import RecordError
 from highway_suite.terminal import say
 

@@ -36,9 +36,9 @@ from typing import Any
 
 import highway_networks as hn
 from experiments.lab.trials import Request, Store, StoreError, Trial
-from highway_networks import environment
 from highway_suite.checkpoints import Checkpoint
 from highway_suite.files import parse_json
+from highway_suite.records import environment
 from highway_suite.terminal import BLAS_THREADS, say
 from highway_suite.workers import end_with, ended_by_signals, sparing_children_ctrl_c
 

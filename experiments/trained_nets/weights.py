@@ -21,7 +21,7 @@ from experiments.lab.experiment import (
 from experiments.lab.running import one_blas_thread
 from experiments.nets.perceptrons import KEPT
 from experiments.trained_nets.trials import configs, trained_net
-from highway_suite.datasets import obtain
+from highway_suite.datasets import load
 from highway_suite.files import write_file
 from highway_suite.schema import RecordError
 
@@ -46,7 +46,7 @@ def main(blocks: Sequence[str] = KEPT) -> None:
     folder = folder_of("trained_nets")
     record, _ = load_record(folder / "record.json")
     plan = get("trained_nets").plan
-    data = obtain(plan["dataset"])
+    data = load(plan["dataset"])
     for block in blocks:
         digest = record["nets"][block][0]["training"]["sha256"]
         write_file(folder / f"{block}.npz", make(plan, block, data, digest))
