@@ -71,7 +71,9 @@ def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
     except Exception as caught:         # not SystemExit, as which a SIGTERM may come
         where = traceback.extract_tb(caught.__traceback__)[-1]
         status, result = "failed", None
-        error = (f"{type(caught).__name__}: {str(caught)[:500]} "
+        words = "".join(letter if letter.isprintable() else " "   # for a terminal
+                        for letter in str(caught)[:500])
+        error = (f"{type(caught).__name__}: {words} "
                  f"({Path(where.filename).name}, line {where.lineno})")
     seconds, env = time.perf_counter() - start, environment()
     if checkpoint:
