@@ -12,6 +12,7 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 import highway_networks as hn
@@ -113,15 +114,16 @@ def test_processes_and_this_process_give_the_same(store, tmp_path):
 
 
 def start(store, count, **environment):
+    """`count` slow trials in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.lab_toys", str(store.path), str(count)],
         cwd=hn.HERE, env=os.environ | environment, start_new_session=True,
         stderr=subprocess.PIPE, text=True)
 
 
-def check_kills(store, kills, seed):
-    """A run that is killed again and again, at any moment, loses and changes nothing.
-    """
+@pytest.mark.parametrize("kills", [3, pytest.param(80, marks=pytest.mark.kill)])
+def test_kills_lose_and_change_nothing(store, seed, kills):
+    """At any moment, again and again; then two runs at a time end what is left."""
     rng, count = random.Random(seed), 12
     for _ in range(kills):
         process = start(store, count, TOY_HOLDS="9")
@@ -130,37 +132,22 @@ def check_kills(store, kills, seed):
         process.communicate()
         for trial in store.of("toy.%").values():
             assert trial.result == [trial.config["x"] / 7]
-    one, other = start(store, count), start(store, count)       # two at a time
-    assert (one.wait(60), other.wait(60)) == (0, 0), one.stderr.read()
-    one.communicate(), other.communicate()
+    for process in [start(store, count), start(store, count)]:
+        assert process.communicate(timeout=60)[1].count("Traceback") == 0
+        assert process.returncode == 0
     found = run(toys.requests_of(toys.slow, count), store)
     assert [trial.result for trial in found] == [[x / 7] for x in range(count)]
 
 
-def test_kills_lose_nothing(store, seed):
-    check_kills(store, 3, seed)
-
-
-@pytest.mark.kill
-def test_many_kills_lose_nothing(store, seed):
-    check_kills(store, 80, seed)
-
-
 def test_workers_end_with_their_caller(store):
-    from tests.contracts import alive
     process = start(store, 4, TOY_HOLDS="0")
     children, deadline = [], time.monotonic() + 20
     while len(children) < 2 and time.monotonic() < deadline:
-        listed = subprocess.run(["ps", "--ppid", str(process.pid), "-o", "pid="],
-                                capture_output=True, text=True).stdout
-        children = [int(word) for word in listed.split()]
+        children = psutil.Process(process.pid).children()
         time.sleep(0.1)
-    assert len(children) >= 2
     process.kill()
     process.communicate()
-    while any(map(alive, children)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not any(map(alive, children))
+    assert len(children) >= 2 and not psutil.wait_procs(children, timeout=20)[1]
 
 
 # --------------------------------------------------------------------------------------
@@ -383,8 +370,3 @@ def test_a_sample_of_an_experiment_is_compared(toy, tmp_path, capsys):
     toy()
     with pytest.raises(SystemExit):
         toy("--recheck", "4")
-
-
-def test_the_trial_on_disk_is_the_trial_in_memory(store):
-    trial = Trial("toy.square", 1, None, {"x": 1}, "ok", None, [0.1, None], 1.5, {})
-    assert store.save(trial) == trial == store.find(trial.hash)
