@@ -21,7 +21,7 @@ from experiments.lab import Claim, recheck, running, trial_function
 from experiments.lab.experiment import load_record, main, state_of
 from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
-from experiments.lab.trials import Request, Store, StoreError, Trial, read_packed
+from experiments.lab.trials import Request, Store, StoreError, read_packed
 from highway_suite.files import write_json
 from highway_suite.schema import RecordError
 from tests import lab_toys as toys
@@ -181,7 +181,12 @@ def test_a_cluster_gives_the_same_trials_and_bears_a_killed_worker(store, tmp_pa
     address, processes = cluster
     requests = [Request(variants.train, None, config) for config in variants.configs(
         variants.PLAN | variants.SMOKE).values()]
-    killer = threading.Timer(3, processes[1].kill)
+
+    def kill_one_at_work():
+        while not store.of("variants.%"):
+            time.sleep(0.05)
+        processes[1].kill()
+    killer = threading.Thread(target=kill_one_at_work, daemon=True)
     killer.start()
     found = run(requests, store, digits, cluster=address)
     killer.join()
