@@ -300,7 +300,3 @@ def test_verdicts_follow_the_numbers():
                   nets=[(0.03, 0.05), (0.02, 0.05)])
     assert dear.pop("carry-saves-nothing") == "holds"
     assert set(dear.values()) == {"does not hold"}
-    cheap = judged(ratio=0.8, matched=1.0, power=1.5, rule=1.0,
-                   epochs=([5], [10]), nets=[(0.0, 0.1)])
-    assert cheap.pop("carry-saves-nothing") == "does not hold"
-    assert set(cheap.values()) == {"holds"}

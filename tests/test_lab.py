@@ -270,7 +270,9 @@ def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_p
     toy()
     mark_clean(tmp_path)
     toy()
+    record, _ = load_record(tmp_path / "results/toy/record.json")
     assert state_of(toys.EXPERIMENT) == "complete"
+    assert record["env"]["git_dirty"] is False, "the older record stands"
     before = committed(tmp_path)
     assert {path.name for path in before} == {"record.json", "figure.png",
                                               "square.jsonl"}
@@ -279,8 +281,7 @@ def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_p
     toy("--fresh", "--only", "x=2")
     toy("--smoke")
     assert committed(tmp_path) == before
-    assert load_record(tmp_path / "runs/toy/record.json")[0]["rows"] == load_record(
-        tmp_path / "results/toy/record.json")[0]["rows"]
+    assert load_record(tmp_path / "runs/toy/record.json")[0]["rows"] == record["rows"]
 
 
 def test_a_fresh_clone_goes_on_where_the_committed_trials_end(toy, tmp_path, monkeypatch
