@@ -5,6 +5,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -164,11 +165,16 @@ def cluster(tmp_path):
                                      words[0], *words[1:]], cwd=tmp_path, stdout=log,
                                     stderr=log, env=os.environ | {
                                         "OPENBLAS_NUM_THREADS": "1"})
-        address = f"tcp://127.0.0.1:{random.randrange(20000, 40000)}"
-        started = [dask("scheduler", "--host", "127.0.0.1", "--port",
-                        address.rpartition(":")[2], "--no-dashboard")]
+        port = random.randrange(20000, 40000)
+        address = f"tcp://127.0.0.1:{port}"
+        started = [dask("scheduler", "--host", "127.0.0.1", "--port", str(port),
+                        "--no-dashboard")]
         started += [dask("worker", address, "--nthreads", "1", "--no-dashboard",
                          "--local-directory", str(tmp_path)) for _ in range(2)]
+        deadline = time.monotonic() + 60
+        with socket.socket() as there:
+            while there.connect_ex(("127.0.0.1", port)) and time.monotonic() < deadline:
+                time.sleep(0.1)
         yield address, started
         for process in started:
             process.kill()
