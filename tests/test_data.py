@@ -128,6 +128,17 @@ def test_the_hash_of_the_content_takes_the_row_alone():
     assert len({content_hash(name) for name in hn.DATASETS}) == len(hn.DATASETS)
 
 
+@pytest.mark.parametrize("name", hn.DATASETS)
+def test_a_row_of_the_table_agrees_with_itself(name):
+    row = hn.DATASETS[name]
+    shapes = [file.shape for file in row.files]
+    assert {shape[0] for shape in shapes} == set(row.images)
+    assert {shape[1:] for shape in shapes} - {()} == {row.shape}
+    assert row.mirrors == () or row.downloads != () and row.folder is None
+    if name in ("mnist", "fashion"):        # made to be exchanged with each other
+        assert row[2:6] == ((60000, 10000), (28, 28), 255, 10)
+
+
 # --------------------------------------------------------------------------------------
 # Where files lie, and under which names
 

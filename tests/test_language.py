@@ -280,14 +280,6 @@ def test_verdicts_follow_the_numbers(test, failing):
     assert holding() - holding(**test) == set(failing.split())
 
 
-def test_what_diverged_or_guesses_cannot_be_told_apart():
-    assert verdicts(residual_4=None, plain_1=None)["residual-plain"] == "open"
-    record = fake_record()
-    for net in record["nets"][:2]:
-        net["valid_perplexity"] = [[700.0, 690.0]]
-    assert verdicts(record)["plain-harms"] == "open"
-
-
 def test_seeds_that_disagree_leave_a_claim_open():
     """Judged seed by seed, with those that all nets of the claim have."""
     claims = {claim.name: judge(claim) for claim in language.claims(fake_record(
