@@ -135,8 +135,9 @@ def test_a_row_of_the_table_agrees_with_itself(name):
     assert {shape[0] for shape in shapes} == set(row.images)
     assert {shape[1:] for shape in shapes} - {()} == {row.shape}
     assert row.mirrors == () or row.downloads != () and row.folder is None
+    assert row.classes == (100 if name == "cifar100" else 10)
     if name in ("mnist", "fashion"):        # made to be exchanged with each other
-        assert row[2:6] == ((60000, 10000), (28, 28), 255, 10)
+        assert row[2:5] == ((60000, 10000), (28, 28), 255)
 
 
 # --------------------------------------------------------------------------------------

@@ -418,15 +418,3 @@ HUNDRED, SHUT = deep(99, -3.0, (0.975, MANY)), deep(999, -20.0, (0.9, NONE), los
 def test_verdicts_on_deep_nets(found, expected):
     made = [judge(claim)["verdict"] for claim in claims.claims_on_deep(found, -20.0)]
     assert made[:len(expected)] == expected
-
-
-@pytest.mark.parametrize("own, he, expected", [
-    ([0.11, None], [0.1, 0.9], ["holds", "holds"]),
-    ([0.11, 0.16], [0.8, 0.9], ["does not hold", "does not hold"]),
-    ([0.7, 0.1], [0.8, None], ["does not hold", "holds"])])
-def test_verdicts_on_the_tutorial(own, he, expected):
-    arms = [{"block": "plain", "start": start, "lr": lr, "test_acc": values,
-             "trials": []}
-            for start, lr, values in (("tutorial", 0.01, own), ("he", 0.001, he))]
-    assert [judge(claim)["verdict"]
-            for claim in claims.claims_on_tutorial(arms)] == expected

@@ -180,8 +180,10 @@ def test_progress_is_said_every_few_seconds(server, use, cache, monkeypatch, cap
     assert [line.partition(":")[0] for line in told] == [
         file.name for file in hn.DATASETS["mnist"].downloads]
     monkeypatch.setattr(mirrors, "EVERY", 0.05)
-    (address,) = use("drip")
     file = hn.DATASETS["mnist"].downloads[3]
+    (address,) = use("longer")
+    assert len(mirrors.read(address + file.name, file)) == file.size + 1
+    (address,) = use("drip")
     body = mirrors.read(address + file.name, file)
     assert len(body) == file.size
     assert 3 < len(capsys.readouterr().err.splitlines()) < file.size
