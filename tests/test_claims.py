@@ -11,6 +11,7 @@ from experiments import NAMES
 from experiments.lab.experiment import Lab, folder_of, get, load_record
 from experiments.lab.judging import OPEN
 from experiments.lab.trials import Trial, read_packed
+from highway_suite.schema import RecordError
 
 # What trials find: all of the same shape the same, or each that of another one, or its
 # own; and how far, in natural logarithms, numbers and lists are moved then, and the
@@ -91,7 +92,10 @@ def test_every_claim_can_be_judged_otherwise(name):
     for seed, world in enumerate(WORLDS):
         if not deaf:
             break
-        there = Lab(get(name), World(committed, seed, *world)).record("")
+        try:
+            there = Lab(get(name), World(committed, seed, *world)).record("")
+        except RecordError:         # a world in which a net that is needed diverged
+            continue
         for claim in there["claims"]:
             if claim["verdict"] != deaf.get(claim["name"]):
                 deaf.pop(claim["name"], None)
