@@ -13,7 +13,7 @@ const net = (kind, gateBias = -2) => ({kind, gateBias});
 const deep = {depth: 100};
 const glorot = {init: "glorot", rate: 0.001};
 const PRESETS = [
-  {name: "30 plain blocks do not start", change: {},
+  {name: "30 plain blocks do not learn", change: {},
    text: "On its way back each plain block shrinks the gradient, and the first ones "
      + "get nothing: the net guesses. Gates let it pass."},
   {name: "With Glorot’s weights they do", change: glorot,
@@ -29,8 +29,8 @@ const PRESETS = [
      + "Gates alone do not do it."},
   {name: "100 blocks, S = 1", change: {...deep,
    first: net("highway", "auto"), second: net("highway", 0)},
-   text: "On the left the gates begin so nearly shut that the T of all blocks sum to "
-     + "1. Nothing else differs, and it learns at once."},
+   text: "On the left the gates begin so nearly shut that the T of all blocks add up "
+     + "to S = 1. Nothing else differs, and it learns at once."},
   {name: "100 blocks, residual", change: {...deep,
    first: net("residual"), second: net("scaled")},
    text: "Without gates, x alone carries the gradient. Divided by √L, what the "
@@ -257,7 +257,7 @@ class Playground {
       part.bias.disabled = part.auto.checked = gateBias === "auto";
       part.told.textContent = short(bias);
       part.start.textContent = FAMILY[kind].T === "learned"
-        ? `their sum S was ${short(state.depth * sigmoid(bias))} at the start` : "";
+        ? `the T of all blocks added up to S = ${short(state.depth * sigmoid(bias))} at the start` : "";
     });
     $("start").textContent = this.isRunning ? "Pause"
       : this.shown && this.shown.steps ? "Go on" : "Start";
