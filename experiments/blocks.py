@@ -1,7 +1,7 @@
 """Six members of the family y = H T + x C at equal size: which ranking, at which depth?
 
 The claim (P2, section 5.2, Table 1a). In a character-aware language model with two such
-layers (residual four, plain one), by test perplexity: full 79.09, coupled (the highway
+layers (residual four, plain one), by test perplexity: full 79.09, coupled (highway
 layer) 79.13 and C-only 79.15 are about equal, T-only 82.94 is behind them, residual
 91.32 far behind and close to plain 92.60. P2 expects this of a task that must replace
 features; it says nothing of depth, nor of MNIST. Here the same six forms are ranked on
@@ -16,12 +16,12 @@ rate, of five, and with it the initial b_T, of three, where there is a gate, are
 with the highest accuracy on 10,000 held-out training images, after 3 epochs on the
 other 50,000; where the best lies at an edge of the grid, the next value beyond it is
 tried, until it does not. The chosen setting trains 10 epochs on all 60,000 with five
-seeds; C-only, coupled and full with 9 blocks, which five did not tell apart, with 15.
+seeds; C-only, highway and full with 9 blocks, which five did not tell apart, with 15.
 Test images choose nothing; training loss is the mean over an epoch's steps, each before
 its update.
 
 P2 is silent, we assume: b_C = -b_T; pixels in [-1, 1]; all of the above. Deviations:
-Table 1a gives full half more parameters than coupled, and residual twice the layers;
+Table 1a gives full half more parameters than highway, and residual twice the layers;
 ours have equal parameters and equal depth.
 """
 
@@ -339,9 +339,9 @@ STATEMENTS = (
      [(form, "residual") for form in ("t_only", "c_only", "highway", "full")], None),
     ("residual-plain", "residual is within half a point of plain",
      [("residual", "plain")], 0.5),
-    ("three-similar", "C-only, coupled and full are within half a point of each other",
+    ("three-similar", "C-only, highway and full are within half a point of each other",
      [("c_only", "highway"), ("c_only", "full"), ("highway", "full")], 0.5),
-    ("three-ahead", "C-only, coupled and full are ahead of T-only",
+    ("three-ahead", "C-only, highway and full are ahead of T-only",
      [(form, "t_only") for form in ("c_only", "highway", "full")], None))
 
 

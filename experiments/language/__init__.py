@@ -2,7 +2,7 @@
 
 P2 (section 5.2, Table 1a) changes the two highway layers that Kim et al. 2016
 (arXiv:1508.06615) put between the characters of a word and an LSTM. Perplexity on the
-Penn Treebank's test text: full 79.09, coupled 79.13, C-only 79.15, T-only 82.94,
+Penn Treebank's test text: full 79.09, highway 79.13, C-only 79.15, T-only 82.94,
 residual (four layers) 91.32, plain (one) 92.60. That is Kim et al.'s large model; their
 small one has 100.3 without such a layer, 111.2 with a plain one, 92.3 and 90.1 with one
 and two highway layers (their Table 7).
@@ -158,7 +158,7 @@ def draw(record: dict) -> Figure:
 # Claims
 
 BySeed = Mapping[tuple, Mapping[int, float]]    # (block, layers) -> seed -> perplexity
-THREE = {"full": ("full", 2), "coupled": ("highway", 2), "C-only": ("c_only", 2)}
+THREE = {"full": ("full", 2), "highway": ("highway", 2), "C-only": ("c_only", 2)}
 
 
 def learnt(net: dict, at: int) -> bool:
@@ -254,7 +254,7 @@ def claims_of_p2(record: dict) -> list[Claim]:
         *three, other = values
         return other - max(three)
     return [
-        judged.claim("lm-three-similar", "P2 5.2", "the full, coupled and C-only forms "
+        judged.claim("lm-three-similar", "P2 5.2", "the full, highway and C-only forms "
                      "have similar performance, within 1.5", test, THREE,
                      lambda *three: max(three) - min(three), 1.5, paper=theirs(THREE),
                      within=True),
