@@ -23,8 +23,8 @@ blocks train with 15, because five seeds did not tell them apart. Test images ch
 nothing. Training loss is the mean over an epoch's steps, each before its update.
 
 P2 is silent, and we assume: b_C starts at -b_T; pixels lie in [-1, 1]; all of the
-above. Deviations: in Table 1a full has 1.5 times the parameters of highway, and residual
-has twice the layers; ours have equal parameters and equal depth.
+above. Deviations: in Table 1a full has 1.5 times the parameters of highway, and
+residual has twice the layers; ours have equal parameters and equal depth.
 """
 
 from __future__ import annotations
