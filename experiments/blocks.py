@@ -1,4 +1,4 @@
-"""Six members of the family y = H T + x C at equal size: which ranking, at which depth?
+"""Which of six forms of the block y = H T + x C is best, at which depth?
 
 The claim (P2, section 5.2, Table 1a) is about a character-aware language model with two
 layers of each form, with four of residual and one of plain. By test perplexity, full

@@ -1,4 +1,4 @@
-"""Figure 1: do plain nets stop training as they get deeper, and highway nets not?
+"""Figure 1: do plain nets train worse the deeper they are, and highway nets not?
 
 The claim (P1, section 3.1), on MNIST, with the best of 100 random settings for each
 net. Plain nets of 10 and 20 layers reach a mean training loss below 1e-4, and deeper

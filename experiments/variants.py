@@ -1,4 +1,4 @@
-"""What can be changed in a highway net of 50 blocks: start, activation, shared weights?
+"""Can a highway net of 50 blocks have other starts, activations and shared weights?
 
 The claims. P1, section 2.2: a negative b_T suffices for very deep nets to train, with
 various zero-mean initial distributions of W_H and with different activation functions.
