@@ -1,4 +1,4 @@
-"""Arrays of your own: rows of any number of inputs, labels from 0.
+"""Train on arrays of your own: rows of any length, and labels that count from 0.
 
     python3 -m examples.own_data
 """
@@ -9,7 +9,7 @@ import highway_networks as hn
 
 rng = np.random.default_rng(0)
 x = rng.normal(size=(3000, 20))
-y = (x[:, 0] > 0) + 2 * (x[:, 1] > 0)       # four quadrants of the first two
+y = (x[:, 0] > 0) + 2 * (x[:, 1] > 0)       # the quadrant of the first two inputs
 data = hn.Data(x[:2000], y[:2000], x[2000:], y[2000:], classes=4)
 config = hn.Config(depth=10, epochs=10)
 net = hn.make_net(config, data)

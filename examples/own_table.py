@@ -1,4 +1,4 @@
-"""A very deep net on a table of your own: rows, and labels of any kind.
+"""Train a very deep net on a table of your own: rows of numbers, labels of any kind.
 
     python3 -m examples.own_table
 """
@@ -16,4 +16,4 @@ X, X_test, y, y_test = train_test_split(wine.data, names, random_state=0)
 net = make_pipeline(StandardScaler(), HighwayClassifier(depth=100, random_state=0))
 net.fit(X, y)
 print(f"100 blocks: {net.score(X_test, y_test):.0%} of the test rows are right")
-print("the first one:", net.predict(X_test[:1])[0])
+print("the first of them:", net.predict(X_test[:1])[0])

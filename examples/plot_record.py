@@ -1,4 +1,4 @@
-"""A record, read with its checks, and a picture of it.
+"""Read a record, which checks it, and draw it.
 
     python3 -m examples.plot_record
 """

@@ -1,4 +1,5 @@
-"""A long training that goes on where it was: Ctrl-C it and start it again.
+"""A long training that can be interrupted: press Ctrl-C, start it again, and it goes on
+where it was.
 
     python3 -m examples.resume
 """

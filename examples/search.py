@@ -1,4 +1,5 @@
-"""A search that goes on where it was: Ctrl-C it, start it again, it trains the rest.
+"""A search over settings that can be interrupted: press Ctrl-C, start it again, and it
+trains the settings that are missing.
 
     python3 -m examples.search
 """

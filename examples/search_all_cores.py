@@ -1,4 +1,4 @@
-"""A search over settings on all cores: one process for each net, one BLAS thread each.
+"""A search over settings on all cores: one process for each net, each with one thread.
 
     python3 -m examples.search_all_cores
 """

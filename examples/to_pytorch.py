@@ -1,4 +1,4 @@
-"""A trained DeepNet as a torch.nn.Module that gives the same logits.
+"""Turn a trained DeepNet into a torch.nn.Module that gives the same logits.
 
     python3 -m examples.to_pytorch
 """

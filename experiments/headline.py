@@ -1,27 +1,31 @@
-"""Is it depth that plain nets fail by, or initialisation and rate?
+"""Do plain nets fail because of depth, or because of initialisation and rate?
 
-The claim. The command of the README trains a highway net and a plain net of 30 blocks
-at one learning rate: the plain net guesses. An earlier reproduction, whose settings the
-command keeps, says: plain nets fail completely from 21 layers on, depth costs highway
-nets nothing, and the lower layers have the higher T. P1 (section 3.1) gives each kind
-of net the best of many settings before it compares them.
+The claim. The README's command trains a highway net and a plain net of 30 blocks at one
+learning rate, and the plain net guesses. The command keeps the settings of an earlier
+reproduction. That reproduction says: plain nets fail completely from 21 layers on,
+depth costs highway nets nothing, and the lower layers have the higher T. P1 (section
+3.1) gives each kind of net the best of many settings before it compares them.
 
-The protocol. 784 pixels -> projection -> L blocks of 50 units -> softmax of 10; tanh,
-6000 training and 2000 test images drawn by the seed, 12 epochs of Adam in batches of
-128, gradients clipped at norm 5. One setting: the command's, rate 5e-3, b_T = -2, with
-U(+-1/sqrt(fan_in)) and with Glorot's rule, five seeds; for the largest and the least
-depth of highway nets 45 seeds. Best settings: for each kind of net and each depth every
-initialisation with every learning rate, five seeds each. The setting with the least
-median of the seeds' last training losses counts. Where it lies at the lowest or the
-highest rate that was tried, the next one beyond is tried, until it does not. Test
-images choose nothing. All nets of a seed share images and the order of the batches.
+The protocol. 784 pixels -> projection -> L blocks of 50 units, tanh -> softmax of 10.
+The seed draws 6000 training and 2000 test images. The nets train for 12 epochs of Adam
+with batches of 128 and gradients clipped at norm 5. All nets of a seed share the images
+and the order of the batches.
+
+One setting: that of the command, with rate 5e-3 and b_T = -2, from U(+-1/sqrt(fan_in))
+and from Glorot's rule, with five seeds. Highway nets of the least and of the largest
+depth have 45 seeds.
+
+Best settings: each kind of net tries every initialisation with every learning rate at
+each depth, with five seeds each. The setting with the lowest median of the seeds' last
+training losses counts. If it lies at the lowest or at the highest rate, the next rate
+beyond is tried, until it does not. Test images choose nothing.
 
 The kinds: plain; residual, y = x + H; scaled residual, y = x + H / sqrt(L), which keeps
 the variance of the sum of L blocks; highway with b_T = -2 and with b_T = logit(1 / L).
 
-How it is judged, fixed before the best settings were trained: a net trains if the
-median of its seeds' test errors is below 20 %; one kind is ahead of another if the
-exact rank test over the seeds says so.
+How it is judged. These rules were fixed before the best settings were trained: a net
+trains if the median of its seeds' test errors is below 20 %, and one kind is ahead of
+another if the exact rank test over the seeds says so.
 """
 
 from __future__ import annotations

@@ -1,35 +1,37 @@
-"""Figure 1: do plain nets stop training as they get deeper, and highway nets not?
+"""Figure 1: do plain nets train worse the deeper they are, and highway nets not?
 
-The claim (P1, section 3.1). On MNIST, with the best of 100 random settings for each
-kind of net, plain nets of 10 and 20 layers reach a mean training loss below 1e-4, and
-deeper ones do not, while highway nets of 50 and 100 layers perform like those of 10 and
-20; at 100 layers the highway net is more than two orders of magnitude better; and
-highway nets need fewer epochs.
+The claim (P1, section 3.1), on MNIST, with the best of 100 random settings for each
+net. Plain nets of 10 and 20 layers reach a mean training loss below 1e-4, and deeper
+ones do not. Highway nets of 50 and 100 layers perform like those of 10 and 20. At 100
+layers the highway net is more than two orders of magnitude better than the plain net.
+Highway nets need fewer epochs.
 
-The plan. 784 pixels -> projection -> 9, 19, 49 or 99 blocks -> softmax of 10: the
-paper's 10 to 100 layers. Highway blocks have 50 units and plain ones 71, so that a
-block of either has about 5100 parameters. All 60,000 training images, momentum SGD,
-normalized initialisation: Glorot's for tanh, He's for relu. Each of the eight nets
-tries the same 100 settings, drawn at random: learning rate, momentum, decay of the
-learning rate per epoch, tanh or relu, and for highway nets the initial b_T, a whole
-number from -1 to -10. Epochs are spent in rungs: all settings train 5, each net's best
-ten train 20, the best four of these 60, the best two of these 60 with two seeds more,
-and the best of these 200 with every seed. Every rung starts anew and is judged by the
-training loss of its last epoch, the fourth by the median of its seeds. Training loss is
-the mean over an epoch's steps, each before its update. Test images choose nothing.
+The plan. 784 pixels -> projection -> 9, 19, 49 or 99 blocks -> softmax of 10. These are
+the paper's 10 to 100 layers. Highway blocks have 50 units and plain blocks have 71: a
+block of either kind then has about 5100 parameters. The nets train on all 60,000 images
+with momentum SGD, from Glorot's weights for tanh and from He's for relu. Each of the
+eight nets tries the same 100 random settings of learning rate, momentum, decay of the
+learning rate per epoch, tanh or relu, and for highway nets b_T, a whole number from -1
+to -10.
 
-The paper is silent, we assume: pixels in [0, 1], as the MNIST of the authors' framework
-has them; batches of 128, shuffled anew in each epoch; learning rate 1e-5 to 1 and
-1 - momentum 0.01 to 0.5, both log-uniform; a factor per epoch with 1 - factor 0.001 to
-0.1, log-uniform; no clipping, no weight decay; the same draws for all nets.
+The search goes in rungs. All settings train for 5 epochs, each net's best ten for 20,
+the best four of these for 60, the best two of these for 60 with two more seeds, and the
+best one for 200 with every seed. Every rung trains from the beginning. The training
+loss of the last epoch judges a setting, in the fourth rung by the median of the seeds.
+This loss is the mean over the epoch's steps, each before its update. Test images choose
+nothing.
 
-Deviations: the paper's search is of 100 runs; our 100 settings earn their epochs in
-rungs, which favours those that start fast. Its figure's axis has 400 epochs, ours 200.
+The paper is silent, and we assume: pixels in [0, 1], as in the authors' framework;
+batches of 128, shuffled in each epoch; a learning rate from 1e-5 to 1 and 1 - momentum
+from 0.01 to 0.5, both log-uniform; a decay factor with 1 - factor from 0.001 to 0.1,
+log-uniform; no clipping and no weight decay.
 
-How it is judged. The paper speaks of the best networks of each depth: so does each
-claim of its own here, and what holds of every seed stands beside it as ours. A loss
-that is missed in fewer epochs than the paper's is open; a run that diverged has missed
-it for good.
+Deviations. The paper's search consists of 100 whole runs; our rungs favour settings
+that start fast. The paper's figure has 400 epochs, ours has 200.
+
+How it is judged. The paper speaks of the best net of each depth, and its claims are
+judged by our best runs. What holds for every seed is a claim of our own. A loss that is
+missed within our 200 epochs is open; a run that diverged has missed it for good.
 """
 
 from __future__ import annotations
@@ -332,7 +334,7 @@ def claims_on_losses(record: dict) -> list[Claim]:
     nets, epochs = record["nets"], record["plan"]["rungs"][-1][1]
     shallow, highway = of(nets, "plain", SHALLOW), of(nets, "highway", SHALLOW + DEEP)
     deep = of(nets, "plain", DEEP)
-    within = f"a loss below 1e-4, here within {epochs} epochs"
+    within = f"a training loss below 1e-4, here within {epochs} epochs"
 
     def about(name, source, text, found, test, paper=None):
         return Claim(name=name, source=source, text=text, paper=paper, limit=TARGET,
@@ -343,20 +345,20 @@ def claims_on_losses(record: dict) -> list[Claim]:
                      n=len(record["plan"]["seeds"]), after_data=source != "ours")
     return [
         about("fig1-plain-shallow", "P1 3.1", "plain nets of 10 and 20 layers reach "
-              f"{within}: their best runs", shallow,
+              f"{within}. The best run of each counts", shallow,
               lambda target: reached(shallow, epochs, False, target), "< 1e-4"),
-        about("fig1-highway", "P1 3.1", f"highway nets of all depths reach {within}: "
-              "their best runs", highway,
+        about("fig1-highway", "P1 3.1", f"highway nets of all depths reach {within}. "
+              "The best run of each counts", highway,
               lambda target: reached(highway, epochs, False, target),
               "similar to 10 and 20 layers; plain: < 1e-4"),
         about("fig1-plain-deep", "P1 3.1", "plain nets of 50 and 100 layers do not "
-              f"reach {within}, not even their best runs", deep,
+              f"reach {within}. The best run of each counts", deep,
               lambda target: missed(deep, epochs, target), "> 1e-4"),
         about("fig1-plain-shallow-seeds", "ours", "plain nets of 10 and 20 layers "
-              f"reach {within}: every seed", shallow,
+              f"reach {within}, with every seed", shallow,
               lambda target: reached(shallow, epochs, True, target)),
         about("fig1-highway-seeds", "ours", f"highway nets of all depths reach "
-              f"{within}: every seed", highway,
+              f"{within}, with every seed", highway,
               lambda target: reached(highway, epochs, True, target))]
 
 
@@ -384,13 +386,14 @@ def claims_on_depth(record: dict) -> list[Claim]:
             best_loss(net))), "rows": [net["best"] for net in found], "limit": 10.0,
             "n": len(record["plan"]["seeds"]), "after_data": True}
     return [
-        Claim(name="fig1-plain-degrades", text="the training loss of plain nets "
-              "degrades with depth: that of 50 and 100 layers ends more than ten times "
-              f"above that of 10 and 20, here after {epochs} epochs: best runs",
-              paper="significantly degrades", test=degrades, **about("plain")),
+        Claim(name="fig1-plain-degrades", text="plain nets get worse with depth: the "
+              "training loss of 50 and 100 layers ends more than ten times above that "
+              f"of 10 and 20 layers, here after {epochs} epochs. The best run of each "
+              "counts", paper="significantly degrades", test=degrades,
+              **about("plain")),
         Claim(name="fig1-highway-similar", text="highway nets of 50 and 100 layers "
-              "perform like those of 10 and 20: the losses of their best runs are "
-              "within a factor of ten", paper="similar", test=similar,
+              "perform like those of 10 and 20: the training losses of their best runs "
+              "differ by less than a factor of ten", paper="similar", test=similar,
               **about("highway"))]
 
 
@@ -411,16 +414,18 @@ def claims_on_pairs(record: dict) -> list[Claim]:
     there = [pair for pair in pairs.values() if not np.isinf(pair).all()]
     n = len(record["plan"]["seeds"])
     return [
-        Claim(name="fig1-orders", source="P1 3.1", text="the deepest highway net ends "
-              "more than two orders of magnitude below the deepest plain one, here "
-              f"after {epochs} epochs: best runs", paper="> 2", n=n, limit=2.0,
+        Claim(name="fig1-orders", source="P1 3.1", text="the training loss of the "
+              "deepest highway net ends more than two orders of magnitude below that "
+              f"of the deepest plain net, here after {epochs} epochs. The best run of "
+              "each counts", paper="> 2", n=n, limit=2.0,
               rows=[net["best"] for net in deepest], after_data=True,
               ours={name: listed(value) for name, value in orders.items()},
               test=lambda limit: None if np.isnan(orders["best runs"]) else (
                   orders["best runs"] > limit)),
         Claim(name="fig1-epochs", source="P1 3.1", text="highway nets need fewer "
-              "epochs than plain ones to a loss of 0.01, at each depth where either "
-              "gets there: medians of the seeds", paper="significantly faster", n=n,
+              "epochs than plain nets to reach a training loss of 0.01, at every depth "
+              "where one of them reaches it. The median of the seeds counts",
+              paper="significantly faster", n=n,
               ours={depth: dict(zip(WIDTHS, listed(pair), strict=True))
                     for depth, pair in pairs.items()},
               rows=[net["best"] for net in nets],
@@ -449,11 +454,12 @@ def claims_on_ten(record: dict) -> list[Claim]:
             worse = {block: found[high] / found[low] for block, found in ends.items()}
         return bool(worse["plain"] > times and worse["highway"] < times)
     return [Claim(
-        name="fig1-ten", source="P1 Fig. 1", text="right panel, mean loss of the ten "
-        f"best settings, one seed each, here after {record['plan']['rungs'][1][1]} "
-        "epochs: from the least depth to the largest it grows more than tenfold for "
-        "plain nets and not for highway nets", paper="much harder; still optimized "
-        "well", rows=[net["ten"] for net in record["nets"]], limit=10.0, test=grows,
+        name="fig1-ten", source="P1 Fig. 1", text="from the least depth to the "
+        "largest, the mean training loss of the ten best settings grows more than "
+        "tenfold for plain nets and not for highway nets (right panel). Here it is of "
+        f"epoch {record['plan']['rungs'][1][1]}, with one seed", paper="much harder; "
+        "still optimized well", rows=[net["ten"] for net in record["nets"]],
+        limit=10.0, test=grows,
         after_data=True, ours={block: {
             f"{depth} blocks": "diverged" if np.isinf(value) else value
             for depth, value in found.items()} for block, found in ends.items()})]
@@ -467,8 +473,9 @@ def claims_on_collapses(record: dict) -> list[Claim]:
     deep = [collapsed(net) for net in of(record["nets"], "plain", DEEP)]
     return [Claim(
         name="fig1-collapses", source="ours", text="deep plain nets collapse: with 49 "
-        f"and with 99 blocks some runs end above a loss of {COLLAPSED:g}, or diverge, "
-        "after having been below it", n=len(record["plan"]["seeds"]), after_data=True,
+        f"and with 99 blocks, some runs reach a loss below {COLLAPSED:g} and later end "
+        "above it or diverge. Ours is the number of such runs",
+        n=len(record["plan"]["seeds"]), after_data=True,
         ours={block: by_depth([net for net in record["nets"] if net["block"] == block],
                               collapsed) for block in WIDTHS},
         rows=[net["best"] for net in record["nets"]],

@@ -13,31 +13,31 @@ const net = (kind, gateBias = -2) => ({kind, gateBias});
 const deep = {depth: 100};
 const glorot = {init: "glorot", rate: 0.001};
 const PRESETS = [
-  {name: "30 plain blocks do not start", change: {},
-   text: "On its way back each plain block shrinks the gradient, and the first ones "
-     + "get nothing: the net guesses. Gates let it pass."},
+  {name: "30 plain blocks do not learn", change: {},
+   text: "Each plain block makes the gradient smaller, and nothing reaches the first "
+     + "blocks: the net guesses. Through gates the gradient passes."},
   {name: "With Glorot’s weights they do", change: glorot,
-   text: "Larger first weights and a lower rate, nothing else: the gradient reaches "
-     + "the first block, and the plain net learns too."},
+   text: "Only the initial weights are larger and the learning rate is lower. Now the "
+     + "gradient reaches the first block, and the plain net learns too."},
   {name: "100 plain blocks do not", change: {...glorot, ...deep,
    first: net("highway", "auto")},
-   text: "At a hundred blocks the same cure fails. The highway net does not mind the "
-     + "depth."},
+   text: "At a hundred blocks the same change does not help the plain net. The highway "
+     + "net learns as before."},
   {name: "100 blocks, gates half open", change: {...deep,
    first: net("highway", 0)},
-   text: "Each block hands on half of its input, and a hundred halves leave nothing. "
-     + "Gates alone do not do it."},
+   text: "Each block hands on half of its input. After a hundred blocks nothing is "
+     + "left. Gates alone are not enough."},
   {name: "100 blocks, S = 1", change: {...deep,
    first: net("highway", "auto"), second: net("highway", 0)},
-   text: "On the left the gates begin so nearly shut that the T of all blocks sum to "
-     + "1. Nothing else differs, and it learns at once."},
+   text: "On the left the gates start nearly shut: the T of all blocks add up to "
+     + "S = 1. Nothing else differs, and this net learns at once."},
   {name: "100 blocks, residual", change: {...deep,
    first: net("residual"), second: net("scaled")},
-   text: "Without gates, x alone carries the gradient. Divided by √L, what the "
-     + "blocks add stays in bounds, and the net learns faster."},
+   text: "These blocks have no gates, and x carries the gradient. On the right H is "
+     + "divided by √L. The signal then stays small, and the net learns faster."},
 ];
 const OWN = {name: "Your own settings",
-             text: "Every change begins a new run; both nets see the same batches."};
+             text: "Every change starts a new run. Both nets see the same batches."};
 
 const DECADES = [["1", 0], ["10⁻³", -3], ["10⁻⁶", -6], ["10⁻⁹", -9]]
   .map(([label, power]) => ({label, at: 10 ** power}));
@@ -257,7 +257,7 @@ class Playground {
       part.bias.disabled = part.auto.checked = gateBias === "auto";
       part.told.textContent = short(bias);
       part.start.textContent = FAMILY[kind].T === "learned"
-        ? `their sum S was ${short(state.depth * sigmoid(bias))} at the start` : "";
+        ? `the T of all blocks added up to S = ${short(state.depth * sigmoid(bias))} at the start` : "";
     });
     $("start").textContent = this.isRunning ? "Pause"
       : this.shown && this.shown.steps ? "Go on" : "Start";

@@ -122,6 +122,7 @@ function tellAnswers(found, state) {
       : `The ${names} nets still read the ${label}`, text};
   }
   return {title: `All three nets read the ${label}`, text: isUntouched(state)
-    ? "even the plain net is right: it had Glorot’s weights and a low rate, with "
-      + "which plain nets of this depth do train" : "no net misses what is gone"};
+    ? "even the plain net is right. Its initial weights follow Glorot’s rule and its "
+      + "learning rate is low: then plain nets of this depth do learn"
+    : "every net is still right"};
 }

@@ -34,7 +34,7 @@ class Form(NamedTuple):
 TABLE_1A = {        # in its order
     "plain": Form("Plain", 92.60), "residual": Form("Residual", 91.32),
     "t_only": Form("T-only", 82.94), "c_only": Form("C-only", 79.15),
-    "highway": Form("Coupled", 79.13), "full": Form("Full", 79.09)}
+    "highway": Form("Highway", 79.13), "full": Form("Full", 79.09)}
 
 
 def forms() -> list[str]:

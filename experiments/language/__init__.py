@@ -1,35 +1,37 @@
 """Which form of the layer helps a language model that reads characters?
 
-P2 (section 5.2, Table 1a) changes the two highway layers that Kim et al. 2016
-(arXiv:1508.06615) put between the characters of a word and an LSTM. Perplexity on the
-Penn Treebank's test text: full 79.09, coupled 79.13, C-only 79.15, T-only 82.94,
-residual (four layers) 91.32, plain (one) 92.60. That is Kim et al.'s large model; their
-small one has 100.3 without such a layer, 111.2 with a plain one, 92.3 and 90.1 with one
-and two highway layers (their Table 7).
+Kim et al. 2016 (arXiv:1508.06615) put highway layers between the characters of a word
+and an LSTM. P2 (section 5.2, Table 1a) replaces the two layers of their large model by
+other forms. Perplexity on the Penn Treebank's test text: full 79.09, highway 79.13,
+C-only 79.15, T-only 82.94, residual (four layers) 91.32, plain (one layer) 92.60. Kim
+et al.'s small model has 100.3 without such a layer, 111.2 with a plain one, and 92.3
+and 90.1 with one and two highway layers (their Table 7).
 
-The protocol is that of the small model and its code, yoonkim/lstm-char-cnn on GitHub:
-characters of 15 numbers; a word has a start and an end and is padded to the longest;
-kernels of width 1 to 6, 25 filters times the width, tanh, the largest over the word;
-the layer in question, 525 wide, relu, T around -2 at first; two LSTMs of 300; dropout
-0.5 after each; softmax over 10,000 words. All parameters U(-0.05, 0.05). Plain gradient
-descent on 20 streams of 35 words, the state carried on; the gradient, of the sum over
-35 steps, cut to norm 5; rate 1, from the third epoch on halved after each in which the
-validation perplexity fell by less than 1. 20 epochs; the last net reads the test text,
-once. Nine forms take the layer's place, and all train alike. Then the gates of the
-trained nets are held at their means, and layers are left out.
+We follow the small model and its code, yoonkim/lstm-char-cnn on GitHub. A character is
+15 numbers. A word has a start and an end, and is padded to the longest word. Kernels of
+width 1 to 6, 25 filters times the width, tanh, and the largest value over the word give
+525 features. Then come the layers in question, 525 wide, with relu and with b_T around
+-2 at first, two LSTMs of 300 with dropout 0.5 after each, and a softmax over 10,000
+words. All parameters start from U(-0.05, 0.05).
 
-P2 is silent, we assume: C starts around +2, so that it carries what T around -2 does.
-Deviations: the small model; 20 epochs for 25; the LSTMs start each epoch from zeros,
-not only the first; padding is no parameter; b_T = -2 is not searched.
+Training is plain gradient descent on 20 streams of 35 words, with the state carried on.
+The gradient of the sum over 35 steps is clipped at norm 5. The rate starts at 1. From
+the third epoch on it is halved after each epoch in which the validation perplexity fell
+by less than 1. After 20 epochs the net reads the test text, once. Nine nets train
+alike. Then their gates are held at their means, and layers are left out.
 
-The meaning of each statement in perplexity was fixed before the runs. A statement is
-judged seed by seed, with the seeds that all of its nets have: it holds, or not, where
-they agree, and is open where they do not. A run that diverged or guesses counts as
-worse than any other; two of them cannot be told apart.
+P2 is silent, and we assume: b_C starts around +2, so that C carries what T does at
+b_T = -2. Deviations: the small model; 20 epochs for 25; the LSTMs start every epoch
+from zeros, not only the first; padding is no parameter; b_T = -2 is not searched.
 
-The text is the LDC's and not ours to give: --data-dir, or $HIGHWAY_PTB_DIR, names a
-folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt. A trial takes two hours on
-one core and keeps a checkpoint after each epoch.
+How it is judged. The limit of each claim was fixed before the runs. A claim is judged
+for each seed that all of its nets have. It holds, or does not hold, where the seeds
+agree; else it is open. A run that diverged or guesses counts as worse than any other;
+two of them cannot be told apart.
+
+The text is licensed by the LDC and is not part of this repository: --data-dir, or
+$HIGHWAY_PTB_DIR, names a folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt. A
+trial takes two hours on one core and keeps a checkpoint after each epoch.
 """
 
 from __future__ import annotations
@@ -70,8 +72,8 @@ P2 = {("plain", 1): "plain", ("residual", 4): "residual"} | {
 KIM = {         # Kim et al.'s Table 7, small model: by block and number of layers
     ("plain", 0): 100.3, ("plain", 1): 111.2, ("highway", 1): 92.3,
     ("highway", 2): 90.1}
-GUESSES = 300           # last validation perplexity of a run that has not learnt: that
-                        # of the words' frequencies is 600 to 800
+GUESSES = 300           # a run whose last validation perplexity is higher has not
+                        # learnt; guessing by the words' frequencies has 600 to 800
 
 
 def make_config(plan: dict, net: dict, seed: int) -> dict:
@@ -115,7 +117,7 @@ NUMBERS = {1: "one", 2: "two", 4: "four"}
 
 
 def label_of(net: Mapping) -> str:
-    """What stands between characters and LSTM."""
+    """The layers between the characters and the LSTM, in words."""
     if not net["depth"]:
         return "nothing"
     name = name_of(net["block"])
@@ -158,7 +160,7 @@ def draw(record: dict) -> Figure:
 # Claims
 
 BySeed = Mapping[tuple, Mapping[int, float]]    # (block, layers) -> seed -> perplexity
-THREE = {"full": ("full", 2), "coupled": ("highway", 2), "C-only": ("c_only", 2)}
+THREE = {"full": ("full", 2), "highway": ("highway", 2), "C-only": ("c_only", 2)}
 
 
 def learnt(net: dict, at: int) -> bool:
@@ -168,7 +170,7 @@ def learnt(net: dict, at: int) -> bool:
 
 
 def test_perplexities(nets: list[dict]) -> BySeed:
-    """Infinite where a run diverged or guesses."""
+    """The test perplexity of each seed; infinite where the run diverged or guesses."""
     return {(net["block"], net["depth"]): {
         seed: value if learnt(net, i) and value is not None else math.inf
         for i, (seed, value) in enumerate(zip(net["seeds"], net["test_perplexity"],
@@ -197,8 +199,8 @@ class Judged:
     def claim(self, name: str, source: str, text: str, values: BySeed,
               nets: Mapping[str, tuple], measure: Callable[..., float], limit: float, *,
               paper: Any = None, within: bool = False) -> Claim:
-        """A claim that measure(value of each net) is at least a limit, or no further
-        than that from 0. nets: {name: (block, layers)}."""
+        """A claim about measure(value of each net): it is at least a limit or, with
+        `within`, at most the limit. nets: {name: (block, layers)}."""
         seeds = sorted(set.intersection(*(set(values[key]) for key in nets.values())))
         found = [measure(*(values[key][seed] for key in nets.values()))
                  for seed in seeds]
@@ -225,12 +227,12 @@ def claims_of_kim(record: dict) -> list[Claim]:
 
     def pair(name, text, worse, better):
         nets = worse | better
-        return judged.claim(name, "Kim Table 7", f"{text}, by a perplexity of 1", test,
-                            nets, operator.sub, 1.0,
+        return judged.claim(name, "Kim Table 7", f"{text}, by at least 1 in test "
+                            "perplexity", test, nets, operator.sub, 1.0,
                             paper={name: KIM[key] for name, key in nets.items()})
     return [
-        judged.claim("lm-one-highway", "Kim Table 7", "one highway layer has their "
-                     "test perplexity, to 4", test, one,
+        judged.claim("lm-one-highway", "Kim Table 7", "one highway layer has the same "
+                     "test perplexity as theirs: they differ by at most 4", test, one,
                      lambda ours: abs(ours - KIM["highway", 1]), 4.0,
                      paper=KIM["highway", 1], within=True),
         pair("lm-plain-harms", "a plain layer is worse than nothing", plain, nothing),
@@ -254,29 +256,33 @@ def claims_of_p2(record: dict) -> list[Claim]:
         *three, other = values
         return other - max(three)
     return [
-        judged.claim("lm-three-similar", "P2 5.2", "the full, coupled and C-only forms "
-                     "have similar performance, within 1.5", test, THREE,
-                     lambda *three: max(three) - min(three), 1.5, paper=theirs(THREE),
-                     within=True),
-        judged.claim("lm-three-t-only", "P2 5.2", "each of these three is better than "
-                     "T-only, by 1 (b_T of T-only is not searched)", test,
-                     THREE | t_only, ahead, 1.0, paper=last | theirs(t_only)),
-        judged.claim("lm-three-residual", "P2 5.2", "each of these three is "
-                     "substantially better than four residual layers, by 5", test,
-                     THREE | residual, ahead, 5.0, paper=last | theirs(residual)),
+        judged.claim("lm-three-similar", "P2 5.2", "full, highway and C-only perform "
+                     "alike: their test perplexities differ by at most 1.5", test,
+                     THREE, lambda *three: max(three) - min(three), 1.5,
+                     paper=theirs(THREE), within=True),
+        judged.claim("lm-three-t-only", "P2 5.2", "full, highway and C-only are each "
+                     "better than T-only, by at least 1 in test perplexity (b_T of "
+                     "T-only is not searched)", test, THREE | t_only, ahead, 1.0,
+                     paper=last | theirs(t_only)),
+        judged.claim("lm-three-residual", "P2 5.2", "full, highway and C-only are each "
+                     "substantially better than four residual layers, by at least 5 in "
+                     "test perplexity", test, THREE | residual, ahead, 5.0,
+                     paper=last | theirs(residual)),
         judged.claim("lm-residual-plain", "P2 5.2", "four residual layers are close to "
-                     "a single plain one, within 3", test, residual | plain,
+                     "one plain layer: their test perplexities differ by at most 3",
+                     test, residual | plain,
                      lambda one, other: abs(one - other), 3.0,
                      paper=theirs(residual | plain), within=True),
-        judged.claim("lm-input-gate", "P2 5.2", "a significant advantage for all forms "
-                     "with a gate on the input: the worst of them is better than the "
-                     "best of the others, by 1", test,
+        judged.claim("lm-input-gate", "P2 5.2", "all forms with a gate on the input "
+                     "have a significant advantage: the worst of them is better than "
+                     "the best of the others, by at least 1 in test perplexity", test,
                      THREE | t_only | residual | plain,
                      lambda *values: ahead(*values[:3], min(values[3:])), 1.0,
                      paper=last | theirs(t_only)),
         judged.claim("lm-dynamic", "P2 5.2", "it is crucial to replace parts of the "
-                     "input dynamically: gates held at their mean over words cost "
-                     "validation perplexity in each of the three, at least 5",
+                     "input dynamically: in full, highway and C-only, gates that are "
+                     "held at their means over the words raise the validation "
+                     "perplexity by at least 5",
                      costs_of_holding(record["nets"]), THREE,
                      lambda *costs: math.nan if any(map(math.isnan, costs)) else
                      min(costs), 5.0)]

@@ -1,7 +1,7 @@
-"""Text: words as numbers and their spelling, and batches of it.
+"""The text: words as numbers, their spelling, and batches of words.
 
-The Penn Treebank comes from the user's folder, checked. The lecture of
-highway_networks.py takes its place in a smoke run.
+The Penn Treebank is read from the user's folder and checked. In a smoke run the lecture
+of highway_networks.py takes its place.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def longest_first(words: Iterable[str]) -> list[str]:
 
 
 def make_text(parts: Mapping[str, list[str]]) -> Text:
-    """{"train": lines, "valid": lines, "test": lines} -> Text. The vocabulary is that
-    of the training text, any other word is unknown; each line ends with a word of its
-    own."""
+    """{"train": lines, "valid": lines, "test": lines} -> Text. The vocabulary consists
+    of the words of the training text; any other word is unknown. Each line ends with
+    the word END."""
     words = {name: [word for line in lines for word in [*(
         UNKNOWN_AS if word == UNKNOWN else
         word.replace(START_OF_WORD, "").replace(END_OF_WORD, "") or UNKNOWN_AS
@@ -70,8 +70,8 @@ def make_text(parts: Mapping[str, list[str]]) -> Text:
 
 
 def load(dataset: str, folder: str | Path | None = None) -> Text:
-    """The text of that name: "ptb", the Penn Treebank, from a user's folder; "lecture".
-    Raises hn.DataError."""
+    """The text of that name: "ptb", the Penn Treebank from a user's folder, or
+    "lecture". Raises hn.DataError."""
     if dataset == "lecture":
         return lecture()
     folder = folder or os.environ.get("HIGHWAY_PTB_DIR")
@@ -98,8 +98,8 @@ def content(dataset: str) -> str:
 
 
 def lecture() -> Text:
-    """The docstring of highway_networks.py -> Text: four fifths of its lines to learn,
-    the others to judge by, every word of theirs spelled if it is among the first."""
+    """The docstring of highway_networks.py -> Text: four fifths of its lines are for
+    training; validation and test text share the others."""
     if not hn.__doc__:
         raise hn.DataError("python -OO leaves no lecture to read")
     lines = [line.lower() for line in hn.__doc__.splitlines() if line.strip()]
@@ -108,9 +108,9 @@ def lecture() -> Text:
 
 
 class Batches:
-    """One pass over a text for each iteration: `size` streams side by side, `steps`
-    words of each at a time, each word with the one that follows it. What does not fill
-    a batch is left out."""
+    """One pass over a text: `size` streams are read side by side, `steps` words of each
+    in a batch. Each word comes with the word that follows it. Words that do not fill a
+    batch are left out."""
 
     def __init__(self, text: np.ndarray, size: int, steps: int,
                  rng: np.random.Generator | None = None):

@@ -1,5 +1,5 @@
-"""One trial of the language model: a net, its training by `hn.fit`, and what its layers
-are good for."""
+"""One trial of the language model: the net, its training by `hn.fit`, and its
+perplexity without its layers or with its gates held."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def make_net(config: dict, spelling: np.ndarray) -> LanguageModel:
 
 
 def learning_rate(config: dict, history: list[dict]) -> float:
-    """The rate of the next epoch, from the rows of those before: halved, from the third
-    epoch on, after each in which the validation perplexity fell by less than 1."""
+    """The learning rate of the next epoch. From the third epoch on it is halved after
+    each epoch in which the validation perplexity fell by less than 1. history: a row of
+    each epoch before."""
     valid = [row["valid_perplexity"] for row in history]
     small = sum(before - now < config["least_gain"]
                 for before, now in pairwise(valid[1:]))
@@ -36,17 +37,17 @@ def learning_rate(config: dict, history: list[dict]) -> float:
 
 
 def perplexity(loss: float) -> float:
-    """Mean -log p per word -> exp of it; infinite where that is no number."""
+    """Mean -log p per word -> its exponential; infinite where that would overflow."""
     return math.exp(loss) if loss < 700 else math.inf
 
 
 def mean_loss(net: LanguageModel, batches: Batches, cache: Cache) -> float:
-    """Mean -log p of the words of a text that follow, nothing dropped."""
+    """Mean -log p of the words of a text, without dropout."""
     return np.mean([net.forward(batch, cache).mean(dtype=float) for batch in batches])
 
 
 def read_through(net: LanguageModel, text: np.ndarray, steps: int) -> float:
-    """Mean -log p of every word of a text but the first, read as one stream."""
+    """Mean -log p of all words of a text but the first; the text is one stream."""
     cache, count = net.cache(1, steps), len(text) - 1
     padded, total = np.pad(text, (0, -count % steps)), 0.0
     for batch, left in zip(Batches(padded, 1, steps), range(count, 0, -steps),
@@ -56,7 +57,7 @@ def read_through(net: LanguageModel, text: np.ndarray, steps: int) -> float:
 
 
 class Training(NamedTuple):
-    """A net and what it learns from."""
+    """A net, its arrays and its texts."""
 
     net: LanguageModel
     cache: Cache
@@ -74,8 +75,8 @@ def make_training(config: dict, text: Text) -> Training:
 
 
 def learn(training: Training, config: dict, checkpoint: Any = None) -> tuple[list, str]:
-    """`hn.fit` -> its history, a row of each epoch, and status. Each epoch, which takes
-    minutes, leaves a line on stderr."""
+    """Train by `hn.fit` -> its history, a row of each epoch, and its status. Each epoch
+    takes minutes and prints a line to stderr."""
     def tell(row):
         say(f"{config['block']} {config['depth']}, seed {config['seed']}, epoch "
             f"{row['epoch']}: perplexity {perplexity(row['train_loss']):.1f} in "
@@ -94,8 +95,8 @@ def learn(training: Training, config: dict, checkpoint: Any = None) -> tuple[lis
 
 @trial_function("language.train", resumable=True)
 def train_model(config: dict, text: Text, checkpoint: Any = None) -> dict:
-    """One trial: rates and losses of each epoch, the test perplexity, and validation
-    perplexities without what the layers do."""
+    """One trial: rates and losses of each epoch, the test perplexity, and what
+    `without` measures."""
     training = make_training(config, text)
     history, status = learn(training, config, checkpoint)
     found: dict[str, Any] = {"test_perplexity": None}
@@ -112,12 +113,12 @@ def train_model(config: dict, text: Text, checkpoint: Any = None) -> dict:
 
 
 # --------------------------------------------------------------------------------------
-# What the layers are good for
+# The trained net without its layers, and with its gates held
 
 
 def mean_gates(training: Training) -> dict[str, np.ndarray]:
-    """The gates of each layer, {"T": (L, F)}: means over the words of the training
-    text, as often as they occur."""
+    """The mean gates of each layer, {"T": (L, F)}, over all words of the training text.
+    """
     net = training.net
     cache, F = net.cache(1, net.words), net.features
     net.read(np.arange(net.words), cache)
@@ -128,9 +129,8 @@ def mean_gates(training: Training) -> dict[str, np.ndarray]:
 
 
 def without(training: Training, gates: Mapping[str, np.ndarray]) -> dict:
-    """Validation perplexities of a trained net if each gate is held at its mean, None
-    without gates; and without each layer. None, too, where that is beyond all numbers.
-    """
+    """Validation perplexities of a trained net: with all gates held at their means (or
+    None without gates), and without each of the layers. Infinite ones are None, too."""
     net, cache, _, valid = training
     family = cache.family
     if gates:

@@ -1,1 +1,2 @@
-"""Models that are not the machine's, and what measures and sizes nets."""
+"""Models beside those of highway_networks.py, and functions that measure or size nets.
+"""

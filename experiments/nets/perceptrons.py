@@ -1,8 +1,8 @@
-"""The fully connected nets of trained_nets: how they train, and those that are kept.
+"""The fully connected nets of trained_nets: their settings, and the committed nets.
 
-Pixels -> one plain layer of 50 -> 49 blocks of 50, tanh -> softmax. They see images
-less the mean training image; afterwards the mean is folded into the first layer's bias,
-so that what is kept takes images as `hn.scale_pixels` makes them.
+Pixels -> one plain layer of 50 -> 49 blocks of 50, tanh -> softmax. The nets train on
+images minus the mean training image. Then this mean is folded into the bias of the
+first layer. The committed nets therefore take images as `hn.scale_pixels` makes them.
 """
 
 from __future__ import annotations
@@ -29,28 +29,29 @@ def mean_image(data: hn.Data) -> np.ndarray:
 
 
 def centred(data: hn.Data) -> hn.Data:
-    """Scaled Data -> the same less the mean training image."""
+    """Scaled Data -> the same minus the mean training image."""
     mean = mean_image(data)
     return replace(data, x_train=data.x_train - mean, x_test=data.x_test - mean)
 
 
 def fold_mean(net: hn.DeepNet, mean: np.ndarray) -> None:
-    """Let a net for centred images take scaled ones: W (x - m) = W x - W m."""
+    """Change a net for centred images into one for scaled images, in place:
+    W (x - m) = W x - W m."""
     weights = net.views(net.params)
     weights["b_in"] -= weights["W_in"] @ mean[:, None]
 
 
 def make_config(settings: Mapping[str, Any], **own: Any) -> hn.Config:
-    """hn.Config of momentum SGD without clipping, of those of the settings that it has
-    and of a net's own."""
+    """hn.Config of momentum SGD without clipping. Settings that hn.Config does not know
+    are left out, and a net's `own` values override the others."""
     known = {field.name for field in fields(hn.Config)}
     of_settings = {name: settings[name] for name in settings if name in known}
     return hn.Config(**{**of_settings, **own, "optimizer": "sgd", "clip": 0.0})
 
 
 def kept_net(block: str) -> tuple[hn.DeepNet, dict]:
-    """The committed net of that block, of the first seed of trained_nets, and how its
-    training went. Raises RecordError."""
+    """The committed net of that block, trained with the first seed of trained_nets, and
+    the record of its training. Raises RecordError."""
     folder = folder_of("trained_nets")
     record, _ = load_record(folder / "record.json")
     training = record["nets"][block][0]["training"]

@@ -1,8 +1,8 @@
-"""Looking into a trained DeepNet: what it loses where its blocks are tampered with.
+"""Measure a trained DeepNet: its loss with blocks closed, its gates, its changes.
 
-Every probe takes images x (N, P), any number of them, and works in batches: sums over
-images, not means of batches, so that the last, smaller batch counts as it should. A net
-is never changed: `reordered` makes a twin, to be probed like any other net.
+Every function takes any number of images x (N, P) and works in batches. It adds up sums
+over images, not means of batches, because the last batch may be smaller. A net is never
+changed: `reordered` makes a copy.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ BATCH = 500
 
 def passes(net: hn.DeepNet, x: np.ndarray, closed: Collection[int] = (),
            size: int = BATCH) -> Iterator[tuple[slice, np.ndarray, hn.Cache]]:
-    """Forward passes over images x (N, P) in batches -> (rows, logits, cache). Logits
-    and cache are overwritten by the next."""
+    """Forward passes over images x (N, P) in batches -> (rows, logits, cache). The next
+    batch overwrites logits and cache."""
     cache = net.cache(min(size, len(x)))
     for start in range(0, len(x), size):
         rows = slice(start, start + size)
@@ -29,7 +29,7 @@ def passes(net: hn.DeepNet, x: np.ndarray, closed: Collection[int] = (),
 
 
 def in_total(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """The sum of what the passes gave, one by one."""
+    """The sum of the arrays of all passes."""
     return np.sum(list(parts), axis=0)
 
 
@@ -43,7 +43,7 @@ def total_loss(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 def loss_and_error(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
                    closed: Collection[int] = (), size: int = BATCH
                    ) -> tuple[float, float]:
-    """Mean cross-entropy and error rate on images x (N, P), blocks closed."""
+    """Mean cross-entropy and error rate on images x (N, P) with these blocks closed."""
     loss, wrong = in_total(
         total_loss(logits, labels[rows])
         for rows, logits, _ in passes(net, x, closed, size)) / len(x)
@@ -53,8 +53,8 @@ def loss_and_error(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
 def prefix(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, size: int = BATCH
            ) -> tuple[np.ndarray, np.ndarray]:
     """Mean cross-entropy and error rate of the first k blocks alone, k = 0..L, each
-    (L + 1,). The others, closed, would hand on y_k, so it is what the output layer
-    makes of y_k, and one pass tells all."""
+    (L + 1,). If the later blocks are closed, they hand y_k on to the output layer. One
+    pass therefore gives the results for all k."""
     out = net.tensors(net.params)["out"]
     loss, wrong = in_total(
         np.array([total_loss(out @ y, labels[rows]) for y in cache.x])
@@ -80,7 +80,8 @@ def mean_change(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray
 
 
 def reordered(net: hn.DeepNet, order: np.ndarray) -> hn.DeepNet:
-    """A net with the same blocks in another order: block l is the old order[l]."""
+    """A copy with the blocks in another order: its block l is block order[l] of the
+    net."""
     settings: dict[str, Any] = net.settings
     twin = hn.DeepNet(**settings, dtype=net.dtype)
     twin.params[...] = net.params

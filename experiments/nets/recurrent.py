@@ -4,24 +4,26 @@
     highway family -> LSTM -> LSTM -> softmax over all words
 
 (Kim, Jernite, Sontag, Rush 2016, arXiv:1508.06615, sections 2 and 3.) The layers in the
-middle are the core's: `hn.BLOCKS` and `hn.activate`, with relu. They and the characters
-see one word at a time, whatever stands around it, so they are computed once for each
-distinct word of a batch, about 360 of 700, and so is the part of the first LSTM's z
-that comes from its input; on the way back each distinct word sums up what its
-occurrences got.
+middle use `hn.BLOCKS` and `hn.activate`, with relu.
+
+The characters and these layers see one word at a time, without the words around it.
+They are therefore computed once for each distinct word of a batch, about 360 of 700.
+The same is true of the part of the first LSTM's z that comes from its input. On the way
+back, the gradient of a distinct word is the sum over its occurrences.
 
 Legend: B streams of text that are read side by side, S steps of each in a batch, N = S
-B words of a batch, D distinct ones among them, P places of the longest word, c numbers
+B words of a batch, D distinct words among them, P places of the longest word, c numbers
 of a character, F features of a word = units of the layers in the middle, R rows of such
-a layer's weights, M units of an LSTM, V words there are.
+a layer's weights, M units of an LSTM, V words of the vocabulary.
 
-An activation is (units, words) and lies in memory word after word, so that the words of
-one step, columns t B to (t + 1) B, and those of the first so many distinct words are
-one block of it. Weights have their bias as last column; it meets a row of ones.
+An activation is (units, words) and lies in memory word after word. The words of one
+step, columns t B to (t + 1) B, are therefore one piece of memory, and so are the first
+few distinct words. The last column of the weights is the bias; it is multiplied by a
+row of ones.
 
-Word numbers go by length, the longest word is 0: then the distinct words of a batch,
-sorted, come longest first, and at each place of the word those that reach it are the
-first so many.
+Words are numbered by length, and the longest word is 0. The sorted distinct words of a
+batch then come longest first. At each place of the word, those that are long enough to
+reach it come first.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ import highway_networks as hn
 RELU, TANH = hn.ACTIVATIONS["relu"], hn.ACTIVATIONS["tanh"]
 PADDING = 0             # the character after the end of a word; its numbers stay 0
 SMALL = 20_000          # entries of a matrix that OpenBLAS multiplies without packing
-PART = 500              # words of the softmax at a time: what a core's cache can hold
+PART = 500              # words of the softmax at a time: they fit a core's cache
 
 
 def columns(rows: int, count: int, dtype: Any) -> np.ndarray:
@@ -45,7 +47,7 @@ def columns(rows: int, count: int, dtype: Any) -> np.ndarray:
 
 
 def with_ones(rows: int, count: int, dtype: Any) -> np.ndarray:
-    """As `columns`, with a row of ones below, which meets the biases."""
+    """As `columns`, with a row of ones below, which is multiplied by the biases."""
     array = columns(rows + 1, count, dtype)
     array[rows] = 1
     return array
@@ -68,13 +70,14 @@ class Batch(NamedTuple):
 class Characters:
     """Words -> F features each: y = tanh(largest over places of K_k * word + b).
 
-    A kernel of width k looks at k characters, each c numbers of the table E. The word
-    stands in P places, what it leaves free is padding, which is 0; a window of nothing
-    else gives 0 and takes part if there is room for it. Kernels K_k (filters, k c); E
-    (characters, c). Of several largest windows the first gets the gradient.
+    A kernel of width k looks at a window of k characters, each c numbers of the table
+    E. Every word has P places, and padding fills the places after its end with zeros. A
+    window of padding alone gives 0; it counts if it fits into the P places. Kernels K_k
+    (filters, k c); E (characters, c). If several windows are largest, the first gets
+    the gradient.
 
-    Windows are the rows of one matrix, place after place; at each place those of the
-    words that reach it.
+    The windows are the rows of one matrix, place after place. Each place has a window
+    for every word that reaches it.
     """
 
     def __init__(self, cache: Cache, net: LanguageModel):
@@ -117,7 +120,8 @@ class Characters:
         self.y, self.won_here = y, self.won[:D]
 
     def find_largest(self, reach: np.ndarray, y: np.ndarray) -> None:
-        """y: the largest of what is there and of its windows; won: which it was."""
+        """Raise y to the largest of its windows, and note in `won` which window it was.
+        """
         self.won[:len(y)] = 0
         for place, n in enumerate(reach):
             z = self.z[self.starts[place]:self.starts[place + 1]]
@@ -128,7 +132,7 @@ class Characters:
             np.maximum(won, step, out=won)
 
     def backward(self, d: np.ndarray) -> None:
-        """dy (F, D), used up -> nothing: words have no derivative."""
+        """dy (F, D), overwritten. Fills the gradients; words have no derivative."""
         C, (D, F) = self.starts[-1], self.y.shape
         TANH.backward(d.T, self.y)                      # y now holds dz
         np.sum(self.y, axis=0, out=self.grads["b_K"])
@@ -153,9 +157,9 @@ class Characters:
 class Family:
     """L layers y = H T + x C of F units, by hn.BLOCKS, with relu; words are columns.
 
-    x (L + 1, F + 1, D): x[0] is where the features are written, x[L] the output.
-    held {layer: (R - F, 1)} puts numbers in the place of a layer's gates, and skipped
-    names layers that copy their input: to see what they are good for, not to learn.
+    x (L + 1, F + 1, D): the features are written into x[0], and x[L] is the output.
+    held {layer: (R - F, 1)} replaces the gates of a layer by numbers. skipped names
+    layers that only copy their input. Both serve to measure a trained net.
     """
 
     def __init__(self, cache: Cache, net: LanguageModel):
@@ -228,8 +232,8 @@ class LSTM:
         z = [i; f; o; g] = W x + W_h h_before        c = f c_before + i g
         i, f, o = sigmoid(z)    g = tanh(z)          h = o tanh(c)
 
-    W (4 M, inputs + 1), W_h (4 M, M). h and c have the step before the first in their
-    first B columns. Hochreiter, Schmidhuber 1997; Gers et al. 2000.
+    W (4 M, inputs + 1), W_h (4 M, M). The first B columns of h and c are the state
+    before the first step. Hochreiter, Schmidhuber 1997; Gers et al. 2000.
     """
 
     def __init__(self, cache: Cache, name: str):
@@ -251,7 +255,7 @@ class LSTM:
         self.steps = [self.views(slice(t, t + B)) for t in range(0, N, B)]
 
     def views(self, now: slice) -> Step:
-        """What one step needs; `now` are its columns."""
+        """The arrays of one step; `now` are its columns."""
         M, z = self.M, self.z[:, now]
         after = slice(now.start + self.B, now.stop + self.B)
         i, f, o, g = (z[row:row + M] for row in range(0, 4 * M, M))
@@ -289,8 +293,8 @@ class LSTM:
         return self.h[:, self.B:]
 
     def backward(self, d: np.ndarray, dx: np.ndarray) -> None:
-        """dh (M, N), used up -> dx (inputs, as many as x), without what comes after the
-        batch: the gradient is cut there."""
+        """dh (M, N), overwritten -> dx (inputs, as many as x). The gradient stops at
+        the end of the batch."""
         dh, dc, scratch, slope = self.dh, self.dc, self.scratch, self.slope
         dh.fill(0)
         dc.fill(0)
@@ -359,14 +363,15 @@ class Dropout:
 class Softmax:
     """logits = W x, p = softmax(logits), the loss -log p of the word that follows.
 
-    W (V, M + 1). Of p only e = exp(logits - shift) is made, part by part of the
-    vocabulary; its division by the sum is left to the much smaller x and dx:
+    W (V, M + 1). Only e = exp(logits - shift) is computed of p, for one part of the
+    vocabulary after the other. The division by the sum is applied to the much smaller x
+    and dx:
 
         dlogits = (p - one-hot) / B = (e - one-hot total) scale, scale = 1 / (total B)
         dW = dlogits x^T = (e - one-hot total) (scale x)^T,    dx likewise
 
-    The shift, the largest logit of each word, is taken only where exp would leave the
-    numbers that there are without it.
+    The shift is the largest logit of each word. It is used only if exp would overflow
+    or underflow without it.
     """
 
     def __init__(self, cache: Cache):
@@ -422,8 +427,8 @@ class Softmax:
 
 
 class Cache:
-    """A net's layers at work on batches of B streams and S steps: all arrays, allocated
-    once. The LSTMs' state stays in it from batch to batch."""
+    """The arrays of a net for batches of B streams and S steps, allocated once. The
+    state of the LSTMs stays here from batch to batch."""
 
     def __init__(self, net: LanguageModel, streams: int, steps: int):
         self.net, self.B, self.N = net, streams, streams * steps
@@ -438,17 +443,17 @@ class Cache:
 
 
 class LanguageModel:
-    """Words read one after the other -> which word follows.
+    """Words, read one after the other -> the word that follows.
 
     spelling (V, P): the characters of each word as numbers, the longest word first;
     PADDING after its end. block: a name of hn.BLOCKS, for `depth` layers between the
-    characters and the LSTMs. Kernels of each width have `maps` times the width filters.
+    characters and the LSTMs. Kernels of width k have k times `maps` filters.
 
-    All parameters are drawn evenly between -scale and scale, b_T around gate_bias and
-    b_C around minus it. (Kim et al. add gate_bias in the forward pass: the same, as
-    nothing pulls a bias to 0.) params is one flat vector, to be written into, never
-    replaced; views(flat) names the parts of it. Nets of one seed share the parameters
-    that they both have. Raises ValueError for a spelling that does not fit.
+    All parameters are drawn uniformly between -scale and scale. gate_bias is added to
+    b_T and subtracted from b_C. (Kim et al. add gate_bias in the forward pass. This
+    trains alike, because nothing pulls a bias to 0.) params is one flat vector; write
+    into it, but never replace it. views(flat) names its parts. Nets of one seed share
+    the parameters that both have. Raises ValueError for a spelling that does not fit.
     """
 
     def __init__(self, spelling: np.ndarray, block: str = "highway", depth: int = 1, *,
@@ -479,7 +484,7 @@ class LanguageModel:
         self._initialize(scale, gate_bias, seed)
 
     def _initialize(self, scale: float, gate_bias: float, seed: int) -> None:
-        """Each tensor, and H and each gate, from a stream of its own."""
+        """Draw each tensor, and H and each gate, from its own random stream."""
         F, tensors = self.features, self.views(self.params)
         layers, rows = tensors.pop("layers"), {"H": 0, "T": 0, "C": 0}
         for k, name in enumerate("H" + self.block.gates):
@@ -509,14 +514,14 @@ class LanguageModel:
         return Cache(self, streams, steps)
 
     def read(self, words: np.ndarray, cache: Cache) -> np.ndarray:
-        """Distinct words (D,), sorted -> what the first LSTM gets of them, with a row
-        of ones, (F + 1, D)."""
+        """Distinct words (D,), sorted -> the input of the first LSTM, with a row of
+        ones, (F + 1, D)."""
         cache.characters.forward(words, cache.family.x[0][:-1, :len(words)])
         return cache.family.forward(len(words))
 
     def forward(self, batch: Batch, cache: Cache) -> np.ndarray:
         """Batch -> -log p of each word that follows, (N,), in the order of `words`
-        flattened; the LSTMs' state goes on from the cache's last batch."""
+        flattened. The state of the LSTMs goes on from the cache's last batch."""
         distinct, where = np.unique(batch.words, return_inverse=True)
         first, second = cache.lstms
         for lstm in cache.lstms:
@@ -527,8 +532,8 @@ class LanguageModel:
         return cache.softmax.forward(h, batch.following.reshape(-1))
 
     def backward(self, cache: Cache) -> np.ndarray:
-        """A cache fresh from forward -> the flat gradient of the sum over steps of the
-        mean loss over streams; it belongs to the cache."""
+        """The cache that forward has just filled -> the flat gradient, of the sum over
+        steps of the mean loss over streams. The array belongs to the cache."""
         first, second = cache.lstms
         d = cache.softmax.backward()
         cache.dropouts[1].backward(d)
@@ -546,7 +551,7 @@ class LanguageModel:
 
 
 class GradientDescent:
-    """params -= lr grad; grad is used up."""
+    """params -= lr grad; grad is overwritten."""
 
     kept = ()
 

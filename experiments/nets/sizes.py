@@ -14,8 +14,9 @@ def count_parameters(block: str, blocks: int, hidden: int, inputs: int, classes:
 
 def matched_width(block: str, blocks: int, hidden: int, inputs: int, classes: int
                   ) -> int:
-    """The width whose parameters are nearest to those of the highway net of `hidden`
-    units. No form has fewer matrices than one to its two: none is twice as wide."""
+    """The width at which a form is nearest in parameters to the highway net of `hidden`
+    units. Highway has two matrices in each block, and every form has at least one: no
+    form is twice as wide."""
     target = count_parameters("highway", blocks, hidden, inputs, classes)
     return min(range(1, 2 * hidden), key=lambda units: abs(
         count_parameters(block, blocks, units, inputs, classes) - target))
