@@ -168,7 +168,7 @@ def read(folder: Path, dataset: hn.Dataset) -> list[np.ndarray]:
     others are there, MissingData where none are."""
     faults = []
     packed = sorted(path for path in folder.glob("*") if path.name.endswith(PACKED))
-    for path in (folder, *packed):
+    for path in (folder, *packed) if folder.is_dir() else ():
         with noting(faults, path):
             for (top, kind), group in groups_of(path).items():
                 with noting(faults, path / top):
