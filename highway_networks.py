@@ -429,9 +429,9 @@ def scale_pixels(data: Data, dtype: str = "float32") -> Data:
         warnings.warn(f"no pixel is above {high:g}, and scale={data.scale:g}: for "
                       "pixels from 0 to 1 set scale=1", stacklevel=2)
 
-    def scaled(x):
+    def scaled(x, factor=2 / data.scale):
         x = x.astype(dtype)
-        x *= 2 / data.scale
+        x *= factor
         x -= 1
         return x
     return replace(data, x_train=scaled(data.x_train), x_test=scaled(data.x_test),
@@ -1090,20 +1090,16 @@ class Progress:
         self.label = f"{config.block:>7} {config.depth} seed {config.seed}"
 
     def watch(self, batches: Batches) -> Iterator[tuple]:
-        """The batches of an epoch; each is counted when it has been learned from."""
+        """The batches of an epoch, each counted when it has been learned from."""
         for i, batch in enumerate(batches, 1):
             yield batch
-            self.step(i / len(batches))
+            if time.monotonic() > self.told + 10:
+                self.say(f"{i / len(batches):.0%} of an epoch")
 
     def say(self, text: str) -> None:
         """Write a line."""
         self.told = time.monotonic()
         print(f"{self.label}  {text}", file=sys.stderr, flush=True)
-
-    def step(self, part: float) -> None:
-        """This part of the epoch is done."""
-        if time.monotonic() > self.told + 10:
-            self.say(f"{part:.0%} of an epoch")
 
     def report(self, row: dict) -> None:
         """Called after each epoch."""
@@ -1174,33 +1170,32 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
 
     net: has `params`, a flat vector that is written in place, cache(size), and
         gradient(batch, cache) -> measures {name: number} and the flat gradient.
-    batches: one epoch per iteration, of `size`; its `streams` {name: Generator} are all
-        that is random in training.
+    batches: an epoch per iteration, of `size`; `streams`, {name: Generator}, draw all.
     optimizer: step(params, grad, lr); the arrays named by `kept` are its state.
     schedule(epoch, history) -> the learning rate of an epoch; they count from 1.
-    measure(net, cache) -> what is measured after each epoch, {name: value}; if
-        untrained, before the first one too, as row 0.
+    measure(net, cache) -> {name: value} after each epoch, if untrained before all too.
     checkpoint: load(arrays, streams) -> the history kept, or [], with arrays and
         streams set to where it ends; save(arrays, streams, history), after each epoch.
     threads: of BLAS. progress: a `Progress`, for batches that have a length.
 
-    history has a row {"epoch": ..., ...} for each epoch; report(row) gets it too, but
-    for row 0. A run that stops being finite ends there, with status "diverged", else
-    "ok". Killed and resumed it gives the same bits as in one piece.
+    history has a row {"epoch": ..., ...} for each epoch, of which report(row) is told.
+    A run that stops being finite ends there, with status "diverged", else "ok". Killed
+    and resumed it gives the same bits as in one piece.
     """
     cache = net.cache(batches.size) if cache is None else cache
     arrays = {"params": net.params} | {
         name: getattr(optimizer, name) for name in optimizer.kept}
     history = checkpoint.load(arrays, batches.streams) if checkpoint else []
     done = history[-1]["epoch"] if history else -1 if untrained else 0
+    reports = [tell for tell in (getattr(progress, "report", None), report) if tell]
     with blas_threads(threads), np.errstate(all="ignore"):
         for epoch in range(done + 1, epochs + 1):
             row: dict[str, Any] = {"epoch": epoch}
             try:
                 if epoch:
-                    lr = schedule(epoch, history)
-                    epoch_of = progress.watch(batches) if progress else batches
-                    row |= train_epoch(net, epoch_of, cache, optimizer, lr, clip)
+                    seen = progress.watch(batches) if progress else batches
+                    row |= train_epoch(net, seen, cache, optimizer,
+                                       schedule(epoch, history), clip)
                 if measure:
                     row |= measure(net, cache)
             except Diverged:
@@ -1208,9 +1203,8 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
             history.append(row)
             if checkpoint:
                 checkpoint.save(arrays, batches.streams, history)
-            for tell in (progress and progress.report, report) if epoch else ():
-                if tell:
-                    tell(row)
+            for tell in reports if epoch else ():
+                tell(row)
     return history, "ok"
 
 
