@@ -301,6 +301,12 @@ def read_content(path: Path, most: int) -> bytes:
     return content
 
 
+def listing(folder: Path) -> str:
+    """What lies in a folder, in a few words."""
+    names = sorted(os.listdir(folder)) if folder.is_dir() else ["no such folder"]
+    return f"found there: {', '.join(names[:6]) or 'nothing'}{'...' * (len(names) > 6)}"
+
+
 def find_idx(folder: Path, file: DataFile) -> np.ndarray:
     """The array of one idx file, in the folder or up to two below it, packed or not,
     with the official letters in its name, as unpackers and other libraries leave them:
@@ -327,11 +333,8 @@ def find_idx(folder: Path, file: DataFile) -> np.ndarray:
     for name in (file.name, f"{file.name}.gz"):
         if folder / name in faults:
             raise DataError(faults[folder / name])
-    there = sorted(os.listdir(folder)) if folder.is_dir() else ["no such folder"]
-    raise MissingData("; ".join([
-        f"{folder}: no {file.name}, packed or not; found there: "
-        f"{', '.join(there[:6]) or 'nothing'}{'...' * (len(there) > 6)}",
-        *faults.values()][:2]))
+    raise MissingData("; ".join([f"{folder}: no {file.name}, packed or not, "
+                                 f"{listing(folder)}", *faults.values()][:2]))
 
 
 def read_idx(folder: Path, dataset: Dataset) -> list[np.ndarray]:
