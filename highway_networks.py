@@ -364,11 +364,19 @@ DATASETS: dict[str, Dataset] = {    # highway_suite.datasets adds more
 }
 
 
+def expanded(path: str | Path) -> Path:
+    """A path as it is meant: ~ is the home folder, also after a = or in a script, where
+    no shell sees it. It is asked for every path that a user names."""
+    return Path(os.path.expanduser(path))
+
+
 def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
     """Where a data set lies: in data_dir, $HIGHWAY_DATA_DIR or ~/.cache, the first that
-    is named; there in a folder of its own, if there is one."""
+    is named; there in a folder of its own, if there is one. Raises DataError."""
     named = data_dir or os.environ.get("HIGHWAY_DATA_DIR")
-    folder = Path(named or "~/.cache").expanduser()
+    folder = expanded(named or "~/.cache")
+    if str(folder).startswith("~") or not str(folder).isprintable():
+        raise DataError(f"{str(folder)!a}: there is no such home, or it is no name")
     own = folder / dataset.cache
     return own if own.is_dir() or not named else folder
 
@@ -904,6 +912,7 @@ class DeepNet:
     def save(self, file: Any) -> None:
         """Write settings and weights as one .npz, without pickles, to a binary file or
         a path, which gets .npz at its end if it lacks it. Raises OSError."""
+        file = expanded(file) if isinstance(file, (str, Path)) else file
         np.savez_compressed(file, params=self.params, **self.settings)  # type: ignore
 
     @classmethod
@@ -912,7 +921,8 @@ class DeepNet:
         ValueError for one that is something else; of its block BLOCKS has a row."""
         names = "block", "depth", "hidden", "inputs", "classes", "activation"
         try:
-            with open(path, "rb") as file, np.load(file) as archive:    # no pickles
+            with (open(expanded(path), "rb") as file,
+                  np.load(file) as archive):            # no pickles
                 params = archive["params"]
                 net = cls(**{name: archive[name].item() for name in names},
                           dtype=params.dtype)
@@ -1419,11 +1429,10 @@ def several(parse: Callable) -> Callable:
 
 
 def path_of(text: str) -> Path:
-    """An argparse type: a path that a record can name and a terminal show; ~ is the
-    home folder, also after a = where no shell sees it."""
+    """An argparse type: a path that a record can name and a terminal show."""
     if not text or not text.isprintable():
         raise argparse.ArgumentTypeError(f"{text!a} is not the name of a file")
-    return Path(os.path.expanduser(text))
+    return expanded(text)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

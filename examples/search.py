@@ -3,11 +3,17 @@
     python3 -m examples.search
 """
 
+from pathlib import Path
+
 import highway_networks as hn
 import highway_suite
-from experiments.trials import run_trials
+from experiments.lab import trial_function
+from experiments.lab.running import run_trials
+from experiments.lab.trials import Request, Store
+from highway_suite.datasets import content_hash
 
 
+@trial_function("example.train")
 def train(config: dict, data: hn.Data) -> dict:
     settings = hn.Config(depth=10, epochs=6, **config)
     history, _, status = hn.train(hn.make_net(settings, data), hn.scale_pixels(data),
@@ -16,9 +22,10 @@ def train(config: dict, data: hn.Data) -> dict:
 
 
 if __name__ == "__main__":      # worker processes import this file
-    trials = run_trials(train, [{"lr": lr, "gate_bias": bias} for bias in (-1.0, -3.0)
-                                for lr in (1e-3, 3e-3, 1e-2)], "runs/example_search",
-                        protocol={"dataset": "digits"},
-                        data=highway_suite.load("digits"))
+    digits = {"name": "digits", "content": content_hash("digits")}
+    trials = run_trials(
+        [Request(train, digits, {"lr": lr, "gate_bias": bias})
+         for bias in (-1.0, -3.0) for lr in (1e-3, 3e-3, 1e-2)],
+        Store(Path("runs/search.sqlite")), lambda: highway_suite.load("digits"))
     best = min(trials, key=lambda trial: trial.result["train_loss"][-1] or 1e9)
     print("best:", best.config, "training loss", best.result["train_loss"][-1])

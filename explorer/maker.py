@@ -36,6 +36,7 @@ import highway_suite
 from highway_suite.figures import DARK, GATE_COLOURS, LIGHT
 from highway_suite.files import parse_json, path_of, read_file, write_file
 from highway_suite.records import load_net
+from highway_suite.samples import mnist_images
 from highway_suite.schema import RecordError
 
 SITE = ""               # the address of docs/ on its host, with a slash at its end
@@ -44,7 +45,7 @@ ARITHMETIC = ("machine", "trainer")     # what the worker is made of, too
 SCRIPTS = ("page", "nets", "state", "digit", "draw", "view", "touch", "walk", "app",
            "playground", "start")
 BLOCKS = ("highway", "residual", "plain")
-EACH = 4                # images of each class
+EACH = 4                # images of each class: those of highway_suite/mnist40
 IMAGES_RULE = f"The first {EACH} of each digit among MNIST's test images, in its order."
 SHOWN, CLOSED = 8, (10, 25)     # what a visitor sees first: image, closed blocks
 OUTPUT_COLOURS = "RdBu_r"
@@ -104,13 +105,6 @@ def colour_scale(name: str) -> list:
             matplotlib.colormaps[name](np.linspace(0, 1, STEPS))]
 
 
-def load_images() -> tuple:
-    """The forty images, uint8 (40, 784), and their labels, by IMAGES_RULE. Raises
-    OSError."""
-    with np.load(source_path("images.npz")) as archive:
-        return archive["images"], archive["labels"]
-
-
 def base64_of(array: np.ndarray) -> str:
     """The bytes of an array, as text."""
     return base64.b64encode(array.tobytes()).decode()
@@ -118,7 +112,7 @@ def base64_of(array: np.ndarray) -> str:
 
 def constants(record: dict, nets: dict) -> str:
     """The scripts' data: nets, means of T, images, digits, colours."""
-    images, labels = load_images()
+    images, labels = mnist_images()
     means = np.array(record["nets"]["highway"][0]["picture"]["T_mean"])
     thousandths = np.rint(1000 * means).astype(int).tolist()
     packed = {block: pack_net(nets[block]) for block in BLOCKS}
@@ -218,7 +212,7 @@ def forming(net: hn.DeepNet, image: np.ndarray, closed: range) -> np.ndarray:
 
 def make_picture(nets: dict) -> bytes:
     """The PNG of 1200 x 630 that other sites show: the three answers as they form."""
-    image, first, last = load_images()[0][SHOWN], *CLOSED
+    image, first, last = mnist_images()[0][SHOWN], *CLOSED
     figure = Figure(figsize=(12, 6.3), dpi=100, facecolor=LIGHT.paper)
     write = {"family": "DejaVu Sans", "color": LIGHT.ink}
     figure.text(0.04, 0.885, "Highway networks, to touch", size=34, weight="bold",

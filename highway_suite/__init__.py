@@ -36,5 +36,5 @@ def __getattr__(name: str) -> Any:
         if (error.name or "").partition(".")[0] != "sklearn":
             raise
         raise ImportError("HighwayClassifier needs scikit-learn: pip install "
-                          "'highway-networks[sklearn]'") from None
+                          "scikit-learn") from None
     return HighwayClassifier

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from highway_networks import expanded
 from highway_suite.files import LIMIT, check_target, parse_json, read_file, write_file
 from highway_suite.records import environment
 
@@ -68,7 +69,7 @@ class Checkpoint:
 
     def __init__(self, path: str | Path, config: Mapping[str, Any], data: str = "",
                  anyway: bool = False):
-        self.path, self.data, self.anyway = Path(path), data, anyway
+        self.path, self.data, self.anyway = expanded(path), data, anyway
         self.config = parse_json(json.dumps(dict(config), allow_nan=False))
         self.start, self.seconds_before = time.perf_counter(), 0.0
         self.environments = [numerics()]

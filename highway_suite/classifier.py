@@ -3,7 +3,7 @@
     net = HighwayClassifier(depth=100).fit(X_train, y_train)
     print(net.score(X_test, y_test))
 
-It needs scikit-learn: pip install "highway-networks[sklearn]".
+It needs scikit-learn: pip install scikit-learn.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from highway_networks import path_of, to_json
+from highway_networks import expanded, path_of, to_json
 
 __all__ = ("check_target", "parse_json", "path_of", "read_file", "to_json",
            "write_file", "write_files", "write_json")
@@ -25,6 +25,7 @@ def check_target(path: Path) -> None:
     """Raise OSError unless a file can be written there, so that it is known before the
     work that fills it. Only a regular file is replaced: a link is not what its owner
     meant. A missing folder is taken for one that will be made."""
+    path = expanded(path)
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise OSError(22, "not a regular file, which alone is replaced", str(path))
@@ -35,7 +36,7 @@ def check_target(path: Path) -> None:
 
 def write_file(path: str | Path, content: bytes) -> None:
     """Write all of the bytes or nothing. Raises OSError, which names the file."""
-    path = Path(path)
+    path = expanded(path)
     check_target(path)
     beside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.part")
     try:
@@ -64,22 +65,27 @@ def write_json(path: str | Path, value: Any) -> None:
 def read_file(path: str | Path, most: int = LIMIT) -> bytes:
     """The bytes of a regular file of at most so many. Raises ValueError, also for one
     that cannot be read."""
+    path = expanded(path)
     try:
         info = os.stat(path)
         if not stat.S_ISREG(info.st_mode):      # before opening it: a FIFO would block
             raise ValueError("not a regular file")
         if info.st_size > most:
             raise ValueError(f"{info.st_size} bytes, {most} allowed")
-        return Path(path).read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
 
 
 def parse_json(text: str) -> Any:
     """JSON as the standard has it -> value. Raises ValueError, also for NaN and for
-    numbers too large for a float, which Python lets pass."""
+    numbers too large for a float, which Python lets pass, and where it nests too
+    deep."""
     def finite(number):
         if not math.isfinite(float(number)):
             raise ValueError(f"{number[:20]} is not JSON, or too large")
         return float(number)
-    return json.loads(text, parse_constant=finite, parse_float=finite)
+    try:
+        return json.loads(text, parse_constant=finite, parse_float=finite)
+    except RecursionError:
+        raise ValueError("it nests too deep") from None

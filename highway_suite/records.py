@@ -83,7 +83,7 @@ def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0"
         content = read_file(path)
         record = parse_json(content.decode("utf-8-sig"))
         check_record(record)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         remedy = "" if os.path.lexists(path) else f". Make it with: {command}"
         raise RecordError(f"{path}: {error}{remedy}") from error
     return record, hashlib.sha256(content).hexdigest()

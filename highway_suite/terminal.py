@@ -12,6 +12,9 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import NoReturn, TextIO
 
+BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
+                "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")   # read as NumPy loads
+
 
 def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
     """Write to a stream, stderr unless another is given -> whether it took it. It may
@@ -48,12 +51,18 @@ def end_without(program: str, missing: ImportError) -> NoReturn:
 
 
 def check_libraries(package: str) -> None:
-    """End a package's programs, if it is `python3 -m` that looks for one and a library
-    that all of them import is missing: outside the environment, mostly."""
-    for name in ("numpy", "matplotlib", "joblib", "tqdm", "threadpoolctl"):
-        if sys.argv[0] == "-m" and find_spec(name) is None:
+    """What a package's programs need before they import anything: one line where a
+    library is missing, outside the environment mostly; and one thread for each BLAS
+    where nothing could limit it later. Does nothing unless `python3 -m` looks for one
+    of them."""
+    if sys.argv[0] != "-m":
+        return
+    for name in ("numpy", "matplotlib", "imageio"):
+        if find_spec(name) is None:
             raise SystemExit(f"python3 -m {package} needs {name}. Install: python3 -m "
-                             "venv .venv && .venv/bin/pip install -e '.[suite]'")
+                             "venv .venv && .venv/bin/pip install -e .")
+    if find_spec("threadpoolctl") is None:
+        os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
 
 
 def prepare_streams() -> None:

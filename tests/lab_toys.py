@@ -27,7 +27,7 @@ def square_of_later(config, data):
 @trial_function("toy.lucky")
 def lucky(config, luck):
     if config["x"] == 2 and not luck:
-        raise ArithmeticError("no luck")
+        raise ArithmeticError("no luck\x1b[31m\n")
     return config["x"]
 
 

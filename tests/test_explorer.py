@@ -16,6 +16,7 @@ import pytest
 
 import highway_networks as hn
 from explorer import maker
+from highway_suite.samples import mnist_images
 from tests import committed
 from tests.contracts import contrast
 
@@ -66,7 +67,7 @@ def test_every_number_of_the_text_comes_from_a_record(tmp_path, monkeypatch):
 
 
 def test_images_are_chosen_by_the_stated_rule(mnist):
-    images, labels = maker.load_images()
+    images, labels = mnist_images()
     for digit in range(10):
         first = mnist.x_test[mnist.y_test == digit][:maker.EACH]
         assert np.array_equal(images[labels == digit], first)
@@ -192,7 +193,7 @@ LOGITS = """([address, packed]) => {
 @browser_test
 def test_logits_are_those_of_numpy(open_page, rng):
     """100 images, under every treatment: the forty, forty moved about, 20 of noise."""
-    forty, _ = maker.load_images()
+    forty, _ = mnist_images()
     moved = np.array([np.roll(image.reshape(28, 28), rng.integers(-4, 5, 2), (0, 1))
                       for image in forty], dtype="u1").reshape(-1, 784)
     noise = rng.integers(0, 256, (20, 784)).astype("u1")
@@ -249,7 +250,7 @@ def test_controls_are_the_state_and_the_address(open_page):
 @browser_test
 def test_a_unit_that_is_pointed_at_shows_its_numbers(open_page):
     """x, H, T and y of block 3, unit 8, as NumPy has them."""
-    page, image = open_page(f"#i={maker.SHOWN}"), maker.load_images()[0][maker.SHOWN]
+    page, image = open_page(f"#i={maker.SHOWN}"), mnist_images()[0][maker.SHOWN]
     for kind, net in maker.load_nets(maker.load_record()).items():
         panel = page.locator("#gates" if kind == "highway" else f"#outputs-{kind}")
         panel.scroll_into_view_if_needed()
@@ -353,7 +354,7 @@ def seen(page, selector):
 def test_it_opens_on_the_contrast_and_answers_stay_in_view(open_page, settings):
     """One net is right and two are wrong, the words say so, all of it is in view, and
     one button opens all blocks. Answers are seen while one draws or closes a block."""
-    page, label = open_page(**settings), maker.load_images()[1][maker.SHOWN]
+    page, label = open_page(**settings), mnist_images()[1][maker.SHOWN]
     assert address_of(page) == maker.contrast()
     assert readings(page)["highway"][0] == label
     for kind in ("residual", "plain"):

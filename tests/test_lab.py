@@ -5,10 +5,12 @@ import json
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import threading
 import time
+import zlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -83,6 +85,7 @@ def test_a_failed_trial_is_kept_and_run_again_only_when_asked(store):
     trials = run(requests, store)
     assert [trial.status for trial in trials] == ["ok", "ok", "failed", "ok"]
     assert "ArithmeticError: no luck" in trials[2].error and trials[2].result is None
+    assert trials[2].error.isprintable()
     assert run(requests, store, True) == trials
     assert [t.result for t in run(requests, store, True, retry_failed=True)] == [
         0, 1, 2, 3]
@@ -302,6 +305,21 @@ def test_a_fresh_clone_goes_on_where_the_committed_trials_end(toy, tmp_path, mon
     assert sorted(read_packed(packed.parent)) == sorted(
         json.loads(line)["trial"] for line in lines)
     assert set(lines[:3]) <= set(packed.read_text().splitlines(keepends=True))
+
+
+def test_what_is_no_picture_of_the_record_is_drawn_again(toy, tmp_path):
+    toy()
+    mark_clean(tmp_path)
+    path = tmp_path / "results/toy/figure.png"
+    good = path.read_bytes()
+    huge = good.replace(good[16:24], struct.pack(">II", 60000, 60000))
+    bomb = huge.replace(huge[29:33], struct.pack(">I", zlib.crc32(huge[12:29])))
+    for content in (b"", good[:20], bomb):
+        path.write_bytes(content)
+        assert state_of(toys.EXPERIMENT) == "not drawn"
+    path.unlink()
+    os.mkfifo(path)
+    assert state_of(toys.EXPERIMENT) == "not drawn"
 
 
 def test_a_changed_plan_is_seen(toy, monkeypatch):

@@ -1,4 +1,4 @@
-"""The Python in the README and in USAGE.md runs and does what the sentences say."""
+"""The Python in README and docs runs and does what the sentences say."""
 
 import re
 from pathlib import Path
@@ -15,9 +15,9 @@ from tests.contracts import (
     small_net,
 )
 
-SNIPPETS = [snippet for name in ("README.md", "docs/usage.md")
-            for snippet in re.findall(r"```python\n(.*?)```", (Path(
-                hn.__file__).parent / name).read_text("utf-8"), re.S)]
+PAGES = ("README.md", "docs/usage.md", "docs/classifier.md")
+SNIPPETS = [snippet for page in PAGES for snippet in re.findall(
+    r"```python\n(.*?)```", (Path(hn.__file__).parent / page).read_text("utf-8"), re.S)]
 
 
 def run(word, text=None):
@@ -35,7 +35,7 @@ def test_own_block_is_under_the_contracts(monkeypatch, seed):
         check_gradient(small_net("scaled", depth, seed=seed), *small_batch(seed),
                        seed=seed)
     check_block("scaled", "float32", seed)
-    run('hn.BLOCKS["', lambda text: text.replace("d, 0.2", "d, 0.3"))
+    run('hn.BLOCKS["', lambda text: text.replace("(d, L", "(d, 2 * L"))
     with pytest.raises(WrongGradient):
         check_gradient(small_net("scaled", 10, seed=seed), *small_batch(seed),
                        seed=seed)
@@ -55,6 +55,17 @@ def test_own_data_are_learned():
     pytest.importorskip("sklearn")
     space = run("in place of your rows")
     assert space["net"].score(space["x"][1000:], space["y"][1000:]) > 0.8
+
+
+def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng):
+    pytest.importorskip("sklearn")
+    x = rng.normal(size=(400, 3))
+    lines = [f"{a},{b},{c},{'up' if a > b else 'down'}" for a, b, c in x.tolist()]
+    (tmp_path / "table.csv").write_text("\n".join(["a,b,c,kind", *lines]))
+    monkeypatch.chdir(tmp_path)
+    space = run("table.csv")
+    assert space["net"].score(space["X_test"], space["y_test"]) > 0.9
+    assert set(space["net"].classes_) == {"up", "down"}
 
 
 def test_the_library_example_runs():

@@ -14,7 +14,8 @@ from test_cli import settings_of
 
 import highway_networks as hn
 from highway_networks import summarize
-from highway_suite import cli, files, records
+from highway_suite import cli, files, records, studies
+from highway_suite.checkpoints import Checkpoint
 from highway_suite.files import check_target, to_json, write_file, write_json
 from highway_suite.records import environment, numbers_of, read_record, read_with_hash
 from highway_suite.schema import RecordError, check_record, nets_of
@@ -314,3 +315,34 @@ def test_the_headline_runs_again_to_the_same_numbers(mnist):
             pytest.skip(f"{name} is not that of the record")
     new = cli.main(["--seed", "0", "--no-save"])
     assert numbers_of(old)["runs"] == numbers_of(new)["runs"]
+
+
+def test_the_home_folder_is_meant_wherever_a_path_is_named(tmp_path, monkeypatch):
+    """By flags after a =, by the environment, and by every function."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    cli.main(["--dataset", "digits", "--quick", "--epochs", "1", "--jobs", "1",
+              "--out=~/r.json", "--checkpoint=~/c.npz"])
+    assert len(list(tmp_path.glob("c*npz"))) == 2
+    assert read_record("~/r.json")["dataset"] == "digits"
+    assert studies.load("~/r.json").dataset == "digits"
+    net = hn.DeepNet("plain", 1, 2)
+    net.save("~/net.npz")
+    assert (hn.DeepNet.load("~/net.npz").params == net.params).all()
+    write_json("~/value.json", 1)
+    assert files.read_file("~/value.json") == (tmp_path / "value.json").read_bytes()
+    assert Checkpoint("~/c.npz", {}).path == tmp_path / "c.npz"
+    for folder in ("~/data", Path("~/data")):
+        with pytest.raises(hn.MissingData, match=re.escape(str(tmp_path / "data"))):
+            hn.load_dataset("mnist", folder)
+    monkeypatch.setenv("HIGHWAY_DATA_DIR", "~/data")
+    with pytest.raises(hn.MissingData, match=re.escape(str(tmp_path / "data"))):
+        hn.load_dataset("mnist")
+
+
+def test_a_data_folder_that_is_no_name_is_refused(monkeypatch):
+    for folder in ("~nobody-of-this-name/data", "a\x1b[31mb"):
+        monkeypatch.setenv("HIGHWAY_DATA_DIR", folder)
+        with pytest.raises(hn.DataError) as caught:
+            hn.load_dataset("mnist")
+        assert str(caught.value).isprintable()

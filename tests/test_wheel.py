@@ -10,6 +10,7 @@ import zipfile
 import pytest
 
 import highway_networks as hn
+from highway_suite.samples import TRAINED
 
 PROJECT = (hn.HERE / "pyproject.toml").read_text(encoding="utf-8")
 SCRIPTS = {f"{name}.py" for name in re.findall(
@@ -21,13 +22,15 @@ def wheel(tmp_path_factory):
     """The wheel of this checkout, and the folder it is unpacked in."""
     pytest.importorskip("setuptools", minversion="77.0.3")
     work = tmp_path_factory.mktemp("wheel")
-    for name in ("README.md", "LICENSE", "pyproject.toml", "highway_suite", *SCRIPTS):
+    for name in ("README.md", "LICENSE", "pyproject.toml", "highway_suite",
+                 "results/trained_nets", *SCRIPTS):
         copy = shutil.copytree if (hn.HERE / name).is_dir() else shutil.copy
         copy(hn.HERE / name, work / name)
     subprocess.run([sys.executable, "-c", "from setuptools import build_meta; "
                     "build_meta.build_wheel('dist')"], cwd=work, check=True,
                    capture_output=True)
     path, = (work / "dist").iterdir()
+    assert path.stat().st_size < 4e6
     with zipfile.ZipFile(path) as archive:
         archive.extractall(work / "site")
         return archive.namelist(), work / "site"
@@ -45,7 +48,10 @@ def test_a_wheel_has_the_suite_and_nothing_of_a_general_name(wheel):
                for path in (hn.HERE / "highway_suite").glob("*.py")}
     digits = {f"highway_suite/digits/{file.name}.gz"
               for file in hn.DATASETS["digits"].files}
-    assert files - {"highway_suite/digits/README.md"} == modules | digits | SCRIPTS
+    samples = {"highway_suite/mnist40/images.npz"} | {
+        f"highway_suite/trained_nets/{block}.npz" for block in TRAINED}
+    sources = {f"highway_suite/{name}/README.md" for name in ("digits", "mnist40")}
+    assert files - sources == modules | digits | samples | SCRIPTS
     # Not the explorer, which needs results/.
     assert sorted(SCRIPTS) == ["highway_networks.py", "make_highway_networks_gif.py",
                                "visualize_highway_networks.py"]
@@ -78,3 +84,12 @@ def test_the_installed_suite_runs_and_writes_into_the_current_folder(wheel, tmp_
         "run.json", "viz", "highway_networks.gif"}
     assert len(list((tmp_path / "viz").iterdir())) == 5
     assert {path: path.stat().st_mtime_ns for path in site.rglob("*")} == before
+
+
+def test_an_example_runs_on_what_ships(wheel, tmp_path):
+    shutil.copy(hn.HERE / "examples" / "close_a_layer.py", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "close_a_layer.py"], cwd=tmp_path, text=True,
+        capture_output=True, env={**os.environ, "PYTHONPATH": str(wheel[1])})
+    assert done.returncode == 0, done.stderr
+    assert all(f"{block} " in done.stdout for block in TRAINED)

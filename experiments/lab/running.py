@@ -39,12 +39,10 @@ from experiments.lab.trials import Request, Store, StoreError, Trial
 from highway_suite.checkpoints import Checkpoint
 from highway_suite.files import parse_json
 from highway_suite.records import environment
-from highway_suite.terminal import say
+from highway_suite.terminal import BLAS_THREADS, say
 from highway_suite.workers import end_with, ended_by_signals, sparing_children_ctrl_c
 
 KILLED = "its worker was killed, and again when it ran alone"
-THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
-           "VECLIB_MAXIMUM_THREADS")
 SLOW = 30               # seconds without a word
 PATIENCE = 10           # seconds that a scheduler has to answer
 
@@ -73,7 +71,9 @@ def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
     except Exception as caught:         # not SystemExit, as which a SIGTERM may come
         where = traceback.extract_tb(caught.__traceback__)[-1]
         status, result = "failed", None
-        error = (f"{type(caught).__name__}: {str(caught)[:500]} "
+        words = "".join(letter if letter.isprintable() else " "   # for a terminal
+                        for letter in str(caught)[:500])
+        error = (f"{type(caught).__name__}: {words} "
                  f"({Path(where.filename).name}, line {where.lineno})")
     seconds, env = time.perf_counter() - start, environment()
     if checkpoint:
@@ -128,8 +128,8 @@ def work(request: Request) -> Trial:
 @contextmanager
 def one_thread_inherited() -> Iterator[None]:
     """Processes that are started in the body get one BLAS thread each."""
-    before = {name: os.environ.pop(name, None) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))      # read as NumPy is imported
+    before = {name: os.environ.pop(name, None) for name in BLAS_THREADS}
+    os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
     try:
         yield
     finally:

@@ -172,7 +172,7 @@ def read_packed(folder: Path) -> dict[str, Trial]:
                 number += 1
                 trial = parse_trial(line)
                 trials[trial.hash] = trial
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError) as error:
             raise StoreError(f"{path}, line {number}: {error}. Restore the file, or "
                              "remove the line to have that trial run again") from error
     return trials

@@ -79,7 +79,7 @@ def load(dataset: str, folder: str | Path | None = None) -> Text:
         raise hn.DataError(f"no folder of the Penn Treebank is named. {WHERE}")
     parts = {}
     for name, expected in FILES.items():
-        path = Path(os.path.expanduser(folder)) / f"ptb.{name}.txt"
+        path = hn.expanded(folder) / f"ptb.{name}.txt"
         try:
             content = hn.read_content(path, 6 * 10**6)
             found = hashlib.sha256(content).hexdigest()
