@@ -158,28 +158,30 @@ class Lines:
 class Convolution:
     """z = W * x + b of B examples at once, by tiles, and its transpose.
 
-    shared(name, shape): a buffer of zeros, shared with all that ask for the same.
+    cache: zeros(shape) is an array of its own; shared(name, shape) one that belongs to
+        all who ask for the same.
     """
 
-    def __init__(self, shared: Callable, dtype: Any, sizes: Sizes, B: int):
+    def __init__(self, cache: Any, sizes: Sizes, B: int):
+        shared = cache.shared
         S, C, k, p, width, parts = self.sizes = sizes
         n, m, T, side = sizes.points, sizes.rows, sizes.tiles, sizes.side
         q = k - 1 - p                   # zeros around dz, on the way back
-        self.A, self.G, self.V = (np.ascontiguousarray(matrix, dtype)
+        self.A, self.G, self.V = (np.ascontiguousarray(matrix, cache.dtype)
                                   for matrix in matrices(n, k))
         self.x = Lines(shared, "x", (n, 1, B, T, C), p, sizes.pitch, S)
         self.M = Lines(shared, "M", (n, parts, B, T, width), q, sizes.pitch, side)
         self.fields = self.x.fields(k, side)
-        self.kernels = np.empty((n, parts, 1, k * C, width), dtype)
-        self.bias = np.empty((parts, 1, side, width), dtype)
+        self.kernels = cache.zeros((n, parts, 1, k * C, width))
+        self.bias = cache.zeros((parts, 1, side, width))
         # backward
         pixels = B * T * sizes.pitch - q
         self.moved, self.dM = self.x.moved(k, pixels), self.M.pixels[:, :, q:q + pixels]
-        self.dkernels = np.zeros((n, parts, k, C, width), dtype)
-        self.dbias = np.zeros((parts, side * width), dtype)
+        self.dkernels = cache.zeros((n, parts, k, C, width))
+        self.dbias = cache.zeros((parts, side * width))
         self.part = shared("part of dkernels", self.dkernels.shape)
         self.dfields = self.M.fields(k, S)
-        self.turned = np.empty((n, parts, 1, k * width, C), dtype)
+        self.turned = cache.zeros((n, parts, 1, k * width, C))
         self.V_back = np.repeat(self.V.T, parts, axis=1)        # adds up the parts
         dx = shared("dx", (n, parts, B * T, S, C))
         self.dx_by_column = dx.swapaxes(2, 3)
