@@ -678,6 +678,19 @@ def initial_bias(gate_bias: float | str, depth: int) -> float:
     return float(gate_bias)
 
 
+def aligned(shape: tuple, dtype: Any) -> np.ndarray:
+    """Zeros that begin at a line of the processor's cache, a multiple of 64 bytes.
+
+    NumPy's own begin at any multiple of 16, so that the widest loads reach over two
+    lines: a step takes up to 1.15 times as long.
+    """
+    dtype = np.dtype(dtype)
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.zeros(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start:start + size].view(dtype).reshape(shape)
+
+
 class Layer(NamedTuple):
     """Every view of a cache that the two passes need of one layer."""
 
@@ -703,16 +716,16 @@ class Cache:
         L, U, R, dtype = net.depth, net.hidden, net.rows, net.dtype
         self.net, self.batch = net, batch
         self.pixels: np.ndarray | None = None           # of a pass not yet taken back
-        # x's last row stays 1: it meets the biases, the last column of the weights.
-        self.x = np.ones((L + 1, U + 1, batch), dtype)  # block inputs
-        self.z = np.empty((L, R, batch), dtype)         # z -> H and gates -> dz
+        self.x = aligned((L + 1, U + 1, batch), dtype)  # block inputs
+        self.x[:, U] = 1        # stays: it meets the biases, the weights' last column
+        self.z = aligned((L, R, batch), dtype)          # z -> H and gates -> dz
         k = net.block.gates.find("T") + 1
         self.T = self.z[:, k * U:(k + 1) * U] if k else None    # (L, U, batch)
-        self.logits = np.empty((net.classes, batch), dtype)
-        self.d = np.empty((U, batch), dtype)            # dy -> dx, layer after layer
-        self.dH, self.scratch = np.empty_like(self.d), np.empty_like(self.d)
+        self.logits = aligned((net.classes, batch), dtype)
+        self.d = aligned((U, batch), dtype)             # dy -> dx, layer after layer
+        self.dH, self.scratch = aligned((U, batch), dtype), aligned((U, batch), dtype)
         self.half = np.array(0.5, dtype)
-        self.grad = np.zeros_like(net.params)
+        self.grad = aligned(net.params.shape, dtype)
         self.weights, self.dW = net.tensors(net.params), net.tensors(self.grad)
         # Made here, once, the views cost nothing in a step.
         H_and_gates = self.z.reshape(L, R // U, U, batch)
