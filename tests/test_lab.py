@@ -19,7 +19,7 @@ import pytest
 import highway_networks as hn
 from experiments import variants
 from experiments.lab import Claim, recheck, running, trial_function
-from experiments.lab.experiment import load_record, main, state_of
+from experiments.lab.experiment import Lab, Replay, load_record, main, state_of
 from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
 from experiments.lab.trials import Request, Store, StoreError, read_packed
@@ -298,6 +298,19 @@ def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_p
     toy("--smoke")
     assert committed(tmp_path) == before
     assert load_record(tmp_path / "runs/toy/record.json")[0]["rows"] == record["rows"]
+
+
+def test_a_replay_names_the_trial_that_is_not_there(toy):
+    with pytest.raises(StoreError, match="not there.*x 1"):
+        Lab(toys.EXPERIMENT, Replay({})).record("")
+
+
+@pytest.mark.parametrize("words", [["--smok"], ["--only", "x=2"], ["--jobs", "0"],
+                                   ["--smoke", "--fresh"], ["--recheck", "0"]])
+def test_wrong_flags_are_usage_errors(toy, words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        toy(*words)
+    assert caught.value.code == 2 and words[0] in capsys.readouterr().err
 
 
 def test_a_fresh_clone_goes_on_where_the_committed_trials_end(toy, tmp_path, monkeypatch
