@@ -405,3 +405,15 @@ def test_a_sample_of_an_experiment_is_compared(toy, tmp_path, capsys):
     toy()
     with pytest.raises(SystemExit):
         toy("--recheck", "4")
+
+
+def test_trials_of_an_older_version_are_compared_as_such(toy, store, capsys,
+                                                         monkeypatch):
+    """Their numbers may differ, and it is said."""
+    toy()
+    monkeypatch.setattr(toys, "square", toys.square_of_later)
+    toy("--recheck", "1")
+    assert "version 2 of its function, not 1" in capsys.readouterr().out
+    assert recheck.recheck_claim("toy-last", store, jobs=1) == 0
+    out, err = capsys.readouterr()
+    assert "16 committed, 17 now" in out and "version 2" in err
