@@ -281,9 +281,12 @@ def mark_clean(tmp_path):
     write_json(path, record)
 
 
-def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_path):
+def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_path,
+                                                                      capsys):
     assert state_of(toys.EXPERIMENT) == "none"
     toy()
+    assert capsys.readouterr().out.strip() == ", ".join(
+        f"results/toy/{name}" for name in ("record.json", "figure.png", "trials"))
     mark_clean(tmp_path)
     toy()
     record, _ = load_record(tmp_path / "results/toy/record.json")
@@ -417,3 +420,10 @@ def test_trials_of_an_older_version_are_compared_as_such(toy, store, capsys,
     assert recheck.recheck_claim("toy-last", store, jobs=1) == 0
     out, err = capsys.readouterr()
     assert "16 committed, 17 now" in out and "version 2" in err
+    assert "elsewhere" not in out, "it is the same machine"
+
+
+def test_the_time_of_a_recheck_is_that_of_its_cores_or_of_the_longest_trial():
+    trials = [SimpleNamespace(seconds=seconds) for seconds in (10, 10, 10, 30)]
+    one, two, many = (recheck.seconds_of(trials, jobs) for jobs in (1, 2, 8))
+    assert one - two == pytest.approx(30) and two == many > 30
