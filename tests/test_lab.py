@@ -21,7 +21,7 @@ import pytest
 import highway_networks as hn
 from experiments import variants
 from experiments.lab import Claim, main, recheck, running, trial_function
-from experiments.lab.experiment import load_record, state_of
+from experiments.lab.experiment import Lab, Replay, load_record, state_of
 from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
 from experiments.lab.trials import Request, Store, StoreError, read_packed
@@ -284,9 +284,12 @@ def mark_clean(tmp_path):
     write_json(path, record)
 
 
-def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_path):
+def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_path,
+                                                                      capsys):
     assert state_of(toys.EXPERIMENT) == "none"
     toy()
+    assert capsys.readouterr().out.strip() == ", ".join(
+        f"results/toy/{name}" for name in ("record.json", "figure.png", "trials"))
     mark_clean(tmp_path)
     toy()
     record, _ = load_record(tmp_path / "results/toy/record.json")
@@ -301,6 +304,19 @@ def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_p
     toy("--smoke")
     assert committed(tmp_path) == before
     assert load_record(tmp_path / "runs/toy/record.json")[0]["rows"] == record["rows"]
+
+
+def test_a_replay_names_the_trial_that_is_not_there(toy):
+    with pytest.raises(StoreError, match="not there.*x 1"):
+        Lab(toys.EXPERIMENT, Replay({})).record("")
+
+
+@pytest.mark.parametrize("words", [["--smok"], ["--only", "x=2"], ["--jobs", "0"],
+                                   ["--smoke", "--fresh"], ["--recheck", "0"]])
+def test_wrong_flags_are_usage_errors(toy, words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        toy(*words)
+    assert caught.value.code == 2 and words[0] in capsys.readouterr().err
 
 
 def test_a_fresh_clone_goes_on_where_the_committed_trials_end(toy, tmp_path, monkeypatch
@@ -415,3 +431,22 @@ def test_a_sample_of_an_experiment_is_compared(toy, tmp_path, capsys):
     toy()
     with pytest.raises(SystemExit):
         toy("--recheck", "4")
+
+
+def test_trials_of_an_older_version_are_compared_as_such(toy, store, capsys,
+                                                         monkeypatch):
+    """Their numbers may differ, and it is said."""
+    toy()
+    monkeypatch.setattr(toys, "square", toys.square_of_later)
+    toy("--recheck", "1")
+    assert "version 2 of its function, not 1" in capsys.readouterr().out
+    assert recheck.recheck_claim("toy-last", store, jobs=1) == 0
+    out, err = capsys.readouterr()
+    assert "16 committed, 17 now" in out and "version 2" in err
+    assert "elsewhere" not in out, "it is the same machine"
+
+
+def test_the_time_of_a_recheck_is_that_of_its_cores_or_of_the_longest_trial():
+    trials = [SimpleNamespace(seconds=seconds) for seconds in (10, 10, 10, 30)]
+    one, two, many = (recheck.seconds_of(trials, jobs) for jobs in (1, 2, 8))
+    assert one - two == pytest.approx(30) and two == many > 30
