@@ -62,7 +62,7 @@ class Ours:
 
     def __init__(self, task: Task):
         self.task, self.net = task, task.make_net()
-        self.cache = self.net.cache(task.piece)
+        self.cache = self.net.cache(len(task.labels), task.piece)
         self.optimizer = nets.make_optimizer(self.net, task.config)
         self.rng = np.random.default_rng(0)
 

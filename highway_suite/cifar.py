@@ -175,4 +175,5 @@ def read(folder: Path, dataset: hn.Dataset) -> list[np.ndarray]:
                     return arrays_of_group(path / top, group, kind, dataset)
     if faults:
         raise hn.DataError("; ".join(faults[:2]))
-    raise hn.MissingData(f"{folder}: no archive or images of {dataset.title}")
+    raise hn.MissingData(f"{folder}: no archive or images of {dataset.title}, "
+                         f"{hn.listing(folder)}")

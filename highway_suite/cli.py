@@ -92,8 +92,8 @@ def fit_to_data(settings: dict, given: dict, fail: Callable) -> dict:
     for name, most in (("n_train", "n_train"), ("n_test", "n_test"),
                        ("batch", "n_train")):
         if (given if name == most else capped).get(name, 0) > capped[most]:
-            fail(f"argument --{name.replace('_', '-')}: {settings[name]}, of "
-                 f"{capped[most]} images of {settings['dataset']}")
+            fail(f"argument --{name.replace('_', '-')}: {settings[name]} is more than "
+                 f"the {capped[most]} images of {settings['dataset']}")
     return capped
 
 

@@ -148,11 +148,11 @@ def test_divergence_ends_with_a_record_and_exit_code_0(tmp_path):
 
 
 def test_the_file_alone_writes_the_same_record(tmp_path, small_mnist):
-    """Without the suite, joblib, tqdm and threadpoolctl, beside four idx files."""
+    """Without the suite and threadpoolctl, beside four idx files."""
     arguments = ["--data-dir", "data", "--depth", "3", "--epochs", "2", "--batch", "10",
                  "--out", "r.json"]
     hide = "".join(f"sys.modules[{name!r}] = None\n" for name in
-                   ("highway_suite", "joblib", "tqdm", "threadpoolctl"))
+                   ("highway_suite", "threadpoolctl"))
     (tmp_path / "alone.py").write_text(
         f"import sys\n{hide}"
         f"sys.path.insert(0, {str(tmp_path / 'copy')!r})\n"
@@ -176,7 +176,7 @@ def test_the_file_alone_writes_the_same_record(tmp_path, small_mnist):
     assert alone["env"]["blas_threads"] == beside["env"]["blas_threads"] == 1
 
 
-@pytest.mark.parametrize("library", ["joblib", "tqdm", "threadpoolctl"])
+@pytest.mark.parametrize("library", ["joblib", "threadpoolctl"])
 def test_what_is_not_installed_is_done_without(tmp_path, library):
     (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError("
                                             f"'no', name='{library}')")
@@ -186,13 +186,6 @@ def test_what_is_not_installed_is_done_without(tmp_path, library):
     there = runs_of(read_record(tmp_path / "r.json"))
     assert there == runs_of(cli.main(
         ["--dataset", "digits", "--epochs", "3", "--jobs", "1", "--no-save"]))
-
-
-def test_without_joblib_one_process_trains_and_says_so(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "joblib", None)
-    configs = hn.make_configs(hn.resolve({}, False))
-    assert workers.processes_for(configs) == 1
-    assert "joblib" in capsys.readouterr().err
 
 
 def test_without_numpy_a_line_says_what_to_install(tmp_path):
@@ -286,15 +279,6 @@ def test_without_a_record_a_lost_table_is_an_error(tmp_path):
 
 
 # Processes and threads
-
-
-def test_processes_are_started_only_where_they_save_time(monkeypatch):
-    monkeypatch.setattr("joblib.cpu_count", lambda: 4)
-    quick, headline = (hn.resolve({}, quick) for quick in (True, False))
-    assert workers.processes_for(hn.make_configs(quick)) == 1
-    assert workers.processes_for(hn.make_configs(headline)) == 2
-    sweep = hn.resolve({"depths": [30, 50], "seeds": [0, 1]}, False)
-    assert workers.processes_for(hn.make_configs(sweep)) == 4
 
 
 def test_main_in_another_thread_may_start_processes():
@@ -423,25 +407,6 @@ def test_an_interrupt_leaves_no_process(training, sent, code):
 def workers_of(process):
     return [child for child in psutil.Process(process.pid).children()
             if "popen_loky" in " ".join(child.cmdline())]
-
-
-def test_workers_without_work_end_with_their_parent(tmp_path):
-    (tmp_path / "waits.py").write_text(
-        "import time\nfrom highway_suite.workers import start_workers\n"
-        "started = start_workers(2)\ntime.sleep(60)\n")
-    with subprocess.Popen([sys.executable, tmp_path / "waits.py"],
-                          env=os.environ | {"PYTHONPATH": str(hn.HERE)},
-                          start_new_session=True) as process:
-        deadline = time.monotonic() + 30
-        while len(workers_of(process)) < 2:
-            assert time.monotonic() < deadline, "no worker"
-            time.sleep(0.05)
-        time.sleep(1)       # they have started, and have nothing to do
-        process.kill()
-    left = not all_end(process.pid)
-    if left:
-        os.killpg(process.pid, signal.SIGKILL)
-    assert not left, "a process is left over"
 
 
 def test_a_killed_worker_is_one_line(training):

@@ -226,6 +226,7 @@ def one_layer(kind, numbers, x, tensors=None):
     """A single layer at work on x (B, S, S, C), and its y (B, side, side, C')."""
     B, S, _, C = x.shape
     cache = object.__new__(Cache)
+    cache.free = np.empty(0, np.uint8)
     cache.batch, cache.piece, cache.dtype, cache.buffers = B, B, x.dtype, {}
     (side, channels), shapes = cl.LAYERS[kind].plan((S, C), *numbers)
     grads = {name: np.zeros(shape, x.dtype) for name, shape in shapes.items()}

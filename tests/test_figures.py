@@ -14,6 +14,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 import highway_networks as hn
 import make_highway_networks_gif as gif
@@ -325,6 +326,29 @@ def test_five_files_of_the_format_that_name_their_record(tmp_path, kind):
         assert hashlib.sha256(record.read_bytes()).hexdigest().encode() in content
         assert kind.encode() in content[:300].lower()
         assert not re.search(rb"CreationDate|<dc:date>|Matplotlib v", content)
+
+
+def test_a_picture_that_is_there_is_not_written_again(tmp_path, capsys):
+    """Whatever packed its pixels; one of another record, or a broken one, is."""
+    run, path = tmp_path / "run.json", tmp_path / "viz" / "T_gate_final.png"
+    save(run, make_record())
+
+    def drawn():
+        viz.main(["--run", str(run), "--out-dir", str(tmp_path / "viz")])
+        return capsys.readouterr().out
+    assert drawn().count(".png") == 5 and drawn() == "nothing changed\n"
+    with Image.open(path) as image:
+        image.load()
+        info = PngInfo()
+        for name, value in image.text.items():
+            info.add_text(name, value)
+        image.save(path, dpi=image.info["dpi"], compress_level=1, pnginfo=info)
+    packed = path.read_bytes()
+    assert drawn() == "nothing changed\n" and path.read_bytes() == packed
+    path.write_bytes(packed[:500])
+    assert drawn() == f"wrote {path}\n"
+    save(run, make_record(seeds=(1,)))
+    assert drawn().count(".png") == 5
 
 
 @pytest.mark.parametrize("backend", ["bogus", "module://not_installed.backend"])

@@ -31,19 +31,6 @@ def test_block_contract(block, dtype, seed):
     check_block(block, dtype, seed)
 
 
-@pytest.mark.parametrize("block", KINDS)
-def test_gradient_by_central_difference(block, seed):
-    """A second oracle that shares nothing with complex arithmetic."""
-    net, (x, labels) = small_net(block, 3, seed=seed), small_batch(seed)
-    direction = np.random.default_rng(seed).normal(size=net.params.size)
-    expected, losses = gradient(net, x, labels) @ direction, []
-    start = net.params.copy()
-    for sign in (1, -1):
-        net.params[...] = start + sign * 1e-6 * direction
-        losses.append(hn.cross_entropy(net.forward(x)[0], labels)[0])
-    assert (losses[0] - losses[1]) / 2e-6 == pytest.approx(expected, rel=1e-6)
-
-
 # Blocks, activations and nets with one fault each
 
 

@@ -4,7 +4,6 @@ import itertools
 import os
 import subprocess
 import sys
-import tracemalloc
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -111,21 +110,6 @@ def test_batches_are_one_shuffled_pass(images, size, rng):
         np.testing.assert_array_equal(np.hstack([rows for rows, _ in seen]), x[order].T)
         passes.append(order.tolist())
     assert passes[0] != passes[1] or images == 4
-
-
-def test_a_batch_copies_no_more_than_itself(rng):
-    """Of images with something beside each, as CIFAR's files have them, too."""
-    rows = rng.integers(256, size=(5000, 101), dtype=np.uint8)
-    x, labels = rows[:, 1:], np.arange(5000)
-    batches = iter(hn.Batches(x, labels, 10, rng))
-    next(batches)
-    tracemalloc.start()
-    try:
-        for (found, chosen), _ in zip(batches, range(3), strict=False):
-            assert np.array_equal(found.T, x[chosen])
-        assert tracemalloc.get_traced_memory()[1] < x.size / 10
-    finally:
-        tracemalloc.stop()
 
 
 def test_both_arms_see_the_same_batches(digits, monkeypatch, seed):

@@ -103,17 +103,17 @@ class Plain:
         sizes, B = self.sizes(shape, width, kernel, padding), cache.batch
         S, C, side, T, m = sizes.S, sizes.C, sizes.side, sizes.tiles, sizes.rows
         b = block_of(B, sizes.points * T * sizes.pitch * C)
-        self.convolution = Convolution(cache.shared, cache.dtype, sizes, b)
+        self.convolution = Convolution(cache, sizes, b)
         self.W, self.dW = (named["W"].reshape(sizes.parts, width, kernel, kernel, C)
                            for named in (tensors, grads))
         self.b, self.db = (named["b"].reshape(sizes.parts, width)
                            for named in (tensors, grads))
-        padded = np.zeros((B, T * m + kernel - 1, S, C), cache.dtype)
-        z = np.empty((sizes.parts, B, T * m, side, width), cache.dtype)
+        padded = cache.zeros((B, T * m + kernel - 1, S, C))
+        z = cache.zeros((sizes.parts, B, T * m, side, width))
         self.x, self.beyond = padded[:, padding:padding + S], z[:, :, side:]
         self.gates, self.half = z[1:, :, :side], np.array(0.5, cache.dtype)
         self.dx = (None if (side, width) == shape else      # dy becomes dx in place
-                   np.empty((B, S, S, C), cache.dtype))
+                   cache.zeros((B, S, S, C)))
         self.dH, self.scratch = (cache.shared(name, (b, side, side, width))
                                  for name in ("dH", "scratch"))
         tiles, by_tile = tiles_of(padded, sizes), z.reshape(*z.shape[:2], T, m, -1)
@@ -190,7 +190,7 @@ class Narrow(Highway):
     def __init__(self, cache, shape, tensors, grads, width, kernel, padding, gate=1):
         around = (kernel - gate) // 2
         middle = slice(around, around + gate)
-        W, dW = np.zeros((2, 2 * width, kernel, kernel, shape[1]), cache.dtype)
+        W, dW = cache.zeros((2, 2 * width, kernel, kernel, shape[1]))
         places = {"W": np.s_[:width], "W_T": np.s_[width:, middle, middle]}
         self.kernels = [(W[places[name]], tensors[name]) for name in places
                         if name in tensors]
@@ -252,10 +252,10 @@ class MaxPool:
         b = block_of(B, S * S * C)
         self.blocks = [slice(start, start + b) for start in range(0, B, b)]
         shapes = [(B, S, S, C), (B, side, S, C), (B, side, side, C)]
-        self.values = [np.empty(each, cache.dtype) for each in shapes]
-        self.x, self.dx = self.values[0], np.empty(shapes[0], cache.dtype)
+        self.values = [cache.zeros(each) for each in shapes]
+        self.x, self.dx = self.values[0], cache.zeros(shapes[0])
         self.dvalues, self.parts, self.masks = (
-            [np.empty((b, *each[1:]), dtype) for each in shapes[1:]]
+            [cache.zeros((b, *each[1:]), dtype) for each in shapes[1:]]
             for dtype in (cache.dtype, cache.dtype, bool))
         counts = [min(side, math.ceil((S - i) / stride)) for i in range(min(size, S))]
         spans = [(slice(count), slice(i, i + count * stride, stride))
@@ -293,8 +293,8 @@ class Dropout:
 
     def __init__(self, cache, shape, tensors, grads, rate):
         S, C = shape
-        self.x, self.mask = np.empty((2, cache.batch, S, S, C), cache.dtype)
-        self.draws, self.rate = np.empty((S, C, S, cache.piece), "float32"), rate
+        self.x, self.mask = cache.zeros((2, cache.batch, S, S, C))
+        self.draws, self.rate = cache.zeros((S, C, S, cache.piece), "float32"), rate
 
     def draw(self, examples: slice, rng: np.random.Generator | None) -> None:
         """Choose what is dropped of a piece of the batch: a number for each row,
@@ -324,7 +324,7 @@ class Average:
 
     def __init__(self, cache, shape, tensors, grads):
         S, C = shape
-        self.x, self.dx = np.empty((2, cache.batch, S, S, C), cache.dtype)
+        self.x, self.dx = cache.zeros((2, cache.batch, S, S, C))
 
     def forward(self, y: np.ndarray) -> None:
         np.mean(self.x, axis=(1, 2), keepdims=True, out=y)
@@ -351,8 +351,8 @@ class Dense:
 
     def __init__(self, cache, shape, tensors, grads, classes):
         (S, C), B = shape, cache.batch
-        self.x, self.dx = np.empty((2, B, S, S, C), cache.dtype)
-        self.inputs = np.empty((B, S, C, S), cache.dtype)       # and on the way back dx
+        self.x, self.dx = cache.zeros((2, B, S, S, C))
+        self.inputs = cache.zeros((B, S, C, S))       # and on the way back dx
         self.flat = self.inputs.reshape(B, -1)
         self.tensors, self.grads = tensors, grads
 

@@ -11,6 +11,7 @@ or red, green and blue) are planes, row by row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.nets.convolution.layers import LAYERS, Dropout, Highway
+
+PIECE, LINE = 1 << 25, 64       # bytes: of memory at once; of a processor's cache
 
 
 class Cache:
@@ -34,19 +37,30 @@ class Cache:
         if batch % self.piece:
             raise ValueError(f"pieces of {piece} do not make a batch of {batch}")
         self.buffers: dict[tuple, np.ndarray] = {}
-        self.grad = np.zeros_like(net.params)
+        self.free = np.empty(0, np.uint8)
+        self.grad = self.zeros(net.params.shape)
         self.layers = [
             LAYERS[kind](self, shape, tensors, grads, *numbers)
             for (kind, *numbers), shape, tensors, grads in zip(
                 net.layers, net.shapes[:-1], net.by_layer(net.params),
                 net.by_layer(self.grad), strict=True)]
-        self.logits = np.empty((batch, 1, 1, net.shapes[-1][1]), self.dtype)
+        self.logits = self.zeros((batch, 1, 1, net.shapes[-1][1]))
+
+    def zeros(self, shape: tuple, dtype: Any = None) -> np.ndarray:
+        """An array at a line of the cache (`hn.aligned`), in one piece of memory with
+        others, so that it lies in large pages, whose addresses are found sooner."""
+        dtype = np.dtype(dtype or self.dtype)
+        size = math.prod(shape) * dtype.itemsize
+        if size > len(self.free):
+            self.free = hn.aligned((max(size, PIECE),), np.uint8)
+        array, self.free = self.free[:size], self.free[size + -size % LINE:]
+        return array.view(dtype).reshape(shape)
 
     def shared(self, name: Hashable, shape: tuple) -> np.ndarray:
         """A buffer in which no layer expects to find what it left, but zeros where none
         writes."""
         if (name, shape) not in self.buffers:
-            self.buffers[name, shape] = np.zeros(shape, self.dtype)
+            self.buffers[name, shape] = self.zeros(shape)
         return self.buffers[name, shape]
 
     def draw(self, rng: np.random.Generator | None) -> None:

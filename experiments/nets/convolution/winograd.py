@@ -123,7 +123,8 @@ class Lines:
     """The lines of every point: pixels (n, parts, margin + lines * pitch, C) of so many
     examples, of which only the first `used` of each line are ever written.
 
-    by_tile (parts, B, T, n, used C), by_column (n, parts, used, lines, C): views.
+    Views: by_tile (parts, B, T, n, used C), by_column (n, parts, used, lines, C), and
+    by_line (n, parts, lines, pitch C), with the margins.
     """
 
     def __init__(self, shared: Callable, name: str, shape: tuple, margin: int,
@@ -137,7 +138,7 @@ class Lines:
             inner.reshape(n, parts, B, T, -1)[..., :used * C], 0, -2)
         self.by_column = inner.reshape(n, parts, B * T, pitch, C)[
             :, :, :, :used].swapaxes(2, 3)
-        self.by_line = inner.reshape(n, parts, B * T, -1)[..., :used * C]
+        self.by_line = inner.reshape(n, parts, B * T, -1)
 
     def fields(self, k: int, count: int) -> np.ndarray:
         """View (n, parts, count, lines, k C): k pixels from each of so many columns."""
@@ -158,28 +159,31 @@ class Lines:
 class Convolution:
     """z = W * x + b of B examples at once, by tiles, and its transpose.
 
-    shared(name, shape): a buffer of zeros, shared with all that ask for the same.
+    cache: zeros(shape) is an array of its own; shared(name, shape) one that belongs to
+        all who ask for the same.
     """
 
-    def __init__(self, shared: Callable, dtype: Any, sizes: Sizes, B: int):
+    def __init__(self, cache: Any, sizes: Sizes, B: int):
+        shared = cache.shared
         S, C, k, p, width, parts = self.sizes = sizes
         n, m, T, side = sizes.points, sizes.rows, sizes.tiles, sizes.side
         q = k - 1 - p                   # zeros around dz, on the way back
-        self.A, self.G, self.V = (np.ascontiguousarray(matrix, dtype)
+        self.A, self.G, self.V = (np.ascontiguousarray(matrix, cache.dtype)
                                   for matrix in matrices(n, k))
         self.x = Lines(shared, "x", (n, 1, B, T, C), p, sizes.pitch, S)
         self.M = Lines(shared, "M", (n, parts, B, T, width), q, sizes.pitch, side)
         self.fields = self.x.fields(k, side)
-        self.kernels = np.empty((n, parts, 1, k * C, width), dtype)
-        self.bias = np.empty((parts, 1, side, width), dtype)
+        self.kernels = cache.zeros((n, parts, 1, k * C, width))
+        self.bias = cache.zeros(self.M.by_line[0].shape)
         # backward
         pixels = B * T * sizes.pitch - q
         self.moved, self.dM = self.x.moved(k, pixels), self.M.pixels[:, :, q:q + pixels]
-        self.dkernels = np.zeros((n, parts, k, C, width), dtype)
-        self.dbias = np.zeros((parts, side * width), dtype)
+        self.dkernels = cache.zeros((n, parts, k, C, width))
+        self.dbias = cache.zeros((parts, sizes.pitch * width))
+        self.ones = np.ones(B * T, cache.dtype)     # its product adds faster than a sum
         self.part = shared("part of dkernels", self.dkernels.shape)
         self.dfields = self.M.fields(k, S)
-        self.turned = np.empty((n, parts, 1, k * width, C), dtype)
+        self.turned = cache.zeros((n, parts, 1, k * width, C))
         self.V_back = np.repeat(self.V.T, parts, axis=1)        # adds up the parts
         dx = shared("dx", (n, parts, B * T, S, C))
         self.dx_by_column = dx.swapaxes(2, 3)
@@ -199,14 +203,15 @@ class Convolution:
     def load(self, W: np.ndarray, b: np.ndarray) -> None:
         """Take kernels W (parts, width, k, k, C) and biases (parts, width)."""
         self.transform(W.transpose(2, 0, 3, 4, 1), self.kernels)
-        self.bias[...] = b[:, None, None]
+        rows = self.bias.reshape(len(b), -1, self.sizes.pitch, self.sizes.width)
+        rows[:, :, :self.sizes.side] = b[:, None, None]     # and 0 in the margins
 
     def forward(self, tiles: np.ndarray, z: np.ndarray) -> None:
         """tiles (B, T, n, S C) -> z (parts, B, T, m, side width)."""
         np.matmul(self.V, tiles, out=self.x.by_tile[0])
         np.matmul(self.fields, self.kernels, out=self.M.by_column)
         ones = self.M.by_line[0]        # that point reaches all rows of z alike
-        np.add(ones, self.bias.reshape(len(ones), 1, -1), out=ones)
+        np.add(ones, self.bias, out=ones)
         np.matmul(self.A.T, self.M.by_tile, out=z)
 
     def load_back(self, W: np.ndarray) -> None:
@@ -220,7 +225,7 @@ class Convolution:
         np.matmul(self.V, tiles, out=self.x.by_tile[0])
         np.matmul(self.moved, self.dM, out=self.part.transpose(2, 0, 1, 3, 4))
         np.add(self.dkernels, self.part, out=self.dkernels)
-        np.add(self.dbias, np.sum(self.M.by_line[0], axis=1), out=self.dbias)
+        np.add(self.dbias, self.ones @ self.M.by_line[0], out=self.dbias)
 
     def backward_x(self) -> np.ndarray:
         """dx (B, S, S, C) of the dM that `backward` left."""
