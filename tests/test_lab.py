@@ -169,9 +169,11 @@ def test_workers_end_with_their_caller(store):
 
 
 @pytest.fixture
-def cluster(tmp_path):
-    """A scheduler and two workers, started as the documentation says, elsewhere."""
+def cluster(tmp_path, monkeypatch):
+    """A scheduler and two workers, started as the documentation says, elsewhere; but
+    without nannies, which would start killed workers anew."""
     pytest.importorskip("distributed")
+    monkeypatch.setattr(running, "PATIENCE", 60)
     with open(tmp_path / "scheduler.log", "w+") as log:
         def dask(*words):
             return subprocess.Popen([sys.executable, "-m", "distributed.cli.dask_" +
@@ -183,7 +185,8 @@ def cluster(tmp_path):
         started = [dask("scheduler", "--host", "127.0.0.1", "--port", str(port),
                         "--no-dashboard")]
         started += [dask("worker", address, "--nthreads", "1", "--no-dashboard",
-                         "--local-directory", str(tmp_path)) for _ in range(2)]
+                         "--no-nanny", "--local-directory", str(tmp_path))
+                    for _ in range(2)]
         deadline = time.monotonic() + 60
         with socket.socket() as there:
             while there.connect_ex(("127.0.0.1", port)) and time.monotonic() < deadline:
@@ -198,8 +201,7 @@ def test_a_cluster_gives_the_same_trials_and_bears_a_killed_worker(store, tmp_pa
                                                                   cluster, digits):
     """Its processes were started elsewhere and have none of our code."""
     address, processes = cluster
-    requests = [Request(variants.train, None, config) for config in variants.configs(
-        variants.PLAN | variants.SMOKE).values()]
+    requests = requests_of_variants()
 
     def kill_one_at_work():
         while not store.of("variants.%"):
@@ -210,6 +212,44 @@ def test_a_cluster_gives_the_same_trials_and_bears_a_killed_worker(store, tmp_pa
     found = run(requests, store, digits, cluster=address)
     killer.join()
     assert same(found) == same(run(requests, Store(tmp_path / "other.sqlite"), digits))
+
+
+def requests_of_variants():
+    return [Request(variants.train, None, config) for config in variants.configs(
+        variants.PLAN | variants.SMOKE).values()]
+
+
+@pytest.mark.parametrize("lost, words", [
+    (slice(1, 3), "no worker at"), (slice(0, 1), "lost the Dask scheduler")],
+    ids=["workers", "scheduler"])
+def test_a_cluster_that_is_lost_is_one_line_and_trials_are_kept(
+        store, cluster, digits, monkeypatch, capsys, lost, words):
+    address, processes = cluster
+    monkeypatch.setattr(running, "LOOK", 1)
+    monkeypatch.setattr(running, "ALONE", 2)
+
+    def kill_after_two(*given):
+        told = itertools.count(1)
+
+        def tell(trial):
+            if next(told) == 2:
+                for process in processes[lost]:
+                    process.kill()
+        return tell
+    monkeypatch.setattr(running, "progress", kill_after_two)
+    with pytest.raises(StoreError, match=words) as caught:
+        run(requests_of_variants(), store, digits, cluster=address)
+    assert "\n" not in str(caught.value)
+    assert len(store.of("variants.%")) >= 2
+    if "worker" in words:
+        assert "no worker is left" in capsys.readouterr().err
+
+
+def test_workers_that_cannot_run_a_trial_are_one_line(store, cluster):
+    """They have our code, and not that of the tests."""
+    with pytest.raises(StoreError, match="cannot run trials: .*tests") as caught:
+        run(toys.requests_of(toys.square, 2), store, cluster=cluster[0])
+    assert "\n" not in str(caught.value)
 
 
 def test_no_cluster_is_one_line(store, monkeypatch):

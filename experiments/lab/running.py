@@ -29,7 +29,13 @@ from collections.abc import (
 )
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import (
+    AbstractContextManager,
+    closing,
+    contextmanager,
+    nullcontext,
+    suppress,
+)
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,6 +51,7 @@ from highway_suite.workers import end_with, ended_by_signals, sparing_children_c
 KILLED = "its worker was killed, and again when it ran alone"
 SLOW = 30               # seconds without a word
 PATIENCE = 10           # seconds that a scheduler has to answer
+LOOK, ALONE = 5, 300    # seconds between looks, and that there may be no worker
 
 
 def one_blas_thread() -> AbstractContextManager:
@@ -199,6 +206,20 @@ def zip_of_code(folder: str) -> str:
     return str(path)
 
 
+def tell_versions(client: Any) -> None:
+    """Say where a worker has other versions than this machine: the last bits of its
+    trials may then differ. Each trial's environment names its own."""
+    found = client.get_versions()
+    here, there = found["client"]["packages"], {}
+    for worker in found["workers"].values():
+        for name in ("python", "numpy", "distributed"):
+            if worker["packages"].get(name) != here[name]:
+                there.setdefault(name, set()).add(str(worker["packages"].get(name)))
+    for name, versions in there.items():
+        say(f"workers have {name} {', '.join(sorted(versions))}, and this machine "
+            f"{here[name]}: last bits of their trials may differ")
+
+
 @contextmanager
 def connected(address: str) -> Iterator[tuple]:
     """-> Dask's package and a client of the scheduler there, whose workers have our
@@ -208,9 +229,10 @@ def connected(address: str) -> Iterator[tuple]:
     except ImportError as error:
         raise StoreError("a cluster needs Dask: pip install -e '.[cluster]'") from error
     try:
-        client = distributed.Client(address, timeout=PATIENCE,
-                                    set_as_default=False)
-    except (OSError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")     # of other versions: it is said below
+            client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+    except Exception as error:      # sockets, timeouts, addresses: each its own kind
         raise StoreError(f"no Dask scheduler answers at {address}: {error}. Start one "
                          "with: dask scheduler") from error
     with client:
@@ -219,9 +241,41 @@ def connected(address: str) -> Iterator[tuple]:
         except (distributed.TimeoutError, TimeoutError) as error:
             raise StoreError(f"the Dask scheduler at {address} has no worker. Start: "
                              f"dask worker {address} --nthreads 1") from error
+        tell_versions(client)
         with tempfile.TemporaryDirectory() as folder:
-            client.upload_file(zip_of_code(folder))
+            try:
+                client.upload_file(zip_of_code(folder))
+            except Exception as error:
+                raise not_fit(address, error) from error
         yield distributed, client
+
+
+def not_fit(address: str, error: BaseException) -> StoreError:
+    """What to say of workers that fail before a trial begins: why, at its root."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return StoreError(f"the workers at {address} cannot run trials: "
+                      f"{type(error).__name__}: {' '.join(str(error).split())[:200]}. "
+                      "Each needs numpy, matplotlib, imageio and Dask")
+
+
+def watched(ask: Callable[[float], Any], distributed: Any, client: Any, address: str
+            ) -> Any:
+    """What ask(seconds) gives, asked again where that was not long enough. Where no
+    worker is left it says so, and gives up after `ALONE` seconds. Raises StoreError."""
+    alone = 0.0
+    while True:
+        with suppress(distributed.TimeoutError, TimeoutError):
+            return ask(LOOK)
+        if client.scheduler_info()["workers"]:
+            alone = 0.0
+        elif not alone:
+            alone = time.monotonic()
+            say(f"no worker is left at {address}; waiting {ALONE / 60:g} minutes for "
+                f"one. Start: dask worker {address} --nthreads 1")
+        elif time.monotonic() - alone > ALONE:
+            raise StoreError(f"no worker at {address} for {ALONE / 60:g} minutes. "
+                             "Start some and run again: finished trials are kept")
 
 
 def on_cluster(todo: dict[str, Request], address: str, things: dict
@@ -236,16 +290,30 @@ def on_cluster(todo: dict[str, Request], address: str, things: dict
         killed, futures = [], {
             client.submit(compute, request, data, pure=False, priority=-number): name
             for number, (name, request) in enumerate(todo.items())}
+        completed = distributed.as_completed(futures, loop=client.loop)
+
+        def next_one(seconds):
+            end = time.monotonic() + seconds
+            while not completed.has_ready():
+                if time.monotonic() > end:
+                    raise TimeoutError
+                time.sleep(0.02)
+            return next(completed)
         try:
-            for future in distributed.as_completed(futures, loop=client.loop):
-                try:
-                    trial = things["store"].save(future.result())
+            while not completed.is_empty():
+                future = watched(next_one, distributed, client, address)
+                try:        # its result may have been lost with its worker
+                    trial = watched(future.result, distributed, client, address)
                 except distributed.KilledWorker:
                     killed.append(futures[future])
                     continue
+                except (distributed.CancelledError, OSError, StoreError):
+                    raise
+                except Exception as error:      # it could not even begin
+                    raise not_fit(address, error) from error
                 del todo[futures[future]]
-                yield trial
-        except distributed.CancelledError as error:
+                yield things["store"].save(trial)
+        except (distributed.CancelledError, OSError) as error:
             raise StoreError(f"lost the Dask scheduler at {address}. Start one and run "
                              "again: finished trials are kept") from error
         return killed
