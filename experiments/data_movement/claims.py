@@ -10,7 +10,8 @@ import numpy as np
 import highway_networks as hn
 from experiments.data_movement.costs import MODELS
 from experiments.lab import Claim
-from experiments.lab.judging import or_infinite, over_nets
+from experiments.lab.judging import ahead, listed, or_infinite, over_nets
+from experiments.lab.papers import spoken
 
 
 def ratios(record: dict, model: str, block: str, matched: bool = False
@@ -47,8 +48,8 @@ def exponents(record: dict, batch: int = 1) -> dict[str, float]:
 
 def ours(rows: list[dict], n: int | None = None) -> Callable[..., Claim]:
     """A maker of claims of ours; n: the seeds behind them, None where shapes decide."""
-    def make(name: str, text: str, numbers: dict, limit: float,
-             test: Callable[[float], bool], **more: Any) -> Claim:
+    def make(name: str, text: str, numbers: dict, limit: float | None,
+             test: Callable[..., bool | None], **more: Any) -> Claim:
         return Claim(name=name, source="ours", text=text, ours=numbers, limit=limit,
                      test=test, rows=rows, n=n, **more)
     return make
@@ -121,16 +122,22 @@ def mean(rows: list[dict], name: str) -> float:
     return float(np.mean([row[name] for row in rows]))
 
 
-def claims_on_skipping(record: dict) -> list[Claim]:
-    """What need not be read, by the means of the nets."""
-    nets, lost = record["skipping"], record["plan"]["lost"]
-    gates, blocks = ([chosen(net, what, lost) for net in nets]
-                     for what in ("gates", "left_out"))
-    claim = ours(nets, len(nets))
+def nets_of(record: dict, block: str) -> list[dict]:
+    """The trained nets of a block, that skip."""
+    return [net for net in record["skipping"] if net["block"] == block]
 
-    def numbers(rows, **names):
-        return over_nets([{words: row[name] for name, words in names.items()}
-                          for row in rows])
+
+def numbers(rows: list[dict], **names: str) -> dict:
+    """Fields of rows by other names -> over the nets."""
+    return over_nets([{words: row[name] for name, words in names.items()}
+                      for row in rows])
+
+
+def claims_on_units(record: dict) -> list[Claim]:
+    """What need not be read of the blocks of highway nets, by the means of the nets."""
+    nets = nets_of(record, "highway")
+    gates = [chosen(net, "gates", record["plan"]["lost"]) for net in nets]
+    claim = ours(nets, len(nets))
     return [
         claim("skip-units", "one image at a time, skipping the units of closed gates "
               "saves a tenth of the forward pass for at most one point of test "
@@ -141,18 +148,58 @@ def claims_on_skipping(record: dict) -> list[Claim]:
         claim("skip-units-random", "as many units skipped at random cost five points "
               "more: mean of the nets", numbers(
                   gates, apart="points apart"), 5.0,
-              lambda points: mean(gates, "apart") >= points),
-        claim("leave-blocks-out", "a highway net without the blocks whose closing "
-              "costs least moves at most half as much in a forward pass, for at most "
-              "one point of test accuracy: means of the nets (a net of as few blocks, "
-              "trained from the start, has not been tried at the same setting)",
-              numbers(blocks, movement="movement", lost="points lost",
-                      left_out="blocks left out"), 0.5,
-              lambda part: mean(blocks, "movement") <= part
-              and mean(blocks, "lost") <= 1)]
+              lambda points: mean(gates, "apart") >= points)]
+
+
+def as_small(record: dict, blocks: list[dict]) -> dict:
+    """The deepest small net that moves no more than any of the pruned ones; the
+    smallest where all move more."""
+    rows = record["small"]
+    least = min(row["bytedmd"] for row in blocks)
+    return max((row for row in rows if row["bytedmd"] <= least),
+               key=lambda row: row["depth"], default=rows[0])
+
+
+def claims_on_blocks(record: dict) -> list[Claim]:
+    """Which blocks can be left out, by the means of the nets, and what a small net does
+    instead."""
+    own = {block: nets_of(record, block) for block in record["plan"]["lrs"]}
+    pruned = {block: [chosen(net, "left_out", record["plan"]["lost"]) for net in nets]
+              for block, nets in own.items()}
+    highway, small = pruned["highway"], as_small(record, pruned["highway"])
+    whole = own["highway"][0]["whole"]["bytedmd"]
+    depth = record["plan"]["net"]["depth"]
+
+    def spares(name, block):
+        rows = pruned[block]
+        return ours(own[block], len(rows))(
+            name, f"a {spoken(block)} net without the blocks whose closing costs least "
+            "moves at most half as much in a forward pass, for at most one point of "
+            "test accuracy: means of the nets", numbers(
+                rows, movement="movement", lost="points lost",
+                left_out="blocks left out"), 0.5,
+            lambda part: mean(rows, "movement") <= part and mean(rows, "lost") <= 1)
+    return [
+        spares("leave-blocks-out", "highway"), spares("leave-blocks-out-t-only",
+                                                      "t_only"),
+        ours(own["residual"], len(own["residual"]))(
+            "residual-spares-few", "of each residual net no more than 5 of "
+            f"{depth} blocks can be left out for one point of training accuracy",
+            numbers(pruned["residual"], left_out="blocks left out",
+                    movement="movement", lost="points lost"), 5,
+            lambda most: all(row["left_out"] <= most for row in pruned["residual"])),
+        ours([*own["highway"], *record["small"]], len(highway))(
+            "small-net-beats-pruned", "a net of fewer blocks that moves no more than "
+            "any of the pruned highway nets, trained from the start, is ahead of them "
+            "in test accuracy, by an exact rank test", {
+                "pruned": [row["test"] for row in highway],
+                **{f"{row['depth']} blocks": {
+                    "movement": listed(row["bytedmd"] / whole, 3),
+                    "accuracy": row["test"]} for row in record["small"]}}, None,
+            lambda: ahead(small["test"], [row["test"] for row in highway]))]
 
 
 def claims(record: dict) -> list[Claim]:
     """All claims of a record."""
     return [*claims_on_passes(record), *claims_on_loss(record),
-            *claims_on_skipping(record)]
+            *claims_on_units(record), *claims_on_blocks(record)]
