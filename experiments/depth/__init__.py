@@ -15,8 +15,8 @@ training images, 12 epochs, constant rate, unless it says otherwise. Loss: train
 loss, mean over the last epoch's steps; a net trains if it is below ln(10) / 2, on the
 map if it classifies half of the test images correctly. Nets by S or by rule have three
 rates for each optimiser and are judged by the best, by mean loss over three seeds; from
-300 blocks on by the rate that seed 0 chose. Controls have five rates and are judged by
-other seeds than those that choose. Test images choose nothing.
+300 blocks on by the rate that seed 0 chose. Controls have more rates where the best is
+at an end, and other seeds judge than choose. Test images choose nothing.
 
     sums                loss by S, 0.003 to 20, from 10 to 1000 blocks, Adam and SGD
     rules               S = 1, b_T = -2, -L/10 and chrono, to 10,000 blocks

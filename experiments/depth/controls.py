@@ -1,10 +1,10 @@
 """Controls of `depth`: what a constant T does, and what shallow nets do.
 
 The nets that are judged share no seed with those that chose their rate. Rates are
-chosen by mean training loss; where the best is at an end of the ladder of rates, the
-next one beyond it is tried, until it is not. At equal compute ten blocks train longer.
-By the schedule of the deepest net shallow ones see all images, at the rate of their
-lowest mean training loss; they are judged by test accuracy.
+chosen by mean training loss, of the three that rules have; where the best is at an end
+of those tried, the next one beyond it is tried, until it is not. At equal compute ten
+blocks train longer. By the schedule of the deepest net shallow ones see all images, at
+the rate of their lowest mean training loss; they are judged by test accuracy.
 
 Limits are wider than the noise: one seed's loss is off by about 14 % of its mean, so a
 ratio of two means by 7 % with eight seeds and by 9 % with five. The limit is 20 %, and
@@ -55,10 +55,9 @@ def control_nets(plan: dict) -> list[tuple[str, Net]]:
 def search(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
     """The trials that choose a net's rate, as far as is known, {rate: configs}: one
     more at an end where the best of these have run."""
-    own = plan["controls"]
     seeds = plan["seeds"][:1 if net.depth >= plan["one_rate_from"] else None]
-    ladder = sorted(own["lrs"] + own["beyond"])
-    lrs = set(own["lrs"])
+    lrs = set(plan["lrs"]["adam"])
+    ladder = sorted([*lrs, *plan["controls"]["beyond"]])
     while True:
         found = {lr: [net_config(plan, net, lr, seed) for seed in seeds]
                  for lr in sorted(lrs)}
@@ -101,18 +100,15 @@ def schedule_configs(plan: dict) -> dict[int, dict[float, list[dict]]]:
 
 
 def conduct(book: Book, plan: dict) -> None:
-    """Run the trials: those first that choose rates."""
-    nets = [net for _, net in control_nets(plan)]
-
-    def searched():
-        return [config for net in nets for configs in search(book, plan, net).values()
-                for config in configs]
-    while any(config not in book for config in searched()):
-        book.run(searched())
+    """Run the trials, those of shallow nets first."""
     book.run(config for rates in schedule_configs(plan).values()
              for configs in rates.values() for config in configs)
-    book.run(config for net in nets for config in judged_configs(book, plan, net))
     book.run(config for configs in longer_configs(plan).values() for config in configs)
+    for _, net in sorted(control_nets(plan), key=lambda item: item[1].depth):
+        while missing := [config for configs in search(book, plan, net).values()
+                          for config in configs if config not in book]:
+            book.run(missing)
+        book.run(judged_configs(book, plan, net))
 
 
 # --------------------------------------------------------------------------------------

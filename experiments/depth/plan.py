@@ -39,8 +39,7 @@ PLAN = {
         {"block": "highway", "optimizer": "sgd", "depths": [100], "rules": ["-L/10"]}],
     "controls": {
         "depths": TO_1000, "rules": ["S = 1", "constant T"], "shallow": [1, 3],
-        "lrs": [5e-4, 1e-3, 2e-3, 4e-3, 8e-3],
-        "beyond": [1.25e-4, 2.5e-4, 1.6e-2, 3.2e-2], "measured": 1280,
+        "beyond": [1.25e-4, 2.5e-4, 4e-3, 8e-3, 1.6e-2], "measured": 1280,
         # Others than those that choose; from plan["one_rate_from"] blocks on five.
         "seeds": [3, 4, 5, 6, 7, 8, 9, 10], "deep_seeds": [3, 4, 5, 6, 7],
         "longer": {"depth": 10, "epochs": [36, 120, 360, 1200], "lr": 1e-3,
@@ -107,7 +106,7 @@ SMOKE = {
         {"block": "highway", "optimizer": "sgd", "depths": [4], "rules": ["-L/10"]}],
     "controls": {
         "depths": [4, 12, 16], "rules": ["S = 1", "constant T"], "shallow": [1],
-        "lrs": [2e-3, 5e-3], "beyond": [1e-2], "measured": 128, "seeds": [2, 3],
+        "beyond": [1e-2], "measured": 128, "seeds": [2, 3],
         "deep_seeds": [2, 3],
         "longer": {"depth": 4, "epochs": [6, 8], "lr": 2e-3, "seeds": [2, 3]},
         "schedule": {"depths": [1, 4], "lrs": [2e-3], "seeds": [0, 1]}},
