@@ -31,6 +31,8 @@ PLAN = {
          "rules": ["S = 1", "b_T = -2", "chrono"]},
         {"block": "highway", "optimizer": "adam", "depths": TO_300,
          "rules": ["-L/10"]},
+        {"block": "highway", "optimizer": "adam", "depths": [1000],
+         "rules": ["constant T"]},
         {"block": "t_only", "optimizer": "adam", "depths": TO_1000,
          "rules": ["S = 1", "b_T = -2", "chrono"]},
         {"block": "t_only", "optimizer": "adam", "depths": TO_300, "rules": ["-L/10"]},
@@ -38,11 +40,11 @@ PLAN = {
          "rules": ["S = 1", "b_T = -2", "chrono"]},
         {"block": "highway", "optimizer": "sgd", "depths": [100], "rules": ["-L/10"]}],
     "controls": {
-        "depths": TO_1000, "rules": ["S = 1", "constant T"], "shallow": [1, 3],
+        "depths": TO_300, "rules": ["S = 1", "constant T"], "shallow": [1, 3],
         "beyond": [1.25e-4, 2.5e-4, 4e-3, 8e-3, 1.6e-2], "measured": 1280,
         # Others than those that choose; from plan["one_rate_from"] blocks on five.
         "seeds": [3, 4, 5, 6, 7, 8, 9, 10], "deep_seeds": [3, 4, 5, 6, 7],
-        "longer": {"depth": 10, "epochs": [36, 120, 360, 1200], "lr": 1e-3,
+        "longer": {"depth": 10, "epochs": [36, 120, 360], "lr": 1e-3,
                    "seeds": [3, 4, 5]},
         "schedule": {"depths": [1, 3, 10], "lrs": [1e-3, 2e-3, 4e-3],
                      "seeds": [0, 1, 2, 3, 4]}},
