@@ -103,6 +103,11 @@ def draw_rules(record: dict) -> Figure:
     axes.minorticks_off()
     format_log(axes.yaxis)
     label_right(axes, labels)
+    plan = record["plan"]
+    seeds = sorted({len(plan["seeds"]), *(len(row["train_loss"])
+                                          for row in record["controls"]["nets"])})
+    figure.supxlabel(f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} "
+                     f"epochs, {seeds[0]} to {seeds[-1]} seeds", size=8.5)
     return figure
 
 
