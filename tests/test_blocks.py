@@ -156,9 +156,10 @@ def test_t_only_leads_if_it_is_ahead_of_all_at_every_depth():
     ([(19, [2.3, 2.3], [0.1])], ["open", "open"]),
     ([(49, [2.3, None], [0.1, None])], ["holds", "holds"]),
     ([(49, [0.3, 0.21], [0.1, 0.5])], ["holds", "does not hold"]),
-    ([(49, [2, 2], [None]), (99, [0.2, 3], [0.49])], ["does not hold", "holds"])])
+    ([(49, [2, 2], [None]), (99, [0.15, 3], [0.49])], ["open", "holds"]),
+    ([(49, [0.08, 0.07], [0.49])], ["does not hold", "holds"])])
 def test_verdicts_on_plain_nets(deep, expected):
-    nets = [{"block": "plain", "depth": depth, "train_loss": {"final": losses},
+    nets = [{"block": "plain", "depth": depth, "train_loss": {"final": 2 * losses},
              "test_acc": {"final": losses}, "trials": [],
              "search": {"held_out_acc": accuracies}}
             for depth, losses, accuracies in [(9, [0.1, 0.2], [0.9]), *deep]]

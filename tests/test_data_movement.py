@@ -260,7 +260,7 @@ def test_how_much_is_skipped_is_not_chosen_on_test_images():
 # Verdicts
 
 
-def judged(*, ratio, matched, power, rule, epochs, nets):
+def judged(*, ratio, matched, power, rule, epochs, nets, small=0.95):
     """{name: verdict} of a record in which forms move so much of the plain net's data,
     as few parameters as plain where matched; nets: (accuracy lost, by random units)."""
     def of_size(parameters):
@@ -286,17 +286,26 @@ def judged(*, ratio, matched, power, rule, epochs, nets):
         "until_loss": [{"block": block, "depth": 9, "bytedmd": 10, "epochs": needed,
                         "trials": []} for block, needed in zip(
                             ("highway", "plain"), epochs, strict=True)],
-        "skipping": [skipped(*net) for net in nets]}
+        "skipping": [skipped(*net) for net in nets],
+        "small": [{"depth": depth, "bytedmd": cost, "trials": [],
+                   "test": [accuracy + place / 1000 for place in range(len(nets))]}
+                  for depth, cost, accuracy in ((5, 30, 0.5), (14, 45, small),
+                                                (19, 60, 0.99))]}
     return {claim["name"]: claim["verdict"] for claim in map(judge, claims(record))}
 
 
 def test_verdicts_follow_the_numbers():
     good = judged(ratio=1.05, matched=1.0, power=1.45, rule=1.05,
                   epochs=([5, 5, None], [10, None, None]),
-                  nets=[(0.011, 0.08), (0.005, 0.07)])
+                  nets=[(0.011, 0.08), (0.005, 0.07), (0.004, 0.08)])
     assert set(good.values()) == {"holds"}
     dear = judged(ratio=1.2, matched=1.2, power=1.7, rule=0.8,
                   epochs=([10, 10, 10], [10, 10, 10]),
-                  nets=[(0.03, 0.05), (0.02, 0.05)])
+                  nets=[(0.03, 0.05), (0.02, 0.05), (0.02, 0.05)], small=0.86)
     assert dear.pop("carry-saves-nothing") == "holds"
     assert set(dear.values()) == {"does not hold"}
+    cheap = judged(ratio=0.8, matched=1.0, power=1.5, rule=1.0,
+                   epochs=([5], [10]), nets=[(0.0, 0.1)])
+    assert cheap.pop("carry-saves-nothing") == "does not hold"
+    assert cheap.pop("small-net-beats-pruned") == "open"    # one net of each
+    assert set(cheap.values()) == {"holds"}

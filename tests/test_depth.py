@@ -223,8 +223,9 @@ def lawful_loss(config):
     S, _ = start_of(config)
     if border_of(config) < S:
         return 2.3
+    longer = (12 / config["epochs"]) ** 0.5 if config["depth"] == 10 else 1
     return min(0.07 * math.exp(0.005 * math.log(S) ** 2 + 0.12 * S), 2.3) * (
-        1 + 0.01 * config["seed"])
+        1 + 0.01 * config["seed"]) * longer
 
 
 def lawless_loss(config):
@@ -253,10 +254,10 @@ class World:
                   "S_after": S, "test_acc": 0.98 if loss < plan.TRAINS else 0.1}
         if "measure" in config:
             kept = [m for m in config["measure"]["kept"] if m < config["depth"]]
-            times = 1 if S < 1e-3 else 3        # shut gates are not used
+            times = 1 if S < 1e-4 else 3        # shut gates are not used
             result["used"] = {
                 "layers": config["depth"], "loss": loss, "closed_loss": times * loss,
-                "open": 0, "prefix": 70 * (times > 1), "lesions": {},
+                "open": 0, "prefix": config["depth"] * (times > 1), "lesions": {},
                 "kept": {"layers": kept, "loss": [times * loss] * len(kept)},
                 "curves": {"cut_loss": [times * loss, loss]}}
         return result
@@ -282,8 +283,8 @@ def verdicts(record):
 def test_a_lawful_world_gets_its_law(worlds):
     """Shut gates do as well with SGD there, and half-open ones train at some rate."""
     found = verdicts(worlds["lawful"])
-    assert "open" not in found.values()
     assert {name: verdict for name, verdict in found.items() if verdict != "holds"} == {
+        "depth-beats-ten": "open", "ten-thousand-beat-ten": "open",
         "sgd-1000-blocks": "not learned", "thousand-layers-train": "not learned",
         "half-open-fails": "does not hold", "chrono-loses": "does not hold",
         "line-loses": "does not hold"}

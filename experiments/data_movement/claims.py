@@ -10,7 +10,7 @@ import numpy as np
 import highway_networks as hn
 from experiments.data_movement.costs import MODELS
 from experiments.lab import Claim
-from experiments.lab.judging import or_infinite, over_nets
+from experiments.lab.judging import ahead, listed, or_infinite, over_nets
 
 
 def ratios(record: dict, model: str, block: str, matched: bool = False
@@ -47,8 +47,8 @@ def exponents(record: dict, batch: int = 1) -> dict[str, float]:
 
 def ours(rows: list[dict], n: int | None = None) -> Callable[..., Claim]:
     """A maker of claims of ours; n: the seeds behind them, None where shapes decide."""
-    def make(name: str, text: str, numbers: dict, limit: float,
-             test: Callable[[float], bool], **more: Any) -> Claim:
+    def make(name: str, text: str, numbers: dict, limit: float | None,
+             test: Callable[..., bool | None], **more: Any) -> Claim:
         return Claim(name=name, source="ours", text=text, ours=numbers, limit=limit,
                      test=test, rows=rows, n=n, **more)
     return make
@@ -121,16 +121,17 @@ def mean(rows: list[dict], name: str) -> float:
     return float(np.mean([row[name] for row in rows]))
 
 
-def claims_on_skipping(record: dict) -> list[Claim]:
-    """What need not be read, by the means of the nets."""
-    nets, lost = record["skipping"], record["plan"]["lost"]
-    gates, blocks = ([chosen(net, what, lost) for net in nets]
-                     for what in ("gates", "left_out"))
-    claim = ours(nets, len(nets))
+def numbers(rows: list[dict], **names: str) -> dict:
+    """Fields of rows by other names -> over the nets."""
+    return over_nets([{words: row[name] for name, words in names.items()}
+                      for row in rows])
 
-    def numbers(rows, **names):
-        return over_nets([{words: row[name] for name, words in names.items()}
-                          for row in rows])
+
+def claims_on_units(record: dict) -> list[Claim]:
+    """What need not be read of the blocks of highway nets, by the means of the nets."""
+    nets = record["skipping"]
+    gates = [chosen(net, "gates", record["plan"]["lost"]) for net in nets]
+    claim = ours(nets, len(nets))
     return [
         claim("skip-units", "one image at a time, skipping the units of closed gates "
               "saves a tenth of the forward pass for at most one point of test "
@@ -141,18 +142,44 @@ def claims_on_skipping(record: dict) -> list[Claim]:
         claim("skip-units-random", "as many units skipped at random cost five points "
               "more: mean of the nets", numbers(
                   gates, apart="points apart"), 5.0,
-              lambda points: mean(gates, "apart") >= points),
-        claim("leave-blocks-out", "a highway net without the blocks whose closing "
-              "costs least moves at most half as much in a forward pass, for at most "
-              "one point of test accuracy: means of the nets (a net of as few blocks, "
-              "trained from the start, has not been tried at the same setting)",
-              numbers(blocks, movement="movement", lost="points lost",
-                      left_out="blocks left out"), 0.5,
-              lambda part: mean(blocks, "movement") <= part
-              and mean(blocks, "lost") <= 1)]
+              lambda points: mean(gates, "apart") >= points)]
+
+
+def as_small(record: dict, blocks: list[dict]) -> dict:
+    """The deepest small net that moves no more than any of the pruned ones; the
+    smallest where all move more."""
+    rows = record["small"]
+    least = min(row["bytedmd"] for row in blocks)
+    return max((row for row in rows if row["bytedmd"] <= least),
+               key=lambda row: row["depth"], default=rows[0])
+
+
+def claims_on_blocks(record: dict) -> list[Claim]:
+    """Which blocks can be left out, by the means of the nets, and what a small net does
+    instead."""
+    nets, lost = record["skipping"], record["plan"]["lost"]
+    rows = [chosen(net, "left_out", lost) for net in nets]
+    small, whole = as_small(record, rows), nets[0]["whole"]["bytedmd"]
+    return [
+        ours(nets, len(nets))(
+            "leave-blocks-out", "a highway net without the blocks whose closing costs "
+            "least moves at most half as much in a forward pass, for at most one point "
+            "of test accuracy: means of the nets", numbers(
+                rows, movement="movement", lost="points lost",
+                left_out="blocks left out"), 0.5,
+            lambda part: mean(rows, "movement") <= part and mean(rows, "lost") <= 1),
+        ours([*nets, *record["small"]], len(nets))(
+            "small-net-beats-pruned", "a net of fewer blocks that moves no more than "
+            "any of these pruned ones, trained from the start, is ahead of them in "
+            "test accuracy, by an exact rank test", {
+                "pruned": [row["test"] for row in rows],
+                **{f"{row['depth']} blocks": {
+                    "movement": listed(row["bytedmd"] / whole, 3),
+                    "accuracy": row["test"]} for row in record["small"]}}, None,
+            lambda: ahead(small["test"], [row["test"] for row in rows]))]
 
 
 def claims(record: dict) -> list[Claim]:
     """All claims of a record."""
     return [*claims_on_passes(record), *claims_on_loss(record),
-            *claims_on_skipping(record)]
+            *claims_on_units(record), *claims_on_blocks(record)]

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from experiments.data_movement.claims import chosen, ratios
+from experiments.data_movement.claims import as_small, chosen, ratios
 from experiments.lab.drawing import GREY, colour_of, title_of
 from experiments.lab.papers import spoken
 from highway_suite.figures import TITLE
@@ -48,31 +48,46 @@ def draw_passes(record: dict) -> Figure:
 
 
 def draw_skipping(record: dict) -> Figure:
-    """Test accuracy over the movement of one image's forward pass, for every net."""
-    figure = Figure(figsize=(8, 4.2), layout="constrained")
-    axes, nets = figure.subplots(), record["skipping"]
-    colours = {"left_out": colour_of("highway"), "gates": GREY}
-    labels = {"left_out": "blocks left out", "gates": "units of closed gates skipped"}
-    for what, colour in colours.items():
-        for number, net in enumerate(nets):
-            x = [row["bytedmd"] / net["whole"]["bytedmd"] for row in net[what]]
-            for dashes, values, label in (
-                    ("-", [row["test"] for row in net[what]], labels[what]),
-                    (":", [np.median(row["random"]) for row in net[what]],
-                     "as many at random")):
-                axes.plot(x, 100 * np.array(values), dashes, color=colour, linewidth=1,
-                          marker="." if dashes == "-" else "", markersize=4, alpha=0.7,
-                          label="" if number else label)
-    best = 100 * max(net["whole"]["test"] for net in nets)
-    axes.set(xlabel="ByteDMD of one image's forward pass, in units of the whole net's",
-             ylabel="test accuracy, %", xlim=(0, 1.03), ylim=(best - 17, best + 1))
-    axes.legend(frameon=False, loc="lower right")
-    blocks = [chosen(net, "left_out", record["plan"]["lost"]) for net in nets]
-    counts = sorted(row["left_out"] for row in blocks)
-    figure.suptitle(f"{counts[0]} to {counts[-1]} of {record['plan']['net']['depth']} "
-                    "trained blocks can be left out for "
-                    f"{np.median([row['lost'] for row in blocks]):.1f} points of "
-                    "accuracy", **TITLE)
-    figure.supxlabel(f"{title_of(record['plan'])}; {len(nets)} highway nets, of each "
+    """Test accuracy over the movement of one image's forward pass, for every net, in
+    units of the whole net's; marks are nets that were trained small."""
+    figure = Figure(figsize=(8, 4.4), layout="constrained")
+    axes, own = figure.subplots(), record["skipping"]
+    unit = own[0]["whole"]["bytedmd"]
+    for what, colour, label in (
+            ("left_out", colour_of("highway"), "blocks left out"),
+            ("gates", GREY, "units of closed gates skipped")):
+        for number, net in enumerate(own):
+            axes.plot([row["bytedmd"] / unit for row in net[what]],
+                      [100 * row["test"] for row in net[what]], color=colour,
+                      linewidth=1, marker=".", markersize=4, alpha=0.7,
+                      label="" if number else label)
+    depths = [row["depth"] for row in record["small"]]
+    label = f"trained with {min(depths)} to {max(depths)} blocks"
+    for row in record["small"]:
+        axes.plot([row["bytedmd"] / unit] * len(row["test"]),
+                  100 * np.array(row["test"]), "D", color="black", markersize=4,
+                  fillstyle="none", label=label if row["depth"] == min(depths) else "")
+        axes.annotate(f"{row['depth']}", (row["bytedmd"] / unit,
+                                          100 * max(row["test"])), (0, 5),
+                      textcoords="offset points", ha="center", size=8)
+    best = 100 * max(net["whole"]["test"] for net in own)
+    axes.set(xlabel="ByteDMD of one image's forward pass, in units of the whole "
+             "net's", ylabel="test accuracy, %", xlim=(0, 1.03),
+             ylim=(best - 9, best + 1))
+    axes.legend(frameon=False, loc="lower right", fontsize=8)
+    blocks = [chosen(net, "left_out", record["plan"]["lost"]) for net in own]
+    small = as_small(record, blocks)
+    read = sorted(100 * row["test"] for row in blocks)
+    figure.suptitle(f"A highway net pruned to {min(map(kept, blocks, own))} to "
+                    f"{max(map(kept, blocks, own))} blocks reads {read[0]:.1f} to "
+                    f"{read[-1]:.1f} %,\none trained with {small['depth']} blocks "
+                    f"{100 * min(small['test']):.1f} to {100 * max(small['test']):.1f} "
+                    "%", **TITLE)
+    figure.supxlabel(f"{title_of(record['plan'])}; {len(own)} highway nets, of each "
                      "the blocks whose closing costs least", size=8.5)
     return figure
+
+
+def kept(row: dict, net: dict) -> int:
+    """How many blocks are not left out."""
+    return len(net["closed"]) - row["left_out"]

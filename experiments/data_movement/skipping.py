@@ -1,8 +1,9 @@
-"""Trials of trained highway nets that skip what their closed gates do not need.
+"""Trials of trained highway nets that skip units or blocks, and of small ones.
 
 A unit whose T is nearly 0 hands on its x, whatever H is. So T is computed first, and of
 H only the units whose T is above a threshold. Or whole blocks are left out, gates and
-all. What each costs in accuracy and in movement.
+all. What each costs in accuracy and in movement; and what nets have and move that were
+trained with fewer blocks from the start.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
-from experiments.data_movement.costs import movement
+from experiments.data_movement.costs import MODELS, movement
 from experiments.data_movement.passes import trace
 from experiments.data_movement.tracing import trace_skipping
 from experiments.lab import Lab, trial_function
@@ -112,6 +113,17 @@ def train(config: dict, data: hn.Data) -> hn.DeepNet:
     return net
 
 
+@trial_function("data_movement.small")
+def train_small(config: dict, data: hn.Data) -> dict:
+    """Train one net -> its accuracy and movement, nothing left out."""
+    data, few = hn.scale_pixels(data), slice(config["images"])
+    net = train(config, data)
+    return {"sha256": weights_hash(net),
+            "train": accuracy(net, (data.x_train[few], data.y_train[few])),
+            "test": accuracy(net, (data.x_test[few], data.y_test[few]))
+            } | forward_costs(net, net.depth)
+
+
 @trial_function("data_movement.skip")
 def skip_all(config: dict, data: hn.Data) -> dict:
     """Train one net -> all that it may skip, in test and training images. `closed` is
@@ -130,8 +142,23 @@ def skip_all(config: dict, data: hn.Data) -> dict:
             "gates": skip_gates(net, images, config)}
 
 
+def small_nets(lab: Lab) -> list[dict]:
+    """Highway nets of fewer blocks -> a row for each depth: its seeds."""
+    plan = lab.plan
+    trials = lab.trials(train_small, {(depth, seed): plan["net"] | {
+        "depth": depth, "seed": seed, "images": plan["skip"]["images"]}
+        for depth in plan["small"] for seed in plan["seeds"]})
+    rows = []
+    for depth in plan["small"]:
+        own = [trials[depth, seed] for seed in plan["seeds"]]
+        rows.append({"depth": depth, "trials": [trial.hash for trial in own]} | {
+            name: [trial.result[name] for trial in own] for name in ("train", "test")}
+            | {model: own[0].result[model] for model in MODELS})
+    return rows
+
+
 def nets(lab: Lab) -> list[dict]:
-    """The highway nets of all seeds -> rows."""
+    """The deep highway nets of all seeds -> rows."""
     plan = lab.plan
     trials = lab.trials(skip_all, {seed: plan["net"] | plan["skip"] | {"seed": seed}
                                    for seed in plan["seeds"]})

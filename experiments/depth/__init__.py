@@ -15,10 +15,12 @@ training images, 12 epochs, constant rate, unless it says otherwise. Loss: train
 loss, mean over the last epoch's steps; a net trains if it is below ln(10) / 2, on the
 map if it classifies half of the test images correctly. Nets by S or by rule have three
 rates for each optimiser and are judged by the best, by mean loss over three seeds; from
-300 blocks on by the rate that seed 0 chose. Test images choose nothing.
+300 blocks on by the rate that seed 0 chose. Controls have more rates where the best is
+at an end, and other seeds judge than choose. Test images choose nothing.
 
     sums                loss by S, 0.003 to 20, from 10 to 1000 blocks, Adam and SGD
-    rules               S = 1, b_T = -2, -L/10, chrono and a constant T, to 10,000
+    rules               S = 1, b_T = -2, -L/10 and chrono, to 10,000 blocks
+    controls            the same T in every block, and 1, 3 and 10 blocks, beside S = 1
     border              the largest S that trains, by bisection, under 18 changes
     mechanism           before training: does the gradient fall as e^-S?
     rescue              gates half open against S = 1, 10 to 48 blocks, five seeds
@@ -34,11 +36,11 @@ Cost: 7 hours on two cores. Finished trials are kept.
 
 from __future__ import annotations
 
-from experiments.depth import claims, figures, tutorial
+from experiments.depth import claims, controls, figures, tutorial
 from experiments.depth import plan as plans
 from experiments.depth.record import describe
 from experiments.depth.training import by_bias, start, train
-from experiments.lab import Experiment, Lab
+from experiments.lab import Claim, Experiment, Lab
 
 
 def run(lab: Lab) -> dict:
@@ -50,9 +52,15 @@ def run(lab: Lab) -> dict:
               lab.trials(tutorial.train, plans.tutorial_configs(plan))]
     book = plans.Book(lambda configs: lab.trials(train, configs))
     plans.conduct(book, plan)
-    return describe(book, plan, others)
+    controls.conduct(book, plan)
+    return describe(book, plan, others) | {"controls": controls.describe(book, plan)}
+
+
+def all_claims(record: dict) -> list[Claim]:
+    """All claims of a record."""
+    return [*claims.claims(record), *controls.claims(record)]
 
 
 EXPERIMENT = Experiment(
-    name="depth", doc=__doc__, minutes=420, plan=plans.PLAN, smoke=plans.SMOKE,
-    run=run, claims=claims.claims, figures=figures.FIGURES)
+    name="depth", doc=__doc__, minutes=440, plan=plans.PLAN, smoke=plans.SMOKE,
+    run=run, claims=all_claims, figures=figures.FIGURES)

@@ -9,7 +9,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from experiments.depth.claims import LOW, OPTIMIZERS, grouped, rule_losses
+from experiments.depth.claims import LOW, OPTIMIZERS, grouped
+from experiments.depth.controls import all_losses, shallow_rows
 from experiments.depth.plan import TRAINS
 from experiments.depth.record import GUESSING, mean_loss
 from experiments.depth.training import KEEPS
@@ -70,17 +71,19 @@ RULES = {       # rule: its name in the figure and its colour
 
 
 def draw_rules(record: dict) -> Figure:
-    """Loss over depth for each rule, highway blocks and Adam."""
+    """Loss over depth for each rule, highway blocks and Adam, and that of shallow nets
+    as lines across."""
     lines: dict[str, dict] = {}
-    for depth, row in rule_losses(record).items():
-        for rule, loss in row.items():
+    for depth, row in all_losses(record).items():
+        for rule, losses in row.items():
+            loss = mean_loss({"train_loss": losses})
             lines.setdefault(rule, {})[depth] = min(loss, GUESSING)
-    said = [f"{lines[rule][max(lines[rule])]:.2f} with {words}" for rule, words in (
-        ("S = 1", "S = 1"), ("chrono", "chrono"), ("b_T = -2", "$b_T$ = −2"))
-        if rule in lines]
     deepest = max(lines["S = 1"])
-    figure, axes = one_panel(record, f"At {deepest:,} blocks highway nets end with a "
-                             f"loss of\n{', '.join(said)}")
+    shallow = {row["depth"]: mean_loss(row) for row in shallow_rows(record)}
+    ten = max(shallow)
+    figure, axes = one_panel(record, f"{deepest:,} blocks with S = 1 end with a loss "
+                             f"of {lines['S = 1'][deepest]:.3f},\n{ten} blocks with "
+                             f"one of {shallow[ten]:.3f}")
     labels = []
     for rule, losses in lines.items():
         name, colour = RULES[rule]
@@ -89,14 +92,22 @@ def draw_rules(record: dict) -> Figure:
                   marker="o", markersize=4,
                   linestyle="-" if rule != "constant T" else (0, (3, 1.2)))
         labels.append((losses[max(losses)], name, colour))
+    for depth, loss in shallow.items():
+        axes.axhline(loss, color=LIGHT.soft, linewidth=1, zorder=0)
+        labels.append((loss, f"{depth} block{'s' * (depth > 1)}", LIGHT.soft))
     axes.axhline(GUESSING, color=LIGHT.soft, linewidth=1, linestyle=":")
     axes.set(xscale="log", yscale="log", xlabel="blocks",
              ylabel="training loss (dotted: guessing)")
-    depths = [*rule_losses(record)]
+    depths = sorted(lines["S = 1"])
     axes.set_xticks(depths, [f"{depth:,}" for depth in depths])
     axes.minorticks_off()
     format_log(axes.yaxis)
     label_right(axes, labels)
+    plan = record["plan"]
+    seeds = sorted({len(plan["seeds"]), *(len(row["train_loss"])
+                                          for row in record["controls"]["nets"])})
+    figure.supxlabel(f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} "
+                     f"epochs, {seeds[0]} to {seeds[-1]} seeds", size=8.5)
     return figure
 
 

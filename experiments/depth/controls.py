@@ -1,0 +1,298 @@
+"""Controls of `depth`: what a constant T does, and what shallow nets do.
+
+The nets that are judged share no seed with those that chose their rate. Rates are
+chosen by mean training loss, of the three that rules have; where the best is at an end
+of those tried, the next one beyond it is tried, until it is not. At equal compute ten
+blocks train longer. By the schedule of the deepest net shallow ones see all images, at
+the rate of their lowest mean training loss; they are judged by test accuracy.
+
+Limits are wider than the noise: one seed's loss is off by about 14 % of its mean, so a
+ratio of two means by 7 % with eight seeds and by 9 % with five. The limit is 20 %, and
+a ratio within its standard error of the limit tells nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from experiments.depth.claims import (
+    NEAR,
+    accuracies,
+    by_depth,
+    own,
+    prefixes,
+    rule_rows,
+)
+from experiments.depth.plan import HALF_OPEN, ONE, Book, Net, gates_of, net_config
+from experiments.depth.record import GUESSING, best_row, mean_loss, of_seeds
+from experiments.lab import Claim
+from experiments.lab.judging import ahead, every, listed, or_infinite, rank_p
+
+POINTS = 0.5            # of test accuracy: near
+UNTOLD = "the rank test cannot tell them apart"
+
+# --------------------------------------------------------------------------------------
+# The plan
+
+
+def shallow_gates(depth: int) -> dict:
+    """S = 1; of one block, whose T may not be 1, b_T = 0."""
+    return ONE if depth > 1 else HALF_OPEN
+
+
+def control_nets(plan: dict) -> list[tuple[str, Net]]:
+    """(rule, nets) that are judged at a rate of their own."""
+    own = plan["controls"]
+    return [*((rule, Net(depth, gates_of(plan, rule, depth), "adam"))
+              for depth in own["depths"] for rule in own["rules"]),
+            *(("shallow", Net(depth, shallow_gates(depth), "adam"))
+              for depth in own["shallow"])]
+
+
+def search(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
+    """The trials that choose a net's rate, as far as is known, {rate: configs}: one
+    more at an end where the best of these have run."""
+    seeds = plan["seeds"][:1 if net.depth >= plan["one_rate_from"] else None]
+    lrs = set(plan["lrs"]["adam"])
+    ladder = sorted([*lrs, *plan["controls"]["beyond"]])
+    while True:
+        found = {lr: [net_config(plan, net, lr, seed) for seed in seeds]
+                 for lr in sorted(lrs)}
+        if not all(config in book for configs in found.values() for config in configs):
+            return found
+        place = ladder.index(best_row(book, found)["lr"])
+        near = {*ladder[max(place - 1, 0):place + 2]}
+        if near <= lrs:
+            return found
+        lrs |= near
+
+
+def judged_configs(book: Book, plan: dict, net: Net) -> list[dict]:
+    """A net with the seeds that judge it, at the rate that others chose."""
+    own, lr = plan["controls"], best_row(book, search(book, plan, net))["lr"]
+    deep = net.depth >= plan["one_rate_from"]
+    return [net_config(plan, net, lr, seed, measure={
+        "measured": own["measured"], "kept": [], "lesioned": net.depth})
+        for seed in own["deep_seeds" if deep else "seeds"]]
+
+
+def longer_configs(plan: dict) -> dict[int, list[dict]]:
+    """Ten blocks for more epochs, {epochs: configs}."""
+    own = plan["controls"]["longer"]
+    return {epochs: [net_config(plan, Net(own["depth"], ONE, "adam"), own["lr"], seed,
+                                epochs=epochs) for seed in own["seeds"]]
+            for epochs in own["epochs"]}
+
+
+def schedule_configs(plan: dict) -> dict[int, dict[float, list[dict]]]:
+    """Shallow nets by the schedule of the deepest, {depth: {rate: configs}}."""
+    own = plan["controls"]["schedule"]
+    deepest = max(plan["full"]["nets"], key=lambda nets: max(nets["depths"]))
+    return {depth: {lr: [net_config(
+        plan, Net(depth, shallow_gates(depth), "adam"), lr, seed,
+        n_train=plan["full"]["n_train"], epochs=deepest["epochs"],
+        lr_decay=deepest["lr_decay"], measure={
+            "measured": deepest["measured"], "kept": [], "lesioned": depth})
+        for seed in own["seeds"]] for lr in own["lrs"]} for depth in own["depths"]}
+
+
+def conduct(book: Book, plan: dict) -> None:
+    """Run the trials, those of shallow nets first."""
+    book.run(config for rates in schedule_configs(plan).values()
+             for configs in rates.values() for config in configs)
+    book.run(config for configs in longer_configs(plan).values() for config in configs)
+    for _, net in sorted(control_nets(plan), key=lambda item: item[1].depth):
+        while missing := [config for configs in search(book, plan, net).values()
+                          for config in configs if config not in book]:
+            book.run(missing)
+        book.run(judged_configs(book, plan, net))
+
+
+# --------------------------------------------------------------------------------------
+# The record
+
+
+def with_need(row: dict) -> dict:
+    """A row whose `used` is no more than how many first blocks each seed needs."""
+    rest = {name: value for name, value in row.items() if name != "used"}
+    return rest | {"needed": prefixes(row)}
+
+
+def describe(book: Book, plan: dict) -> dict:
+    """The record's part: rows of `nets`, `longer` and `schedule`."""
+    nets = []
+    for rule, net in control_nets(plan):
+        tried = search(book, plan, net)
+        configs = judged_configs(book, plan, net)
+        nets.append({"rule": rule, "depth": net.depth, "lr": configs[0]["lr"],
+                     "tried": {f"{lr:g}": listed(mean_loss(of_seeds(
+                         [book[config] for config in found])))
+                         for lr, found in tried.items()}}
+                    | with_need(of_seeds([book[config] for config in configs])))
+    return {"nets": nets, "longer": [
+        {"depth": plan["controls"]["longer"]["depth"], "epochs": epochs}
+        | of_seeds([book[config] for config in configs])
+        for epochs, configs in longer_configs(plan).items()],
+        "schedule": [{"depth": depth} | with_need(best_row(book, rates))
+                     for depth, rates in schedule_configs(plan).items()]}
+
+
+# --------------------------------------------------------------------------------------
+# Claims
+
+
+def compared(one: Iterable[float | None], other: Iterable[float | None]) -> dict:
+    """The ratio of the means of two nets' losses, and its standard error."""
+    losses = [np.minimum(or_infinite(values), GUESSING) for values in (one, other)]
+    ratio = losses[0].mean() / losses[1].mean()
+    error = ratio * math.sqrt(sum((values.std(ddof=1) / values.mean()) ** 2
+                                  / len(values) for values in losses))
+    return {"ratio": listed(ratio, 4), "error": listed(error, 2)}
+
+
+def told(found: dict) -> str:
+    """A ratio with its standard error."""
+    return f"{found['ratio']:.2f} ± {found['error']:.2f}"
+
+
+def below(found: Iterable[dict]) -> Any:
+    """-> the test whether all ratios are at most 1 + so many %. Within one standard
+    error of that a ratio tells nothing."""
+    pairs = [(each["ratio"], each["error"]) for each in found]
+
+    def test(limit):
+        return every(None if abs(ratio - 1 - limit / 100) <= error
+                     else ratio < 1 + limit / 100 for ratio, error in pairs)
+    return test
+
+
+def scores(row: dict) -> list[float]:
+    """Losses of a row's seeds, the lower the higher."""
+    return [-loss for loss in or_infinite(row["train_loss"])]
+
+
+def by_rule(record: dict) -> dict[str, dict[int, dict]]:
+    """The rows of the nets that are judged, {rule: {depth: row}}."""
+    rows: dict[str, dict[int, dict]] = {}
+    for row in record["controls"]["nets"]:
+        rows.setdefault(row["rule"], {})[row["depth"]] = row
+    return rows
+
+
+def shallow_rows(record: dict) -> list[dict]:
+    """The shallow nets, the deepest of them with S = 1 last."""
+    rows = by_rule(record)
+    least = min(rows["S = 1"])
+    return [*rows["shallow"].values(), rows["S = 1"][least]]
+
+
+def all_losses(record: dict) -> dict[int, dict[str, list]]:
+    """Losses by seed of every rule with highway blocks and Adam, {depth: {rule:
+    losses}}: of the controls where there are any."""
+    losses: dict[int, dict[str, list]] = {}
+    for row in [*rule_rows(record), *record["controls"]["nets"]]:
+        if row["rule"] != "shallow":
+            losses.setdefault(row["depth"], {})[row["rule"]] = row["train_loss"]
+    return dict(sorted(losses.items()))
+
+
+def claim_on_best_rule(record: dict) -> Claim:
+    """S = 1 beside every other rule and every shallow net."""
+    shallow = {f"{row['depth']} blocks": row["train_loss"]
+               for row in shallow_rows(record)}
+    found, ours = [], {}
+    for depth, losses in all_losses(record).items():
+        others = {name: values for name, values in (losses | shallow).items()
+                  if name not in ("S = 1", f"{depth} blocks")}
+        best = min(others, key=lambda name: mean_loss({"train_loss": others[name]}))
+        found.append(compared(losses["S = 1"], others[best]))
+        ours[depth] = f"{told(found[-1])} ({best})"
+    return own(
+        "sum-1-near-best-rule", "from 10 to 10,000 blocks the loss with S = 1 is at "
+        f"most {NEAR} % above that of the best other rule; nets of 1, 3 and 10 blocks "
+        "count as rules of every depth",
+        [*rule_rows(record), *record["controls"]["nets"]], by_depth(ours), NEAR,
+        below(found), why="a ratio is within its standard error of the limit")
+
+
+def claims_on_controls(record: dict) -> list[Claim]:
+    """A constant T, ten blocks, and what deep nets need."""
+    rows = by_rule(record)
+    ones, constant = rows["S = 1"], rows["constant T"]
+    ten, deep = ones[min(ones)], {depth: row for depth, row in ones.items()
+                                  if depth > min(ones)}
+    beside = {depth: compared(row["train_loss"], ones[depth]["train_loss"])
+              for depth, row in constant.items()}
+    ratios = {depth: compared(ten["train_loss"], row["train_loss"])
+              for depth, row in deep.items()}
+    needs = [row["needed"] for row in ones.values()]
+    return [
+        own("constant-t-as-good", f"the same T = {record['plan']['constant_T']:g} in "
+            f"every block ends at most {NEAR} % above S = 1, from 10 to 300 blocks "
+            "(at 10,000 the two rules are one)", [*ones.values(), *constant.values()],
+            by_depth({depth: told(each) for depth, each in beside.items()}), NEAR,
+            below(beside.values())),
+        own("ten-blocks-as-good", f"ten blocks end at most {NEAR} % above nets of 30, "
+            "100 and 300 blocks, all with S = 1", [*ones.values()],
+            by_depth({depth: told(each) for depth, each in ratios.items()}), NEAR,
+            below(ratios.values())),
+        own("depth-beats-ten", "with S = 1 nets of 30, 100 and 300 blocks all end "
+            "with a lower loss than nets of ten, by an exact rank test (its p)",
+            [*ones.values()], by_depth({
+                depth: listed(rank_p(scores(row), scores(ten)), 2)
+                for depth, row in deep.items()}), None,
+            lambda: every(ahead(scores(row), scores(ten)) for row in deep.values()),
+            why=UNTOLD),
+        own("need-grows", "the deeper a net with S = 1, from 10 to 300 blocks, the "
+            "more of its first blocks it needs to keep its loss within 10 %, by an "
+            "exact rank test from each depth to the next", [*ones.values()],
+            by_depth({depth: row["needed"] for depth, row in ones.items()}), None,
+            lambda: every(ahead(more, less) for less, more in zip(
+                needs, needs[1:], strict=False)))]
+
+
+def claim_on_compute(record: dict) -> Claim:
+    """Ten blocks, trained for as long as deep nets take."""
+    ones, epochs = by_rule(record)["S = 1"], record["plan"]["epochs"]
+    pairs = [(row, ones[row["depth"] * row["epochs"] // epochs])
+             for row in record["controls"]["longer"]]
+    return own(
+        "equal-compute", "ten blocks that train as much longer as 30, 100 and 300 "
+        "blocks cost more all end with a lower loss, by an exact rank test (accuracy: "
+        "ten blocks, and as dear ones)", [row for pair in pairs for row in pair],
+        {f"{long['epochs']} epochs": {
+            "loss": listed([mean_loss(long), mean_loss(row)], 3),
+            "accuracy": listed([accuracies(each).mean() for each in (long, row)], 4)}
+            for long, row in pairs}, None,
+        lambda: every(ahead(scores(long), scores(row)) for long, row in pairs))
+
+
+def claims_on_schedule(record: dict) -> list[Claim]:
+    """10,000 blocks beside ten, by the same schedule on all images."""
+    deepest = max(record["full"], key=lambda row: row["depth"])
+    rows = [*record["controls"]["schedule"], deepest]
+    ten = rows[-2]
+    many, few = accuracies(deepest), accuracies(ten)
+    apart = 100 * (many.mean() - few.mean())
+    error = 100 * math.sqrt(sum(found.var(ddof=1) / len(found)
+                                for found in (many, few)))
+    ours = by_depth({row["depth"]: row["test_acc"] for row in rows})
+    return [
+        own("ten-thousand-beat-ten", "on all of MNIST, by the same schedule, 10,000 "
+            "blocks are ahead of ten in test accuracy, by an exact rank test", rows,
+            ours, None, lambda: ahead(many, few),
+            why=UNTOLD),
+        own("ten-as-good-as-10000", f"there ten blocks are at most {POINTS:g} points "
+            "behind 10,000", rows, {"points behind": listed(apart, 3),
+                                    "standard error": listed(error, 2)}, POINTS,
+            lambda limit: None if abs(apart - limit) <= error else apart < limit)]
+
+
+def claims(record: dict) -> list[Claim]:
+    """All claims on controls."""
+    return [claim_on_best_rule(record), *claims_on_controls(record),
+            claim_on_compute(record), *claims_on_schedule(record)]
