@@ -216,7 +216,7 @@ def split(config: dict, count: int) -> tuple[np.ndarray, np.ndarray]:
 # A trial
 
 
-@trial_function("convolution.train", version=2, accepts=(1,), resumable=True)
+@trial_function("convolution.train", version=3, accepts=(1, 2), resumable=True)
 def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
     """One trial: the training loss of each epoch, None after one that diverged, and
     what the config says is measured. Version 1 had another convolution."""
