@@ -219,7 +219,7 @@ def split(config: dict, count: int) -> tuple[np.ndarray, np.ndarray]:
 @trial_function("convolution.train", version=3, accepts=(1, 2), resumable=True)
 def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
     """One trial: the training loss of each epoch, None after one that diverged, and
-    what the config says is measured. Version 1 had another convolution."""
+    what the config says is measured. Versions 1 and 2 had other convolutions."""
     if config["centred"]:
         config = config | {"centre": channel_means(data.x_train)}
     rows, held = split(config, len(data.x_train))
