@@ -1108,18 +1108,26 @@ def significant(value: float) -> float:
 
 
 class Progress:
-    """What a training shows on stderr: a line after each epoch, and one every ten
-    seconds within it."""
+    """What a training shows on stderr: a bar, where tqdm is installed and somebody
+    looks on, else a line after each epoch, and one every ten seconds within it."""
 
     def __init__(self, config: Config):
-        self.config, self.told = config, time.monotonic()
+        self.config, self.told, self.bar = config, time.monotonic(), None
         self.label = f"{config.block:>7} {config.depth} seed {config.seed}"
+        if sys.stderr.isatty() or "ipykernel" in sys.modules:
+            with suppress(ImportError):
+                import tqdm
+                self.bar = tqdm.tqdm(total=config.epochs, desc=self.label, bar_format=(
+                    "{l_bar}{bar}| {n:.1f}/{total} epochs {elapsed}<{remaining}"
+                    "{postfix}"))
 
     def watch(self, batches: Batches) -> Iterator[tuple]:
         """The batches of an epoch, each counted when it has been learned from."""
         for i, batch in enumerate(batches, 1):
             yield batch
-            if time.monotonic() > self.told + 10:
+            if self.bar is not None:
+                self.bar.update(1 / len(batches))
+            elif time.monotonic() > self.told + 10:
                 self.say(f"{i / len(batches):.0%} of an epoch")
 
     def say(self, text: str) -> None:
@@ -1130,9 +1138,15 @@ class Progress:
     def report(self, row: dict) -> None:
         """Called after each epoch."""
         of = next(of for of in ("test", "validation", "train") if f"{of}_acc" in row)
-        last = self.config.epochs
-        self.say(f"epoch {row['epoch']:{len(str(last))}}/{last}  train loss "
-                 f"{row['train_loss']:.4f}  {of} accuracy {row[f'{of}_acc']:.4f}")
+        epoch, last = row["epoch"], self.config.epochs
+        told = f"loss {row['train_loss']:.4f}  {of} accuracy {row[f'{of}_acc']:.4f}"
+        if self.bar is None:
+            self.say(f"epoch {epoch:{len(str(last))}}/{last}  train {told}")
+            return
+        self.bar.set_postfix_str(told, refresh=False)
+        self.bar.update(epoch - self.bar.n)
+        if epoch == last:
+            self.bar.close()
 
 
 class Diverged(ArithmeticError):
