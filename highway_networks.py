@@ -1117,8 +1117,8 @@ class Progress:
         if sys.stderr.isatty() or "ipykernel" in sys.modules:
             with suppress(ImportError):
                 import tqdm
-                self.bar = tqdm.tqdm(total=config.epochs, desc=self.label, bar_format=(
-                    "{l_bar}{bar}| {n:.1f}/{total} epochs {elapsed}<{remaining}"
+                self.bar = tqdm.tqdm(total=config.epochs, ncols=88, bar_format=(
+                    self.label + "  {bar}| {n:.1f} of {total} epochs, {remaining} left"
                     "{postfix}"))
 
     def watch(self, batches: Batches) -> Iterator[tuple]:
