@@ -1,33 +1,36 @@
 """Highway networks, trained by hand: "Training Very Deep Networks" in NumPy.
 
 R. K. Srivastava, K. Greff, J. Schmidhuber, NIPS 2015, arXiv:1507.06228. This module is
-the whole machine, to be read from top to bottom: data, blocks, net, loss, optimisers,
-training, record, command line. It needs NumPy and four idx files, and runs alone; where
-highway_suite is beside it, it downloads, trains side by side and has more flags.
+the whole machine: data, blocks, net, loss, optimisers, training, record, command line.
+Read it from top to bottom. It needs only NumPy and four idx files. If highway_suite
+lies beside it, it also downloads data, trains several nets at a time and has more
+flags.
 
     python3 highway_networks.py --seed 0       one highway and one plain net -> run.json
 
 Legend: N examples, B batch, P pixels, U units (--hidden), L blocks (--depth), C classes
-where it is a size, R rows of a block's weights, U for H and U for each gate. Columns
-are examples, so activations are (U, B); * is elementwise, ^T transposes. T is always
-the gate; d<name> is the derivative of the loss with respect to <name>; z_H and z_T are
-pre-activations. Here a block is a whole layer; the paper calls every unit of a layer a
-block. Depth counts the blocks after the input projection; the paper counts the
-projection too, so its 50 layers are depth 49 here.
+(in the formula of a block, C is the carry gate), R rows of a block's weights: U rows
+for H and U rows for each gate. Columns are examples: activations are (U, B). * is
+elementwise, ^T transposes. T is always the transform gate. d<name> is the derivative of
+the loss with respect to <name>; z_H and z_T are pre-activations. Here a block is a
+whole layer; the paper calls every unit of a layer a block. Depth counts the blocks
+after the input projection. The paper counts the projection too: its 50 layers are depth
+49 here.
 
 The trouble with depth. A plain net stacks L layers y = H = tanh(W_H x + b_H), and the
 chain rule takes the gradient through all of them, from the last to the first:
 
     dx = W_H^T (dy * (1 - H * H))
 
-A product of L random matrices does not keep its size. Weights drawn evenly between
--1 / sqrt(U) and 1 / sqrt(U), a common default, have a variance of 1 / (3 U), so each
-layer divides the length of what passes it by about sqrt(3), both ways: thirty of them
-by 10^7. What comes out at the top is the same for all images, what comes back at the
-bottom is nothing, and the net keeps guessing, with a loss of ln 10. Glorot's rule
-(--init glorot; he for relu) triples that variance, which nearly makes up for it and
-buys some depth: the paper's plain nets of 10 and 20 layers train very well with it.
-Deeper ones stay hard to train all the same.
+A product of L random matrices grows or shrinks. A common default draws weights
+uniformly between -1 / sqrt(U) and 1 / sqrt(U). Their variance is 1 / (3 U), and each
+layer then divides the length of the signal by about sqrt(3). On the way back it divides
+the length of the gradient by the same factor. Thirty layers divide both by 10^7. The
+output is then the same for all images, no gradient reaches the first layers, and the
+net keeps guessing, with a loss of ln 10. Glorot's rule (--init glorot; he for relu)
+triples the variance, and signal and gradient nearly keep their size. With it, the
+paper's plain nets of 10 and 20 layers train very well. Deeper plain nets stay hard to
+train.
 
 The highway layer also learns when to leave its input alone:
 
@@ -35,51 +38,62 @@ The highway layer also learns when to leave its input alone:
     T = sigmoid(W_T x + b_T)      the transform gate; 1 - T is the carry gate
     y = H * T + x * (1 - T)       the block output                             (Eq. 3)
 
-Every unit has its own T, and a new one for each image. Where T = 1 this is a plain
-layer; where T = 0 it is none: y = x, and the gradient passes as it came.
+Every unit has its own T, and T depends on the image. Where T = 1, this is a plain
+layer. Where T = 0, the layer copies its input: y = x, and the gradient passes
+unchanged.
 
-Backward. y depends on H, on T and on x itself, so dy goes three ways,
+Backward. y depends on H, on T and on x itself, so dy goes three ways:
 
     dH = T * dy      dT = (H - x) * dy      dx = (1 - T) * dy                  (Eq. 9)
 
-and on through what H and T are functions of, with tanh' = 1 - H * H and
-sigmoid' = T * (1 - T):
+From there the gradient goes on through tanh and sigmoid. Their derivatives are tanh' =
+1 - H * H and sigmoid' = T * (1 - T):
 
     dz_H = dH * (1 - H * H)       dW_H = dz_H x^T      db_H = sum of dz_H over images
     dz_T = dT * T * (1 - T)       dW_T = dz_T x^T      db_T = sum of dz_T over images
     dx += W_H^T dz_H + W_T^T dz_T
 
-The code does just this, and nothing twice: W_H, W_T and their biases are stacked, so a
-layer is one matrix product [W_H b_H; W_T b_T] [x; 1] forward and two backward; and
-dz_T is T * (H - x) times (1 - T) * dy, the direct part of dx, which is there already.
+The code computes nothing twice. W_H, W_T and their biases are stacked. A layer is then
+one matrix product [W_H b_H; W_T b_T] [x; 1] forward, and two backward. For dz_T the
+code multiplies T * (H - x) by (1 - T) * dy, which it has just computed as a part of dx.
 
-The ends. An image p becomes the first x = tanh(W_in p + b_in); the last y becomes
+The ends. An image p becomes the first x = tanh(W_in p + b_in). The last y becomes
 logits = W_out y + b_out and p_c = softmax(logits). The loss is the mean over the batch
-of -log p_label, so dlogits = (softmax(logits) - onehot(label)) / B, and from there back
-it is all matrix products. The gradient of all weights together, scaled down to norm
---clip if it is longer, is what Adam or momentum SGD is given.
+of -log p_label. Its derivative is dlogits = (softmax(logits) - onehot(label)) / B, and
+from there the backward pass consists of matrix products. If the gradient of all weights
+together is longer than --clip, it is scaled down to that length. Adam or momentum SGD
+then changes the weights.
 
-Why b_T starts negative. W_T x is small at first, so T = sigmoid(b_T) nearly everywhere,
-and each layer scales signal and gradient by 1 - T. With b_T = -2 that is 0.88 a layer
-and 0.02 after thirty: little, but 300,000 times what the plain net has left. With -4,
-0.58 is left after thirty. So b_T starts below 0 (section 2.2), and the deeper the net
-the lower: with logit(1 / L), for which the T of all L layers sum to 1 at the
-start, nets of 10 and of 10,000 learn alike with Adam (results/depth). But H learns
-only through T, and a gate that starts too far closed opens late, or never: where T
-rounds to 0, so does every gradient of its layer (float32: z_T below about -20).
-From that start on dT = (H - x) * dy decides: gates open where the transform serves the
-loss better than the input does, and the rest of the depth is carried through. Which
-layers those are is what experiments/ looks into.
+Why b_T starts negative. At first W_T x is small and T is nearly sigmoid(b_T). Each
+layer then multiplies signal and gradient by 1 - T. With b_T = -2 this factor is 0.88,
+and after thirty layers 0.02 is left. That is little, but it is 300,000 times as much as
+in the plain net. With b_T = -4, 0.58 is left after thirty layers. Therefore b_T starts
+below 0 (section 2.2), and lower in deeper nets. With b_T = logit(1 / L), the T of all L
+layers add up to 1 at the start, and nets of 10 and of 10,000 blocks learn alike with
+Adam (results/depth).
 
-The family. y = H * T + x * C, with C the carry gate, has six members here, which differ
-in what T and C are and which of them are learned. BLOCKS lists them: plain T = 1, C =
-0; highway C = 1 - T; residual T = C = 1; t_only C = 1; c_only T = 1; full learns both.
-All share the net around them.
+But b_T must not start too low. H learns only through T, and a gate that is nearly
+closed opens late. Where T rounds to 0, every gradient of its layer is 0 (in float32:
+z_T below about -20), and the gate never opens. After the start, dT = (H - x) * dy
+decides: gates open where the transform lowers the loss more than the input does. The
+other layers carry their input through. Which layers open is a question for
+experiments/.
 
-One batch on its way: idx bytes -> `load_dataset`, uint8 (N, P) -> `scale_pixels`, [-1,
-1] -> `Batches`, (P, B) -> `DeepNet.forward`, logits (C, B), leaving H, T and x of every
-layer in a `Cache` -> `cross_entropy`, the loss and dlogits -> `DeepNet.backward`, one
-flat gradient -> `clip_norm` -> `Adam` or `SGD`, in place on one flat vector of weights.
+The family. y = H * T + x * C, with C the carry gate, has six members here. They differ
+in T and C, and in which of the two they learn. BLOCKS lists them: plain T = 1, C = 0;
+highway C = 1 - T; residual T = C = 1; t_only C = 1; c_only T = 1; full learns both. All
+share the net around them.
+
+One batch on its way:
+
+    idx bytes -> load_dataset      uint8 images (N, P)
+    -> scale_pixels                [-1, 1]
+    -> Batches                     (P, B)
+    -> DeepNet.forward             logits (C, B); H, T and x of every layer in a Cache
+    -> cross_entropy               the loss and dlogits
+    -> DeepNet.backward            one flat gradient
+    -> clip_norm -> Adam or SGD    in place on one flat vector of weights
+
 `fit` repeats it, here and for every other net of this repository.
 """
 

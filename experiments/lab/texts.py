@@ -43,7 +43,7 @@ from highway_suite.files import parse_json, read_file, write_files
 
 PLACES = ("docs/*.md.jinja", "results/*.md.jinja", "results/*/README.md.jinja",
           "benchmarks/README.md.jinja")
-HEADING = re.compile(r"([A-Z]\w+(?: \w+){0,4})[.:] ")
+HEADING = re.compile(r"([A-Z]\w+(?: \w+){0,4})[.:](?: |$)")
 FRONT = hn.HERE / "docs" / "README.md.jinja"    # of the README at the top
 
 # --------------------------------------------------------------------------------------
