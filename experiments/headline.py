@@ -254,21 +254,30 @@ def draw_over_depth(axes: Axes, rows: list[dict], **style: Any) -> None:
                       alpha=0.15, linewidth=0)
 
 
+SHOWN = {       # kind: its label and line in the figure
+    "plain": ("plain", "-"), "residual": ("residual", "-"),
+    "scaled residual": (r"residual, $H / \sqrt{L}$", (0, (3, 1.2))),
+    "highway": ("highway, $b_T = -2$", "-"),
+    "highway, auto": ("highway, $b_T = logit(1/L)$", (0, (3, 1.2)))}
+
+
 def draw_best(record: dict) -> Figure:
     """Every kind at its best setting, by depth."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
-    styles = {"scaled residual": (colour_of("residual"), "--"),
-              "highway, auto": (colour_of("highway"), "--")}
-    for kind in record["plan"]["best"]["kinds"]:
-        colour, dashes = styles.get(kind, (colour_of(kind), "-"))
-        draw_over_depth(axes, [row for row in record["best"] if row["kind"] == kind],
-                        marker="o", color=colour, linestyle=dashes, label=kind)
     depths = sorted({row["depth"] for row in record["best"]})
+    trained = []
+    for kind in record["plan"]["best"]["kinds"]:
+        label, line = SHOWN[kind]
+        rows = [row for row in record["best"] if row["kind"] == kind]
+        draw_over_depth(axes, rows, marker="o", linestyle=line, label=label,
+                        color=colour_of(kind.split(",")[0].removeprefix("scaled ")))
+        trained += [label] * (error_of(rows[-1]) < FAILS)
     over_depths(axes, depths)
     axes.set_ylabel("test accuracy, %")
-    axes.legend()
-    figure.suptitle("Each kind of net at its best initialisation and rate", **TITLE)
+    axes.legend(handlelength=3.5, loc="lower left", bbox_to_anchor=(0, 0.18))
+    figure.suptitle(f"{len(trained)} of {len(SHOWN)} kinds of nets train with "
+                    f"{depths[-1]} blocks, each at its best setting", **TITLE)
     figure.supxlabel(f"{title_of(record['plan'])}; median and range of "
                      f"{len(record['plan']['seeds'])} seeds; dotted: guessing",
                      size=8.5)
