@@ -137,7 +137,7 @@ try:
 except ImportError:
     threadpoolctl = None
 
-__version__ = "1.0.0"
+__version__ = "2.0.0"
 __all__ = (     # what others may rely on
     "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config",
     "DATASETS", "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged",
