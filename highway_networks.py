@@ -208,7 +208,9 @@ class Config:
             low, high, words = allowed["low"], allowed["high"], allowed["words"]
             if value not in (allowed["choices"] or words) and not (
                     type(value) in kinds and low <= value <= high):     # never a bool
-                among = allowed["choices"] or ", ".join((f"{low} to {high}", *words))
+                whole = "whole numbers, " if kinds == (int,) else ""
+                among = allowed["choices"] or ", ".join((f"{whole}{low} to {high}",
+                                                         *words))
                 raise ValueError(f"{item.name} is {value!r}; allowed: {among}")
 
 
@@ -340,8 +342,10 @@ def find_idx(folder: Path, file: DataFile) -> np.ndarray:
             found = hashlib.sha256(content).hexdigest()
             if found == file.sha256:
                 return decode_idx(content)
+            wanted = (known.get(file.sha256, file.sha256) if file.sha256 else
+                      "its hash, which its row of DATASETS must state")
             faults[path] = (f"{path}: this is {known.get(found, f'SHA-256 {found}')}, "
-                            f"expected {known.get(file.sha256, file.sha256)}")
+                            f"expected {wanted}")
         except DataError as error:
             faults[path] = str(error)
     for name in (file.name, f"{file.name}.gz"):
