@@ -19,11 +19,10 @@ def load(name: str, data_dir: str | Path | None = None) -> Data:
     return datasets.load(name, data_dir)
 
 
-if (os.environ.get("MPLBACKEND", "").startswith("module://")
-        and "ipykernel" not in sys.modules):
-    # A notebook hands its own backend down to the programs that it starts, where it may
-    # not be installed. No picture of ours needs one.
-    del os.environ["MPLBACKEND"]
+if not {"matplotlib", "ipykernel"} & {*sys.modules}:
+    # A backend that is not there, as a notebook's in a program that it starts, lets
+    # matplotlib fail when it is imported. No picture of ours needs one.
+    os.environ.pop("MPLBACKEND", None)
 
 
 def __getattr__(name: str) -> Any:

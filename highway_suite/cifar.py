@@ -159,7 +159,7 @@ def noting(faults: list[str], where: Path) -> Iterator[None]:
         yield
     except Exception as error:
         kind = "" if isinstance(error, hn.DataError) else f"{type(error).__name__}: "
-        faults.append(f"{where}: {kind}{error}")
+        faults.append(f"{where}: {kind}{' '.join(str(error).split())}")
 
 
 def read(folder: Path, dataset: hn.Dataset) -> list[np.ndarray]:

@@ -41,16 +41,38 @@ def row(kind, depth, *accuracies, init="uniform", **more):
             "test_acc": accuracies, **mean_and_std(accuracies), **more}
 
 
-def verdicts(plain, deep_highway, thirds):
+def verdicts(plain, deep_highway, thirds, best=lambda kind, depth: 0.9):
     sweeps = [row(kind, depth, *found, init=init) for init in ("uniform", "glorot")
               for kind, ends in (("highway", [(0.9, 0.91), deep_highway]),
                                  ("plain", [(0.9, 0.91), plain]))
               for depth, found in zip((5, 30), ends, strict=True)]
     sweeps.append(row("highway", 10, 0.9, 0.9, T_thirds=thirds, init="other"))
-    plan = {"seeds": [0, 1], "sweeps": headline.PLAN["sweeps"]}
+    plan = headline.PLAN | {"seeds": [0, 1]}
     many = [row("highway", 5, 0.9, 0.91), row("highway", 50, *deep_highway)]
     return {claim.name: judge(claim)["verdict"] for claim in headline.claims(
-        {"plan": plan, "sweeps": sweeps, "many": many})}
+        {"plan": plan, "sweeps": sweeps, "many": many, "best": best_rows(best)})}
+
+
+def best_rows(accuracy):
+    """Rows of every kind and depth; accuracy(kind, depth) is about its seeds'."""
+    plan = headline.PLAN["best"]
+    return [row(kind, depth, *(accuracy(kind, depth) + seed / 1e4 for seed in range(5)),
+                tried=[{"init": "he", "lr": 1e-3, "error": 100 - 100 * accuracy(
+                    kind, depth)}], all_trials=[])
+            for kind in plan["kinds"] for depth in plan["depths"] + [300]]
+
+
+def test_the_best_settings_are_judged_by_kind_and_depth():
+    def found(accuracy):
+        return {name: verdict for name, verdict in verdicts(
+            (0.1, 0.1), (0.9, 0.9), [[1, 1], [1, 1]], accuracy).items()
+            if name.startswith("best-")}
+    assert set(found(lambda kind, depth: {"plain": 0.9 - depth / 400,
+                                          "highway, auto": 0.95}.get(kind, 0.9)
+                     ).values()) == {"holds"}
+    upside_down = found(lambda kind, depth: {"plain": 0.7 + depth / 400,
+                                             "highway, auto": 0.5}.get(kind, 0.6))
+    assert set(upside_down.values()) == {"does not hold"}
 
 
 def test_verdicts_follow_the_numbers():

@@ -53,7 +53,7 @@ def test_own_block_learns(monkeypatch, digits):
 
 def test_own_data_are_learned():
     pytest.importorskip("sklearn")
-    space = run("in place of your rows")
+    space = run("put your rows here")
     assert space["net"].score(space["x"][1000:], space["y"][1000:]) > 0.8
 
 
@@ -69,5 +69,5 @@ def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng):
 
 
 def test_the_library_example_runs():
-    space = run("in place of yours")
+    space = run("put yours here")
     assert space["status"] == "ok" and len(space["layer_T"]) == 4
