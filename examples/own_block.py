@@ -1,5 +1,7 @@
-"""A block of your own: y = x + H / sqrt(L), which adds no more to a deep net's signal
-than to a shallow one's.
+"""A block of your own: y = x + H / sqrt(L).
+
+Together, the L blocks add no more to the signal of a deep net than to that of a
+shallow one.
 
     python3 -m examples.own_block
 """

@@ -348,16 +348,17 @@ def claims_on_sweeps(record: dict) -> list[Claim]:
             rows = of(record["sweeps"], kind, init)
             ends = [rows[0], rows[-1]]
             claims.append(Claim(
-                name=f"sweep-{kind}-{init}", source="ours", text=f"{kind} nets lose "
-                "more than two points of test accuracy from the least depth to the "
-                f"largest, {init} weights, rate {plan['sweeps']['lr']:g}",
+                name=f"sweep-{kind}-{init}", source="ours", text=f"{kind} nets of "
+                f"{ends[1]['depth']} blocks have a mean test accuracy more than two "
+                f"points below that of {ends[0]['depth']} blocks, with {init} weights "
+                f"and a rate of {plan['sweeps']['lr']:g}",
                 ours=accuracies(ends), rows=ends, n=n, limit=2.0, after_data=True,
                 test=lambda points, ends=ends: loses(ends, points)))
     deep = [row for row in of(record["sweeps"], "plain", "uniform")
             if row["depth"] >= 20]
     return [*claims, Claim(
         name="sweep-plain-guess", source="reproduction", text="plain nets of 20 and "
-        "more blocks fail completely: a mean test accuracy below 0.2",
+        "more blocks fail completely: their mean test accuracy is below 0.2",
         paper="at chance", ours=accuracies(deep), rows=deep, n=n, limit=0.2,
         test=lambda accuracy: all(row["mean"] < accuracy for row in deep),
         after_data=True)]
@@ -374,12 +375,14 @@ def claims_on_highway(record: dict) -> list[Claim]:
     row, = (row for row in record["sweeps"] if "T_thirds" in row)
     return [
         Claim(name="depth-free", source="reproduction", text="depth costs highway nets "
-              "nothing: from the least depth to the largest they lose less than two "
-              "points of test accuracy", paper="essentially flat", limit=2.0,
+              f"nothing: with {ends[1]['depth']} blocks they lose less than two points "
+              f"of mean test accuracy against {ends[0]['depth']} blocks",
+              paper="essentially flat", limit=2.0,
               ours=accuracies(ends), rows=ends, n=ends[0]["n"], test=flat),
         Claim(name="lower-layers-open", source="reproduction", text="the lower layers "
-              "have the higher T: mean T of the first third of the blocks above that "
-              "of the last, with every seed", paper="lower layers develop higher T",
+              "have the higher T: in every seed, mean T of the first third of the "
+              "blocks is above that of the last third",
+              paper="lower layers develop higher T",
               ours={"first third": [first for first, _ in row["T_thirds"]],
                     "last third": [last for _, last in row["T_thirds"]]},
               rows=[row], n=len(row["T_thirds"]), limit=1.0, after_data=True,
@@ -395,8 +398,8 @@ def claims_on_best(record: dict) -> list[Claim]:
 
     def trains(name, kind, at, text):
         own = [rows[kind, depth] for depth in at]
-        return Claim(name=name, source="ours", text=f"{text}, at their best "
-                     "initialisation and rate: a median test error below 20 %",
+        return Claim(name=name, source="ours", text=f"{text} with their best "
+                     "initialisation and rate: their median test error is below 20 %",
                      ours={f"{row['depth']} blocks": {"init": row["init"], "lr": row[
                          "lr"], "error, %": listed(error_of(row), 3)} for row in own},
                      rows=own, n=n, limit=FAILS,
@@ -404,9 +407,10 @@ def claims_on_best(record: dict) -> list[Claim]:
 
     def leads(name, kind, other, at):
         pairs = [(rows[kind, depth], rows[other, depth]) for depth in at]
-        return Claim(name=name, source="ours", text=f"{kind} nets are ahead of {other} "
-                     f"nets of {', '.join(map(str, at))} blocks, each at its best "
-                     "initialisation and rate, by test accuracy",
+        return Claim(name=name, source="ours", text=f"{kind} nets have a higher test "
+                     f"accuracy than {other} nets of as many blocks, each with its "
+                     f"best initialisation and rate, at {', '.join(map(str, at))} "
+                     "blocks, by an exact rank test",
                      ours={f"{one['depth']} blocks": {kind: one["test_acc"],
                                                       other: two["test_acc"]}
                            for one, two in pairs}, n=n,
@@ -418,9 +422,10 @@ def claims_on_best(record: dict) -> list[Claim]:
     return [
         trains("best-plain-30", "plain", middle, "plain nets of up to 30 blocks train"),
         Claim(name="best-plain-100", source="ours", text=f"plain nets of {depths[-1]} "
-              "blocks train at no setting that was tried: a median test error of 20 % "
-              "or more", ours={f"{item['init']}, {item['lr']:g}": item["error"]
-                               for item in last["tried"]}, limit=FAILS, n=n,
+              "blocks train at no setting that was tried: with each of them, the "
+              "median test error is 20 % or more",
+              ours={f"{item['init']}, {item['lr']:g}": item["error"]
+                    for item in last["tried"]}, limit=FAILS, n=n,
               rows=[{"trials": last["all_trials"]}], test=lambda limit: all(
                   item["error"] >= limit for item in last["tried"])),
         *(trains(f"best-{name}", kind, deepest, f"{kind} nets of up to {deepest[-1]} "

@@ -66,25 +66,28 @@ def claims_on_passes(record: dict) -> list[Claim]:
         for row in record["rules"] for ratio in row["ratios"].values()))
     claim = ours(record["passes"])
     return [
-        claim("carry-saves-nothing", "no form with a carry moves a tenth less data "
-              "than the plain net of the same width, in any pass, at any size and "
-              "batch: least ratio", least, 0.1,
+        claim("carry-saves-nothing", "no form with a carry path moves a tenth less "
+              "data than the plain net of the same width, in any pass, at any size and "
+              "batch. Ours is the least ratio", least, 0.1,
               lambda part: min(least.values()) > 1 - part),
-        claim("carry-costs-nothing", "the residual net, all carry and no gate, moves "
-              "at most a tenth more than the plain net of the same width: largest "
-              "ratio", {"residual": ends["residual"][1]}, 0.1,
+        claim("carry-costs-nothing", "the residual net, which only carries and has no "
+              "gate, moves at most a tenth more data than the plain net of the same "
+              "width. Ours is the largest ratio",
+              {"residual": ends["residual"][1]}, 0.1,
               lambda part: ends["residual"][1] <= 1 + part),
-        claim("movement-equal-size", "at the same parameters the highway net's "
-              "movement is within a tenth of the plain net's, in any pass, at any size "
-              "and batch: ratio", {"lowest": low, "highest": high}, 0.1,
+        claim("movement-equal-size", "with equally many parameters, the highway net "
+              "moves as much data as the plain net to within a tenth, in any pass, at "
+              "any size and batch. Ours is the ratio",
+              {"lowest": low, "highest": high}, 0.1,
               lambda part: 1 - part <= low and high <= 1 + part),
-        claim("movement-power", "at batch 1 movement grows with the parameters to the "
-              "power 1.5, give or take 0.1", powers, 0.1, lambda part: all(
-                  abs(power - 1.5) <= part for power in powers.values())),
+        claim("movement-power", "with batches of one image, data movement grows with "
+              "the number of parameters to the power 1.5 ± 0.1", powers, 0.1,
+              lambda part: all(abs(power - 1.5) <= part for power in powers.values())),
         ours(record["rules"])(
             "movement-rules", "the ratio of highway to plain of the same width changes "
-            "by less than a tenth where products run image by image, and where weights "
-            "vanish after their last read: largest change", {"change": changed}, 0.1,
+            "by less than a tenth under two other rules: products image by image, and "
+            "weights that vanish after their last read. Ours is the largest change",
+            {"change": changed}, 0.1,
             lambda part: changed < part)]
 
 
@@ -96,10 +99,10 @@ def claims_on_loss(record: dict) -> list[Claim]:
     found = {f"{depth} blocks": hn.significant(totals["highway", depth] / plain)
              for (block, depth), plain in totals.items() if block == "plain"}
     return [ours(rows, len(rows[0]["epochs"]))(
-        "movement-until-loss", f"until a training loss of {loss} the highway net moves "
-        "at least a tenth less than the plain net of as many blocks and about as many "
-        "parameters, at each depth: ratio of medians, 0 where most plain nets never "
-        "get there", found, 0.1,
+        "movement-until-loss", f"until a training loss of {loss}, the highway net "
+        "moves at least a tenth less data than the plain net of as many blocks and "
+        "about as many parameters, at every depth. Ours is the ratio of medians; it is "
+        "0 where most plain nets never reach the loss", found, 0.1,
         lambda part: max(found.values()) <= 1 - part)]
 
 
@@ -133,14 +136,14 @@ def claims_on_units(record: dict) -> list[Claim]:
     gates = [chosen(net, "gates", record["plan"]["lost"]) for net in nets]
     claim = ours(nets, len(nets))
     return [
-        claim("skip-units", "one image at a time, skipping the units of closed gates "
-              "saves a tenth of the forward pass for at most one point of test "
-              "accuracy: means of the nets", numbers(
+        claim("skip-units", "one image at a time, to skip the units with closed gates "
+              "saves a tenth of the forward pass and costs at most one point of test "
+              "accuracy, in the mean of the nets", numbers(
                   gates, movement="movement", lost="points lost"), 0.1,
               lambda part: mean(gates, "movement") <= 1 - part
               and mean(gates, "lost") <= 1, after_data=True),
-        claim("skip-units-random", "as many units skipped at random cost five points "
-              "more: mean of the nets", numbers(
+        claim("skip-units-random", "to skip as many units at random costs at least "
+              "five points more, in the mean of the nets", numbers(
                   gates, apart="points apart"), 5.0,
               lambda points: mean(gates, "apart") >= points)]
 
@@ -162,16 +165,17 @@ def claims_on_blocks(record: dict) -> list[Claim]:
     small, whole = as_small(record, rows), nets[0]["whole"]["bytedmd"]
     return [
         ours(nets, len(nets))(
-            "leave-blocks-out", "a highway net without the blocks whose closing costs "
-            "least moves at most half as much in a forward pass, for at most one point "
-            "of test accuracy: means of the nets", numbers(
+            "leave-blocks-out", "without the blocks whose closing costs least, a "
+            "highway net moves at most half as much data in a forward pass and loses "
+            "at most one point of test accuracy, in the mean of the nets", numbers(
                 rows, movement="movement", lost="points lost",
                 left_out="blocks left out"), 0.5,
             lambda part: mean(rows, "movement") <= part and mean(rows, "lost") <= 1),
         ours([*nets, *record["small"]], len(nets))(
-            "small-net-beats-pruned", "a net of fewer blocks that moves no more than "
-            "any of these pruned ones, trained from the start, is ahead of them in "
-            "test accuracy, by an exact rank test", {
+            "small-net-beats-pruned", "from highway nets, the blocks whose closing "
+            "costs least are left out (pruned). A net of fewer blocks that is trained "
+            "from the start and moves no more data than any of these has a higher test "
+            "accuracy, by an exact rank test", {
                 "pruned": [row["test"] for row in rows],
                 **{f"{row['depth']} blocks": {
                     "movement": listed(row["bytedmd"] / whole, 3),

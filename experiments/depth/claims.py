@@ -80,10 +80,10 @@ def claims_on_variance(rows: list[dict]) -> list[Claim]:
                                    for part, values in share.items()}
                        for optimizer, share in shares.items()} for name in names}
     return [
-        own("loss-follows-sum", "over nets of 10 to 1000 blocks with S from 0.03 to 20 "
-            "a cubic in log S explains 80 % of the variance of log loss, and depth "
-            f"adds 10 % at most; that is the rise beyond S = {LOW}: up to there (low) "
-            "S explains little with Adam", rows, ours("S", "S and L"), 20,
+        own("loss-follows-sum", "over nets of 10 to 1000 blocks, a cubic in log S "
+            "explains at least 80 % of the variance of log loss, for S from 0.03 to "
+            f"20. Depth adds at most 10 %. This is the rise beyond S = {LOW}: up to "
+            "there S explains little with Adam (low)", rows, ours("S", "S and L"), 20,
             lambda rest: all(share["S"] >= 1 - rest / 100 and
                              share["S and L"] - share["S"] <= rest / 200
                              for share in whole)),
@@ -116,22 +116,22 @@ def claims_on_sums(record: dict) -> list[Claim]:
             mean_loss(row) / mean_loss(best[row["optimizer"], row["depth"]]))
     return [
         *claims_on_variance(rows),
-        own("equal-sum-equal-loss", f"at equal S, from {LAWFUL[0]:g} to {LAWFUL[1]:g}, "
-            f"the mean losses of all depths lie within {FAR} % (of 1000 blocks, "
-            "without S = 0.5 and 2): largest factor", equal, {
+        own("equal-sum-equal-loss", "at the same S, the mean losses of all depths lie "
+            f"within {FAR} % of each other, for S from {LAWFUL[0]:g} to {LAWFUL[1]:g} "
+            "(1000 blocks: without S = 0.5 and 2). Ours is the largest factor", equal, {
                 name: max(found.values()) for name, found in factors.items()
                 } | {NOISE: noise(equal)}, FAR,
             within(ratio for found in factors.values() for ratio in found.values())),
         own("sum-1-near-best-sum", "at every depth, with Adam and with SGD, the loss "
-            f"at S = 1 is within {NEAR} % of that at the best S from {least:g} on "
-            "(largest ratio)", [*ones, *best.values()], {
+            f"at S = 1 is at most {NEAR} % above the lowest loss for S of {least:g} "
+            "and more. Ours is the largest ratio", [*ones, *best.values()], {
                 name: max(found.values()) for name, found in prices.items()
                 } | {NOISE: noise(rows)}, NEAR, within(
                 price for found in prices.values() for price in found.values()),
             n=seeds_of(ones)),
-        own("lower-sum-no-gain", f"below S = {least:g} nothing is gained: at no depth "
-            f"is the loss less than 1/{1 + NEAR / 100:g} of that at the best S from "
-            "there on (least ratio)", lower, {
+        own("lower-sum-no-gain", f"S below {least:g} gains nothing: at every depth the "
+            f"loss is at least 1/{1 + NEAR / 100:g} of the lowest loss for S of "
+            f"{least:g} and more. Ours is the least ratio", lower, {
                 name: listed(min(found), 4) for name, found in gains.items()
                 } | {NOISE: noise(lower)}, NEAR,
             within(1 / ratio for found in gains.values() for ratio in found))]
@@ -160,12 +160,13 @@ def claims_on_border(rows: list[dict]) -> list[Claim]:
         return own(name, text, there, {row["name"]: row["median"] for row in there},
                    MOVED, judged, n=len(rows[0]["S"]))
     return [
-        claim("border-moves", "the largest S that trains is no constant: rate, "
-              "optimiser, Adam's eps and epochs move it, each by some change that was "
-              f"tried, by more than {MOVED} %", ("rate", "optimiser", "eps", "epochs"),
+        claim("border-moves", "the largest S that trains is not a constant: learning "
+              "rate, optimiser, Adam's eps and epochs each move it by more than "
+              f"{MOVED} %, with some change that was tried",
+              ("rate", "optimiser", "eps", "epochs"),
               lambda found: True if True in found else every(found)),
-        claim("border-stays", "depth, width, dtype, initialisation and relu leave the "
-              f"largest S that trains within {MOVED} %",
+        claim("border-stays", "depth, width, dtype, initialisation and relu move the "
+              f"largest S that trains by at most {MOVED} %",
               ("depth", "width", "dtype", "initialisation", "relu"),
               lambda found: every(None if value is None else not value
                                   for value in found))]
@@ -175,8 +176,8 @@ def claims_on_mechanism(rows: list[dict]) -> list[Claim]:
     """Before training."""
     def claim(name, quantity, words):
         fits = {row["depth"]: row["fits"][quantity] for row in rows}
-        return own(name, f"before training {words} falls as e^-S: slope -1 +- 0.2 and "
-                   "R^2 >= 0.95 at every depth", rows, {
+        return own(name, f"before training, {words} falls as e^-S: the slope is -1 ± "
+                   "0.2 and R² is at least 0.95, at every depth", rows, {
                        "slopes": listed([fit["slope"] for fit in fits.values()], 3),
                        "least R2": min(fit["R2"] for fit in fits.values())}, 0.2,
                    lambda limit: all(abs(fit["slope"] + 1) <= limit and
@@ -212,8 +213,8 @@ def claim_on_t_only(record: dict) -> Claim:
               for depth, row in rule_losses(record, "t_only").items()}
     rows = [row for block in ("highway", "t_only")
             for row in rule_rows(record, "S = 1", block=block)]
-    return own("sum-1-t-only", f"T-only blocks with S = 1 are within {NEAR} % of "
-               "highway blocks with S = 1, above or below", rows, by_depth({
+    return own("sum-1-t-only", "the loss of T-only blocks with S = 1 differs by at "
+               f"most {NEAR} % from that of highway blocks with S = 1", rows, by_depth({
                    depth: listed(ratio) for depth, ratio in ratios.items()}) | {
                        NOISE: noise(rows)}, NEAR,
                within(max(ratio, 1 / ratio) for ratio in ratios.values()))
@@ -236,17 +237,19 @@ def claims_on_other_rules(record: dict) -> list[Claim]:
     line, line_rows, line_ours = of("-L/10", 100)
     chrono, chrono_rows, chrono_ours = of("chrono", 0)
     return [
-        own("bias-2-fails", "nets with a fixed b_T = -2 do not train from 300 blocks "
-            "on: their loss is at least ln(10) / 2 (10,000 blocks: after 3 epochs)",
+        own("bias-2-fails", "with b_T = -2, nets of 300 and more blocks do not "
+            "train: their loss is at least ln(10) / 2 (10,000 blocks: after 3 epochs)",
             rows, ours, TRAINS,
             lambda least: all(loss >= least for loss in fixed.values())
             if fixed else None),
-        own("line-loses", "the line through the guideline, b_T = -L/10, loses to S = 1 "
-            f"by more than {FAR} % from 100 blocks on", line_rows, line_ours, FAR,
+        own("line-loses", "b_T = -L/10, which extends the guideline to a line, has a "
+            f"loss more than {FAR} % above that of S = 1, from 100 blocks on",
+            line_rows, line_ours, FAR,
             lambda limit: all(ratio > 1 + limit / 100 for ratio in line.values())
             if line else None),
-        own("chrono-loses", f"chrono initialisation loses to S = 1 by less than {FAR} "
-            "% up to 1000 blocks and by more at 10,000", chrono_rows, chrono_ours, FAR,
+        own("chrono-loses", "chrono initialisation has a higher loss than S = 1: by "
+            f"less than {FAR} % up to 1000 blocks, by more at 10,000",
+            chrono_rows, chrono_ours, FAR,
             lambda limit: all((ratio > 1 + limit / 100) == (depth == max(chrono))
                               for depth, ratio in chrono.items()))]
 
@@ -264,13 +267,14 @@ def claims_on_rescue(record: dict) -> list[Claim]:
         return {f"{row['depth']} blocks, {OPTIMIZERS[row['optimizer']]}": listed(
             value(row), 4) for row in rows}
     return [
-        own("half-open-fails", "gates that start half open (b_T = 0) keep 40 and 48 "
-            "blocks from training, at every rate tried, with Adam and SGD: every loss "
-            "is at least ln(10) / 2 (the lowest)", half,
+        own("half-open-fails", "nets of 40 and 48 blocks whose gates start half open "
+            "(b_T = 0) do not train with Adam or SGD, at any rate that was tried: "
+            "every loss is at least ln(10) / 2. Ours is the lowest loss", half,
             ours(half, lambda row: row["lowest"]), TRAINS,
             lambda loss: all(row["lowest"] >= loss for row in half)),
-        own("sum-1-rescues", "with S = 1 the same nets train in every seed, with a "
-            f"mean loss within {NEAR} % of that of 10 blocks", [*shallow, *ones],
+        own("sum-1-rescues", "with S = 1 instead of b_T = 0, nets of 40 and 48 blocks "
+            f"train in every seed: their mean loss is at most {NEAR} % above that of "
+            "10 blocks", [*shallow, *ones],
             ours([*shallow, *ones], mean_loss) | {NOISE: noise(ones)}, NEAR,
             lambda limit: all(
                 max(or_infinite(row["train_loss"])) < TRAINS and mean_loss(row)
@@ -292,10 +296,10 @@ def claim_on_sgd(rows: list[dict]) -> Claim:
         return lambda limit: bool(np.all(
             or_infinite(row["train_loss"]) <= (1 + limit / 100) * losses))
     return own(
-        "sgd-1000-blocks", "1000 highway blocks train with momentum SGD: on all of "
-        f"MNIST, S = 1, four epochs, the loss is within {FAR} % of that of 100 blocks, "
-        "in every seed; the control is nets of 100 shut blocks, none of which is "
-        "needed (b_T = -10)", [shallow, deep, shut], {
+        "sgd-1000-blocks", "1000 highway blocks train with momentum SGD (all of MNIST, "
+        f"S = 1, four epochs): in every seed, the loss is at most {FAR} % above that "
+        "of 100 blocks. The control is a net of 100 blocks with b_T = -10, which needs "
+        "none of its blocks", [shallow, deep, shut], {
             name: {"loss": listed(row["train_loss"], 3), "needed": prefixes(row)}
             for name, row in (
                     (f"{shallow['depth']} blocks", shallow),
@@ -314,13 +318,14 @@ def claims_on_deepest(record: dict) -> list[Claim]:
     row = max(record["full"], key=lambda row: row["depth"])
     ten = record["controls"]["schedule"][-1]
     return [
-        own("ten-thousand-train", "10,000 highway blocks train: with S = 1, five "
-            "epochs of Adam on all of MNIST reach 96 % test accuracy (beside them ten "
-            "by the same schedule)", [row, ten], by_depth({
+        own("ten-thousand-train", "10,000 highway blocks train: with S = 1, they "
+            "reach 96 % test accuracy after five epochs of Adam on all of MNIST. "
+            "Beside them are ten blocks with the same schedule", [row, ten], by_depth({
                 net["depth"]: net["test_acc"] for net in (row, ten)}), 4,
             lambda error: min(accuracies(row)) >= 1 - error / 100, n=seeds_of([row])),
-        own("ten-thousand-used", "10,000 highway blocks are used: to keep the training "
-            "loss within 10 % takes more than the first 50", [row], prefixes(row), 50,
+        own("ten-thousand-used", "10,000 highway blocks are used: to keep its training "
+            "loss within 10 %, each net needs more than its first 50 blocks",
+            [row], prefixes(row), 50,
             lambda blocks: min(prefixes(row)) > blocks)]
 
 
@@ -357,8 +362,8 @@ def claims_on_deep(rows: list[dict], shut: float) -> list[Claim]:
 
     def train(name, text, rows, error, also="", **more):
         best = min(rows, key=mean_loss)
-        return own(name, f"{text} train, with Adam: with the b_T of the lowest "
-                   f"training loss, {100 - error} % test accuracy{also}",
+        return own(name, f"{text} train with Adam: with the b_T of the lowest training "
+                   f"loss they reach {100 - error} % test accuracy{also}",
                    [best, closed] if more else [best],
                    by_bias([best, closed] if more else [best],
                            lambda row: row["test_acc"]), error, reaches(best),
@@ -370,14 +375,14 @@ def claims_on_deep(rows: list[dict], shut: float) -> list[Claim]:
     good = [row for row in thousand if uses_more(row, 50)]
     return [
         train("thousand-layers-train", "1000 highway layers (999 blocks)", thousand, 5,
-              f"; the control is the same with shut gates, b_T = {shut:g}",
+              f". The control is the same net with b_T = {shut:g}: its gates are shut",
               control=reaches(closed)),
         train("hundred-layers-train", "100 highway layers (99 blocks)", hundred, 3),
         own("thousand-layers-used", "there is a b_T with which all our nets of 1000 "
-            "layers (999 blocks) train and use more than 50 blocks: to keep the "
-            "training loss within 10 % takes more than the first 50 (needed), and with "
-            "only the 50 that change their input most it is more than "
-            f"{KEEPS:g} times as large", thousand, {
+            "layers (999 blocks) train and use more than 50 blocks. To keep its "
+            "training loss within 10 %, each net needs more than its first 50 blocks "
+            "(needed). With only the 50 blocks that change their input most, its loss "
+            f"is more than {KEEPS:g} times as large", thousand, {
                 "needed": by_bias(thousand, prefixes)}, 50, used,
             n=max((len(row["trials"]) for row in good), default=0)),
         *claims_on_carrying(closed)]
@@ -387,13 +392,13 @@ def claims_on_carrying(row: dict) -> list[Claim]:
     """The tutorial's 1000 layers: all seeds."""
     name = f"1000 layers with b_T = {row['gate_bias']:g}"
     return [
-        own("tutorial-1000-accuracy", f"{name} reach about 95 % on MNIST, here with "
-            "Adam 94 % or more", [row], row["test_acc"], 6,
+        own("tutorial-1000-accuracy", f"{name} reach about 95 % on MNIST; here 94 % or "
+            "more in every seed, with Adam", [row], row["test_acc"], 6,
             lambda error: min(accuracies(row)) >= 1 - error / 100, source="tutorial",
             paper="around 95 %"),
-        own("tutorial-1000-carry", f"of {name} the last 980 only learn to carry, and "
-            "here all: with all blocks closed the loss is within 0.1 % of the whole "
-            "net's", [row], {name: [each and each[name] for each in row["used"]]
+        own("tutorial-1000-carry", f"of {name}, the last 980 only learn to carry. Here "
+            "all blocks do: with all closed, the loss is within 0.1 % of that of the "
+            "whole net", [row], {name: [each and each[name] for each in row["used"]]
                              for name in ("loss", "closed_loss")}, 0.1,
             lambda limit: all(each and abs(each["closed_loss"] / each["loss"] - 1)
                               < limit / 100 for each in row["used"]),
@@ -434,9 +439,10 @@ def claim_on_guideline(rows: list[dict]) -> Claim:
             found.append(None if abs(apart) <= error else bool(apart < 0))
         return every(found)
     return own(
-        "guideline-suits", "P1's guideline for convolutional nets, b_T of -1, -2, -3 "
-        "for 10, 20, 30 layers, suits fully connected ones: mean test accuracy within "
-        "a point of that with the b_T of the lowest training loss",
+        "guideline-suits", "P1's guideline for convolutional nets suits fully "
+        "connected nets: b_T of -1, -2, -3 for 10, 20, 30 layers gives a mean test "
+        "accuracy less than one point below that of the b_T with the lowest training "
+        "loss",
         [row for found in depths.values() for row in found],
         {f"{depth} layers, points behind": lost if lost is None else listed(
             100 * lost.mean(), 2) for depth, lost in (
@@ -457,9 +463,10 @@ def claim_on_advice(rows: list[dict]) -> Claim:
             below.append(None if top is None else all(
                 fine for bias, fine in trains.items() if bias < top))
     return own(
-        "more-negative-trains", "when in doubt, more negative: at each depth and with "
-        "each seed, all b_T tried below the largest that trains train, too (ours: that "
-        "largest b_T; none above 1 or below -20 was tried)", rows, tops, None,
+        "more-negative-trains", "when in doubt, more negative: if nets of a depth and "
+        "seed train with one b_T, they train with every lower b_T that was tried. Ours "
+        "is the largest b_T that trains; none above 1 or below -20 was tried",
+        rows, tops, None,
         lambda: every(below),
         n=sorted({len(found) for found in tops.values()}, reverse=True),
         source="tutorial", paper="start with more negative")
@@ -471,13 +478,15 @@ def claims_on_tutorial(arms: list[dict]) -> list[Claim]:
     given = [arm for arm in plain if arm["start"] == "tutorial" and arm["lr"] == 0.01]
     n = len(plain[0]["test_acc"])
     return [
-        own("tutorial-plain-fails", "20 plain layers stay at or below 15 %, 5 points "
-            "above guessing", given, [arm["test_acc"] for arm in given], 5,
+        own("tutorial-plain-fails", "20 plain layers have a test accuracy of at most "
+            "15 %, which is 5 points above guessing", given,
+            [arm["test_acc"] for arm in given], 5,
             lambda points: every(bool(max(accuracies(arm)) <= 0.1 + points / 100)
                                  for arm in given),
             n=n, source="tutorial", paper="<= 15 %"),
         own("tutorial-fails-by-depth", "the tutorial's 20 plain layers fail because of "
-            "their depth: no start and learning rate tried bring every seed to 50 %",
+            "their depth: with no initialisation and no learning rate that was tried "
+            "does every seed reach 50 %",
             plain, {f"{arm['start']}, lr {arm['lr']:g}": arm["test_acc"]
                     for arm in plain}, None,
             lambda: all(min(accuracies(arm)) < READS for arm in plain), n=n)]

@@ -213,8 +213,8 @@ def claim_on_best_rule(record: dict) -> Claim:
         ours[depth] = f"{told(found[-1])} ({best})"
     return own(
         "sum-1-near-best-rule", "from 10 to 10,000 blocks the loss with S = 1 is at "
-        f"most {NEAR} % above that of the best other rule; nets of 1, 3 and 10 blocks "
-        "count as rules of every depth",
+        f"most {NEAR} % above that of the best other rule. At every depth, nets of 1, "
+        "3 and 10 blocks count as rules, too",
         [*rule_rows(record), *record["controls"]["nets"]], by_depth(ours), NEAR,
         below(found), why="a ratio is within its standard error of the limit")
 
@@ -231,25 +231,27 @@ def claims_on_controls(record: dict) -> list[Claim]:
               for depth, row in deep.items()}
     needs = [row["needed"] for row in ones.values()]
     return [
-        own("constant-t-as-good", f"the same T = {record['plan']['constant_T']:g} in "
-            f"every block ends at most {NEAR} % above S = 1, from 10 to 300 blocks "
-            "(at 10,000 the two rules are one)", [*ones.values(), *constant.values()],
+        own("constant-t-as-good", f"with T = {record['plan']['constant_T']:g} in every "
+            f"block, the loss is at most {NEAR} % above that of S = 1, from 10 to 300 "
+            "blocks. At 10,000 blocks both rules are the same",
+            [*ones.values(), *constant.values()],
             by_depth({depth: told(each) for depth, each in beside.items()}), NEAR,
             below(beside.values())),
-        own("ten-blocks-as-good", f"ten blocks end at most {NEAR} % above nets of 30, "
-            "100 and 300 blocks, all with S = 1", [*ones.values()],
+        own("ten-blocks-as-good", f"the loss of ten blocks is at most {NEAR} % above "
+            "that of 30, 100 and 300 blocks, all with S = 1", [*ones.values()],
             by_depth({depth: told(each) for depth, each in ratios.items()}), NEAR,
             below(ratios.values())),
-        own("depth-beats-ten", "with S = 1 nets of 30, 100 and 300 blocks all end "
-            "with a lower loss than nets of ten, by an exact rank test (its p)",
+        own("depth-beats-ten", "with S = 1, nets of 30, 100 and 300 blocks all have "
+            "a lower loss than nets of ten blocks, by an exact rank test. Ours is its "
+            "p",
             [*ones.values()], by_depth({
                 depth: listed(rank_p(scores(row), scores(ten)), 2)
                 for depth, row in deep.items()}), None,
             lambda: every(ahead(scores(row), scores(ten)) for row in deep.values()),
             why=UNTOLD),
-        own("need-grows", "the deeper a net with S = 1, from 10 to 300 blocks, the "
-            "more of its first blocks it needs to keep its loss within 10 %, by an "
-            "exact rank test from each depth to the next", [*ones.values()],
+        own("need-grows", "the deeper a net with S = 1 is, the more of its first "
+            "blocks it needs to keep its loss within 10 %, from 10 to 300 blocks. An "
+            "exact rank test compares each depth with the next", [*ones.values()],
             by_depth({depth: row["needed"] for depth, row in ones.items()}), None,
             lambda: every(ahead(more, less) for less, more in zip(
                 needs, needs[1:], strict=False)))]
@@ -261,9 +263,10 @@ def claim_on_compute(record: dict) -> Claim:
     pairs = [(row, ones[row["depth"] * row["epochs"] // epochs])
              for row in record["controls"]["longer"]]
     return own(
-        "equal-compute", "ten blocks that train as much longer as 30, 100 and 300 "
-        "blocks cost more all end with a lower loss, by an exact rank test (accuracy: "
-        "ten blocks, and as dear ones)", [row for pair in pairs for row in pair],
+        "equal-compute", "with equal compute, ten blocks have a lower loss than 30, "
+        "100 and 300 blocks, by an exact rank test. They train for as many more epochs "
+        "as the deep nets cost more. Ours are the values of ten blocks, then those of "
+        "the deep nets", [row for pair in pairs for row in pair],
         {f"{long['epochs']} epochs": {
             "loss": listed([mean_loss(long), mean_loss(row)], 3),
             "accuracy": listed([accuracies(each).mean() for each in (long, row)], 4)}
@@ -282,12 +285,13 @@ def claims_on_schedule(record: dict) -> list[Claim]:
                                 for found in (many, few)))
     ours = by_depth({row["depth"]: row["test_acc"] for row in rows})
     return [
-        own("ten-thousand-beat-ten", "on all of MNIST, by the same schedule, 10,000 "
-            "blocks are ahead of ten in test accuracy, by an exact rank test", rows,
+        own("ten-thousand-beat-ten", "on all of MNIST, with the same schedule, 10,000 "
+            "blocks have a higher test accuracy than ten, by an exact rank test", rows,
             ours, None, lambda: ahead(many, few),
             why=UNTOLD),
-        own("ten-as-good-as-10000", f"there ten blocks are at most {POINTS:g} points "
-            "behind 10,000", rows, {"points behind": listed(apart, 3),
+        own("ten-as-good-as-10000", "on all of MNIST, with the same schedule, the mean "
+            f"test accuracy of ten blocks is at most {POINTS:g} points below that of "
+            "10,000", rows, {"points behind": listed(apart, 3),
                                     "standard error": listed(error, 2)}, POINTS,
             lambda limit: None if abs(apart - limit) <= error else apart < limit)]
 
