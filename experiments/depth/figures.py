@@ -81,9 +81,9 @@ def draw_rules(record: dict) -> Figure:
     deepest = max(lines["S = 1"])
     shallow = {row["depth"]: mean_loss(row) for row in shallow_rows(record)}
     ten = max(shallow)
-    figure, axes = one_panel(record, f"{deepest:,} blocks with S = 1 end with a loss "
-                             f"of {lines['S = 1'][deepest]:.3f},\n{ten} blocks with "
-                             f"one of {shallow[ten]:.3f}")
+    figure, axes = one_panel(record, f"Loss of {deepest:,} blocks that start with S = "
+                             f"1: {lines['S = 1'][deepest]:.3f}; of {ten} blocks: "
+                             f"{shallow[ten]:.3f}")
     labels = []
     for rule, losses in lines.items():
         name, colour = RULES[rule]
@@ -107,7 +107,8 @@ def draw_rules(record: dict) -> Figure:
     seeds = sorted({len(plan["seeds"]), *(len(row["train_loss"])
                                           for row in record["controls"]["nets"])})
     figure.supxlabel(f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} "
-                     f"epochs, {seeds[0]} to {seeds[-1]} seeds", size=8.5)
+                     f"epochs, {seeds[0]} to {seeds[-1]} seeds. S is the sum of T over the "
+                     "blocks at the start", size=8.5)
     return figure
 
 
