@@ -71,8 +71,8 @@ RULES = {       # rule: its name in the figure and its colour
 
 
 def draw_rules(record: dict) -> Figure:
-    """Loss over depth for each rule, highway blocks and Adam, and that of shallow nets
-    as lines across."""
+    """Loss over depth for each rule, highway blocks and Adam; that of the deepest
+    shallow net as a line across."""
     lines: dict[str, dict] = {}
     for depth, row in all_losses(record).items():
         for rule, losses in row.items():
@@ -92,9 +92,8 @@ def draw_rules(record: dict) -> Figure:
                   marker="o", markersize=4,
                   linestyle="-" if rule != "constant T" else (0, (3, 1.2)))
         labels.append((losses[max(losses)], name, colour))
-    for depth, loss in shallow.items():
-        axes.axhline(loss, color=LIGHT.soft, linewidth=1, zorder=0)
-        labels.append((loss, f"{depth} block{'s' * (depth > 1)}", LIGHT.soft))
+    axes.axhline(shallow[ten], color=LIGHT.soft, linewidth=1, zorder=0)
+    labels.append((shallow[ten], f"{ten} blocks", LIGHT.soft))
     axes.axhline(GUESSING, color=LIGHT.soft, linewidth=1, linestyle=":")
     axes.set(xscale="log", yscale="log", xlabel="blocks",
              ylabel="training loss (dotted: guessing)")
@@ -107,8 +106,8 @@ def draw_rules(record: dict) -> Figure:
     seeds = sorted({len(plan["seeds"]), *(len(row["train_loss"])
                                           for row in record["controls"]["nets"])})
     figure.supxlabel(f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} "
-                     f"epochs, {seeds[0]} to {seeds[-1]} seeds. S is the sum of T over the "
-                     "blocks at the start", size=8.5)
+                     f"epochs, {seeds[0]} to {seeds[-1]} seeds. S is the sum of T over "
+                     "the blocks at the start", size=8.5)
     return figure
 
 
