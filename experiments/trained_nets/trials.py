@@ -196,9 +196,9 @@ def reroute(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, config: dict) ->
 
 
 def train_at(config: dict, images: hn.Data) -> tuple[hn.DeepNet, hn.DeepNet, dict]:
-    """A highway net for centred Data, trained; the same before it; status, rate, and
-    per epoch the training loss and the accuracy on the Data's test images."""
-    settings = make_config(config, block="highway")
+    """A net for centred Data, trained; the same before it; status, rate, and per epoch
+    the training loss and the accuracy on the Data's test images."""
+    settings = make_config({"block": "highway", **config})
     net, fresh = (hn.make_net(settings, images) for _ in range(2))
     history, _, status = hn.train(net, images, settings)
     return net, fresh, {"status": status, "parameters": net.params.size, "lr":
@@ -206,11 +206,10 @@ def train_at(config: dict, images: hn.Data) -> tuple[hn.DeepNet, hn.DeepNet, dic
                         history["train_loss"], "test_acc": history["test_acc"]}
 
 
-@trial_function("trained_nets.search", version=2, accepts=(1,))
+@trial_function("trained_nets.search", version=2)
 def search(config: dict, data: hn.Data) -> dict:
     """Train without images that a seed draws from those for training; on them accuracy
-    is taken. Version 1 took the last images, of which the stand-in for CIFAR-10 has as
-    many of each class; other data may be in order of their classes."""
+    is taken."""
     images = centred(hn.scale_pixels(data))
     order = np.random.default_rng([config["seed"], 4]).permutation(len(images.x_train))
     held, kept = np.split(order, [config["held_out"]])
@@ -219,7 +218,7 @@ def search(config: dict, data: hn.Data) -> dict:
         x_test=images.x_train[held], y_test=images.y_train[held]))[2]
 
 
-@trial_function("trained_nets.other_data")
+@trial_function("trained_nets.other_data", version=2)
 def look_at_other_data(config: dict, data: hn.Data) -> dict:
     """Train one net -> what Figures 2 to 4 show of it on the training images, and some
     of it before training; by the names that `look_into` has for them."""
@@ -228,14 +227,26 @@ def look_at_other_data(config: dict, data: hn.Data) -> dict:
     if training["status"] != "ok":
         return {"training": training}
     x, labels = images.x_train, images.y_train
+    found = {"training": training, **use_of_blocks(net, x, labels)}
+    if "T" not in net.block.gates:
+        return found
     states = {"trained": net, "untrained": fresh}
-    return {"training": training, **use_of_blocks(net, x, labels),
-            "bias": about_bias(net, config["gate_bias"], mean_gates(net, x)),
-            "change": {state: listed(per_example(each, x, 0.1).change)
-                       for state, each in states.items()},
-            "differences": {state: shares_of_blocks(
-                class_differences(each, x, labels), config["classes"])
-                for state, each in states.items()}}
+    each = {state: per_example(one, x, config["closed"])
+            for state, one in states.items()}
+    apart = {state: class_differences(one, x, labels) for state, one in states.items()}
+    T_mean = mean_gates(net, x)
+    found |= {
+        "bias": about_bias(net, config["gate_bias"], T_mean),
+        "change": {state: listed(one.change) for state, one in each.items()},
+        "sparsity": {state: {"hoyer_per_example": hn.significant(one.hoyer)}
+                     for state, one in each.items()},
+        "differences": {state: shares_of_blocks(one, config["classes"])
+                        for state, one in apart.items()}}
+    if config.get("pictured"):
+        found["picture"] = picture(net, images, T_mean, config["seed"]) | {
+            "differences": {str(c): three_decimals(apart["trained"][c])
+                            for c in config["classes"]}}
+    return found
 
 
 def class_differences(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray) -> np.ndarray:
