@@ -50,7 +50,7 @@ from experiments.trained_nets.trials import (
     look_into,
     search,
 )
-from experiments.trained_nets.verdicts import claims
+from experiments.trained_nets.verdicts import claims, matter
 from highway_suite.schema import RecordError
 
 MEASURES: dict[str, Any] = {
@@ -118,9 +118,8 @@ def look_at_rates(lab: Lab, dataset: str) -> dict:
         "search": [{"lr": lr, "held_out_acc": held_out[lr], "error": errors.get(lr),
                     "trials": [searched[lr].hash]} for lr in held_out],
         "tried": [trial.hash for trial in looked.values()],
-        "rates": [{"lr": lr, "nets": nets_of(
-            {seed: looked[lr, seed] for seed in plan["seeds"]}, dataset, lr)}
-            for lr in chosen]}
+        "rates": [rate_of({seed: looked[lr, seed] for seed in plan["seeds"]}, dataset,
+                          lr) for lr in chosen]}
 
 
 def search_config(plan: dict, **own: Any) -> dict:
@@ -138,12 +137,14 @@ def look_config(plan: dict, dataset: str, **own: Any) -> dict:
         "classes": harder["data"][dataset]["classes"]} | own
 
 
-def nets_of(trials: dict[int, Trial], dataset: str, lr: float) -> list[dict]:
-    """What the trials of each seed found. Raises RecordError where one diverged."""
+def rate_of(trials: dict[int, Trial], dataset: str, lr: float) -> dict:
+    """The nets of a rate, one for each seed, and how many of their blocks matter.
+    Raises RecordError where one diverged."""
     if any(trial.result["training"]["status"] != "ok" for trial in trials.values()):
         raise RecordError(f"a net for {dataset} diverged at lr {lr:g}")
-    return [{"seed": seed, "trials": [trial.hash], **trial.result}
+    nets = [{"seed": seed, "trials": [trial.hash], **trial.result}
             for seed, trial in trials.items()]
+    return {"lr": lr, "matter": [matter(net, 0.5) for net in nets], "nets": nets}
 
 
 def look_at_plain(lab: Lab, dataset: str) -> dict:
@@ -155,11 +156,11 @@ def look_at_plain(lab: Lab, dataset: str) -> dict:
     losses = {lr: float(or_infinite(trial.result["train_loss"][-1]))
               for lr, trial in searched.items()}
     lr = min(losses, key=losses.__getitem__)
-    nets = nets_of(lab.trials(look_at_other_data, {seed: look_config(
+    looked = lab.trials(look_at_other_data, {seed: look_config(
         lab.plan, dataset, block="plain", lr=lr, seed=seed)
-        for seed in plan["seeds"]}, dataset), dataset, lr)
-    return {"lr": lr, "nets": nets,
-            "searched": [trial.hash for trial in searched.values()]}
+        for seed in plan["seeds"]}, dataset)
+    return rate_of(looked, dataset, lr) | {
+        "searched": [trial.hash for trial in searched.values()]}
 
 
 def picture_of(lab: Lab, dataset: str, found: dict) -> dict:
