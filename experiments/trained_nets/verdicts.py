@@ -455,6 +455,8 @@ def claims_on_harder(record: dict, data: str) -> list[Claim]:
             return [of(net, limit) for net in nets]
         words = {"fitted": "in nets with the lowest training error",
                  "held_out": "at the rate that is best on held-out images"}[rule]
+        if data != "cifar100":
+            source, paper = "ours", None
         return Claim(name=f"{name}-{data}", source=source, paper=paper,
                      text=f"on {title}, {text}, {words}", limit=limit,
                      n=[len(nets), len(easy)], rows=[*nets, *easy],
@@ -462,6 +464,7 @@ def claims_on_harder(record: dict, data: str) -> list[Claim]:
                      test=lambda limit=limit: ahead(numbers(nets, limit),
                                                     numbers(easy, limit)))
     nets = nets_at(record["harder"][data], "fitted")
+    inside = claims_on_cifar100(nets, record["plan"]) if data == "cifar100" else []
     return [
         claim("more-blocks-matter", "fitted", f"{costs} if closed", matter, 0.5,
               "P1 4.2", "about 40 of CIFAR-100, 15 of MNIST"),
@@ -475,8 +478,7 @@ def claims_on_harder(record: dict, data: str) -> list[Claim]:
         claim("more-blocks-double", "fitted", "more blocks than on MNIST double the "
               "loss if closed", double, 1),
         claim("more-blocks-needed", "fitted", needs, needed, 1),
-        claim_on_plain(record, data, nets),
-        *claims_on_cifar100(nets, record["plan"], data)]
+        claim_on_plain(record, data, nets), *inside]
 
 
 def claim_on_plain(record: dict, data: str, nets: Sequence[Mapping]) -> Claim:
@@ -491,18 +493,13 @@ def claim_on_plain(record: dict, data: str, nets: Sequence[Mapping]) -> Claim:
                  test=lambda: ahead(errors["plain"], errors["highway"]))
 
 
-def claims_on_cifar100(nets: Sequence[Mapping], plan: dict, dataset: str
-                       ) -> list[Claim]:
-    """What P1 says of the inside of its net for CIFAR-100, of nets for that or for
-    other data: then it is our own question."""
+def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
+    """What P1 says of the inside of its net for CIFAR-100."""
     first, early = plan["harder"]["changing"], plan["early"]
-    theirs = dataset == "cifar100"
-    start = "" if theirs else (f"what P1 says of CIFAR-100, on "
-                               f"{hn.DATASETS[dataset].title}: ")
 
     def claim(name, section, text, paper, limit, values, passes):
-        return Claim(name=f"{name}-{dataset}", source=f"P1 {section}" if theirs
-                     else "ours", text=start + text, paper=paper if theirs else None,
+        return Claim(name=f"{name}-cifar100", source=f"P1 {section}",
+                     text=f"on CIFAR-100, {text}", paper=paper,
                      **about(nets, values, passes, limit=limit))
 
     def change(net, state):
