@@ -189,8 +189,6 @@ def test_the_pixels_have_the_published_moments(name, mean, deviation):
     assert np.sqrt(second - first**2) == pytest.approx(deviation, abs=1e-8)
     for y, images in ((data.y_train, 50000), (data.y_test, 10000)):
         assert set(np.bincount(y)) == {images // data.classes}
-    for start in range(0, 50000, 5000):     # whatever part is held out
-        assert len(set(data.y_train[start:][:5000])) == data.classes
 
 
 def test_among_other_sets_the_hash_decides(name, parts, tmp_path, rng):
@@ -260,16 +258,13 @@ def test_a_damaged_archive_is_one_line(name, parts, tmp_path, source, rng):
             assert "\n" not in str(caught.value)
 
 
-def test_a_part_that_is_not_there_is_named(name, parts, tmp_path):
-    (tmp_path / "train.bin").write_bytes(parts["train"].tobytes())
-    with pytest.raises(hn.DataError, match="to test are not both there"):
-        load(name, tmp_path)
-
-
-def test_where_none_is_the_message_says_what_is_there(name, tmp_path):
+def test_what_is_not_there_is_named(name, parts, tmp_path):
     (tmp_path / "cifar.npz").touch()
     with pytest.raises(hn.MissingData, match="found there: cifar.npz"):
         hn.load_dataset(name, tmp_path)
+    (tmp_path / "train.bin").write_bytes(parts["train"].tobytes())
+    with pytest.raises(hn.DataError, match="to test are not both there"):
+        load(name, tmp_path)
 
 
 def test_jpegs_keep_the_order_in_which_they_lie(tmp_path, monkeypatch, rng):

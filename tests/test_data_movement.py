@@ -90,19 +90,25 @@ def test_stack_distances_by_other_rules(rule):
         assert found["bytedmd"] < movement(tape)["bytedmd"]
 
 
+def traced(*shapes):
+    """A tape, and the cells of arrays of these shapes, the first on top of the stack.
+    """
+    tape = tracing.Tape()
+    arrays = [tape.cells_of(np.empty(shape)) for shape in shapes]
+    tape.begin = [cells.ravel() for cells in arrays[::-1]]
+    return tape, *arrays
+
+
 @pytest.mark.parametrize("n, matvec, vecmat, matmul", [
     (2, 26, 25, 57), (4, 157, 150, 720), (8, 896, 832, 8867),
     (16, 5354, 4688, 109_783)])
 def test_the_published_numbers_of_bytedmd(n, matvec, vecmat, matmul):
-    """Those of its README, of one byte a number. The first argument is on top, and the
-    matrix is the first of two."""
-    for published, shapes, is_matrix_first in (
-            (matvec, ((n, n), (n, 1)), True), (vecmat, ((1, n), (n, n)), False),
-            (matmul, ((n, n), (n, n)), True)):
-        tape = tracing.Tape()
-        a, b = (tape.cells_of(np.empty(shape)) for shape in shapes)
-        order = (b, a) if is_matrix_first else (a, b)
-        tape.begin = [cells.ravel() for cells in order]
+    """Those of its README, of one byte a number."""
+    for published, shapes, order in ((matvec, ((n, n), (n, 1)), 1),
+                                     (vecmat, ((n, n), (1, n)), -1),
+                                     (matmul, ((n, n), (n, n)), 1)):
+        tape, *arrays = traced(*shapes)
+        a, b = arrays[::order]
         out = tape.cells_of(np.empty((len(a), b.shape[1])))
         tape.product(out, a, b)
         tape.kept = [out.ravel()]
@@ -110,29 +116,29 @@ def test_the_published_numbers_of_bytedmd(n, matvec, vecmat, matmul):
 
 
 def test_the_published_dot_product():
-    tape = tracing.Tape()
-    a, b, (p, s) = (tape.cells_of(np.empty((2, 1))) for _ in range(3))
-    tape.begin = [b.ravel(), a.ravel()]
+    tape, a, b = traced((2, 1), (2, 1))
+    p, s = tape.cells_of(np.empty((2, 1)))
     for k, operands in enumerate(((p,), (s, p))):       # Python's sum begins with 0 + p
         tape.each(p, a[k], b[k])
         tape.each(s, *operands)
     assert movement(tape, size=1)["bytedmd"] == 12
 
 
-def test_the_published_numbers_of_addresses():
-    """(a b + c d) + e in place, then its exit: five cells, of which a's and c's are
-    read again; a b alone; and products of matrices, where A, B, C and one more number
-    follow each other, C is summed in place and read once more in the end."""
+@pytest.mark.parametrize("steps, published", [
+    (["aab", "ccd", "aac", "aae", "aa"], 15), (["cab", "cc"], 5)],
+    ids=["(a b + c d) + e in place, then its exit", "a b alone"])
+def test_the_published_numbers_of_addresses(steps, published):
+    """Five cells, of which a's and c's are read again."""
     tape = tracing.Tape()
-    a, b, c, d, e = tape.cells_of(np.empty((5, 1)))
-    for out, *operands in ((a, a, b), (c, c, d), (a, a, c), (a, a, e), (a, a)):
-        tape.each(out, *operands)
-    assert movement(tape, size=1)["address"] == 15
-    tape = tracing.Tape()
-    a, b, c = tape.cells_of(np.empty((3, 1)))
-    tape.each(c, a, b)
-    tape.each(c, c)
-    assert movement(tape, size=1)["address"] == 5
+    cells = dict(zip("abcde", tape.cells_of(np.empty((5, 1))), strict=True))
+    for out, *operands in steps:
+        tape.each(cells[out], *(cells[name] for name in operands))
+    assert movement(tape, size=1)["address"] == published
+
+
+def test_the_published_addresses_of_products_of_matrices():
+    """A, B, C and one more number follow each other, C is summed in place and read once
+    more in the end."""
     for n, published in ((4, 1316), (16, 340_704)):
         reads = np.repeat([n, n, n, n * n * (n - 1)], [n * n, n * n, n * n, 1])
         assert reads @ costs.price(np.arange(1, len(reads) + 1), size=1) == published
@@ -294,7 +300,3 @@ def test_verdicts_follow_the_numbers():
                   nets=[(0.03, 0.05), (0.02, 0.05)])
     assert dear.pop("carry-saves-nothing") == "holds"
     assert set(dear.values()) == {"does not hold"}
-    cheap = judged(ratio=0.8, matched=1.0, power=1.5, rule=1.0,
-                   epochs=([5], [10]), nets=[(0.0, 0.1)])
-    assert cheap.pop("carry-saves-nothing") == "does not hold"
-    assert set(cheap.values()) == {"holds"}

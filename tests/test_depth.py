@@ -24,24 +24,16 @@ def sigmoid(z):
 # Starts and training
 
 
-@pytest.mark.parametrize("depth, S", [(10, 0.03), (30, 20.0), (10_000, 1.0)])
-def test_gates_start_with_the_sum_that_was_asked_for(depth, S):
-    bias = training.initial_biases({"sum": S}, depth, 3, 0)
-    assert bias.shape == (depth, 3)
-    assert sigmoid(bias).sum(axis=0) == pytest.approx(S)
-
-
-@pytest.mark.parametrize("depth, bias", [(10, -1), (20, -2), (30, -3)])
-def test_the_line_goes_through_the_guideline(depth, bias):
-    gates = plan.gates_of(PLAN, "-L/10", depth)
-    assert (training.initial_biases(gates, depth, 2, 0) == bias).all()
-
-
-@pytest.mark.parametrize("depth", [30, 300, 10_000])
-def test_a_constant_t_is_the_same_in_every_block_of_every_net(depth):
-    bias = training.initial_biases(plan.gates_of(PLAN, "constant T", depth), depth, 2,
-                                   0)
-    assert sigmoid(bias) == pytest.approx(PLAN["constant_T"])
+@pytest.mark.parametrize("rule, depth, bias", [
+    ({"sum": 0.03}, 10, math.log(0.003 / 0.997)), ({"sum": 20.0}, 30, math.log(2)),
+    ({"sum": 1.0}, 10_000, -math.log(9999)),
+    ("-L/10", 10, -1), ("-L/10", 20, -2), ("-L/10", 30, -3),    # the guideline
+    *(("constant T", depth, training.logit(PLAN["constant_T"]))
+      for depth in (30, 300, 10_000))])
+def test_gates_start_as_the_rule_says(rule, depth, bias):
+    gates = rule if isinstance(rule, dict) else plan.gates_of(PLAN, rule, depth)
+    found = training.initial_biases(gates, depth, 3, 0)
+    assert found.shape == (depth, 3) and found == pytest.approx(bias)
 
 
 def test_chrono_draws_time_scales_evenly_for_each_unit():
@@ -118,24 +110,23 @@ def test_the_tutorials_start(digits):
     assert named["W_H"].std() == pytest.approx(math.sqrt(2 / 50), rel=0.02)
 
 
-def test_the_tutorials_steps_are_on_the_summed_loss(digits, monkeypatch):
-    calls, step = [], hn.train_step
-
-    def watched(net, batch, cache, optimizer, lr, clip):
-        x, _ = batch
-        calls.append((x.shape, x.min(), x.max(), lr, clip, optimizer.momentum))
-        return step(net, batch, cache, optimizer, lr, clip)
-    monkeypatch.setattr(hn, "train_step", watched)
+def test_the_tutorials_steps_are_on_the_summed_loss(digits):
+    """Of 50 images: that is 50 times the rate, by plain SGD without a clip, on pixels
+    from 0 to 1, epoch after epoch in new orders."""
     config = {"block": "plain", "start": "he", "depth": 3, "gate_bias": -2.0, "seed": 0,
               "batch": 50, "lr": 0.002, "steps": 65, "n_train": 1437}
     result = tutorial.train(config, digits)
     assert result["status"] == "ok" and result["test_acc"] > 0.5
-    assert len(calls) == 65                         # more than two epochs of 28
-    assert {(shape, low, lr, clip, momentum) for shape, low, _, lr, clip, momentum
-            in calls} == {((64, 50), 0, 50 * 0.002, 0, 0)}
-    assert calls[0][2] == 1
-    diverged = tutorial.train(config | {"lr": 1e6}, digits)
-    assert diverged == {"status": "diverged", "test_acc": None}
+    steps, step = [], hn.train_step
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hn, "train_step", lambda net, batch, cache, optimizer, lr, clip: (
+            steps.append((batch[0].min(), batch[0].max(), len(batch[1]), lr, clip,
+                          optimizer.momentum)),
+            step(net, batch, cache, optimizer, lr, clip))[1])
+        assert tutorial.train(config, digits) == result
+    assert steps == [(0, 1, 50, 50 * 0.002, 0, 0)] * 65     # more than two epochs of 28
+    assert tutorial.train(config | {"lr": 1e6}, digits) == {
+        "status": "diverged", "test_acc": None}
 
 
 # --------------------------------------------------------------------------------------
@@ -364,23 +355,17 @@ def cells(accuracy, depths=(9, 19, 29)):
 
 @pytest.mark.parametrize("gain, expected", [
     (0.0, ["holds"] * 3), (0.007, ["does not hold", "holds", "holds"]),
-    (0.015, ["does not hold", "does not hold", "holds"]),
-    (0.03, ["does not hold"] * 3)])
+    (0.015, ["does not hold", "does not hold", "holds"]), (None, ["open"] * 3)])
 def test_the_guideline_is_judged_beside_other_gate_biases(gain, expected):
+    """None: seeds that do not decide."""
     rows = cells(lambda depth, bias: 0.9 + (
-        gain if (depth, bias) == (19, -4.0) else
+        (0.02 if gain is None else gain) if (depth, bias) == (19, -4.0) else
         1e-4 if bias == -(depth + 1) / 10 else 0))
+    for row in rows:
+        if gain is None and row["gate_bias"] != -4:
+            row["test_acc"] = [0.87, 0.92, 0.93]
     found = judge(claims.claim_on_guideline(rows))
     assert [*found["at"].values()] == expected and found["n"] == 3
-
-
-def test_a_guideline_that_the_seeds_do_not_decide_is_open():
-    rows = cells(lambda depth, bias: 0.92 if bias == -4 else 0.9)
-    for row in rows:
-        if row["gate_bias"] != -4:
-            row["test_acc"] = [0.87, 0.92, 0.93]
-    assert judge(claims.claim_on_guideline(rows))["verdict"] == "open"
-    assert judge(claims.claim_on_guideline(rows[:7]))["verdict"] == "open"
 
 
 @pytest.mark.parametrize("trains, expected", [
@@ -419,13 +404,11 @@ HUNDRED, SHUT = deep(99, -3.0, (0.975, MANY)), deep(999, -20.0, (0.9, NONE), los
       HUNDRED], ["holds", "holds", "holds"]),
     ([deep(999, -7.0, (0.94, FEW)), SHUT, deep(99, -3.0, (0.963, MANY))],
      ["does not hold"] * 3),
-    # One seed does not use them, one diverged, one does not train; not measured.
+    # One seed does not use them, one diverged; not measured.
     ([deep(999, -7.0, (0.96, MANY), (0.96, MANY | {"prefix": 50})), SHUT, HUNDRED],
      ["holds", "holds", "does not hold"]),
     ([deep(999, -7.0, (0.96, MANY), (None, None)), SHUT, HUNDRED],
      ["does not hold", "holds", "does not hold"]),
-    ([deep(999, -4.0, (0.11, MANY), loss=2.3), deep(999, -7.0, (0.96, FEW)), SHUT,
-      HUNDRED], ["holds", "holds", "does not hold"]),
     ([deep(999, -7.0, (0.96, UNKNOWN)), SHUT, HUNDRED], ["holds", "holds", "open"]),
     # What shut gates reach, too, is not learned; the tutorial counts all seeds.
     ([deep(999, -7.0, (0.96, MANY)), deep(999, -20.0, (0.951, NONE), loss=0.2),

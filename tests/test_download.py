@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -102,16 +103,12 @@ def test_a_mirror_that_fails_is_passed_over(server, use, cache, small_mnist, fau
     with pytest.raises(hn.MissingData, match=f"{address}: .*{FAULTS[fault]}") as caught:
         load("mnist", cache)
     assert "\n" not in str(caught.value) and not cache.parent.exists()
-    for way in ("--data-dir", "data_dir=", "$HIGHWAY_DATA_DIR"):
-        assert way in str(caught.value)
     server.asked.clear()
     use(fault, "good")
     assert len(load("mnist", cache).x_train) == 20
     assert server.asked == (["good"] if fault == NOBODY else [fault, "good"]) * 4
-    for path in cache.iterdir():
-        assert path.read_bytes() == (small_mnist / path.name).read_bytes()
-    highway_suite.load("mnist", cache)
-    assert server.asked.count("good") == 4, "a file that is there was asked for again"
+    assert {path.name: path.read_bytes() for path in cache.iterdir()} == {
+        path.name: path.read_bytes() for path in small_mnist.iterdir()}
 
 
 def test_what_is_there_is_read_and_only_the_rest_is_fetched(server, use, cache,
@@ -119,8 +116,9 @@ def test_what_is_there_is_read_and_only_the_rest_is_fetched(server, use, cache,
     use("good")
     cache.mkdir(parents=True)
     for name in names(small_mnist)[:3]:
-        (cache / name).write_bytes((small_mnist / name).read_bytes())
+        shutil.copy(small_mnist / name, cache)
     load("mnist", cache)
+    highway_suite.load("mnist", cache)
     assert server.asked == ["good"] and names(cache) == names(small_mnist)
 
 
