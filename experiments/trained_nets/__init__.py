@@ -1,37 +1,42 @@
 """What does each block of a trained net do, and does a harder task use more of them?
 
-The claims. P1, section 4 and Figures 2 to 4: most transform biases fall; the gates of
-one image are sparse and differ by class; the net does not learn a static routing;
-closing an early block raises the loss, closing most others does not; on CIFAR-100 more
+The claims. P1, section 4 and Figures 2 to 4: most transform biases fall. The gates of
+one image are sparse, and they differ by class. The net does not learn a static routing.
+Closing an early block raises the loss, closing most others does not. On CIFAR-100 more
 blocks matter. P2, sections 2 and 4: a plain net does not survive without a block, and
-blocks may be shuffled; block outputs a_k are estimates of one value A, with errors of
-mean 0 that shrink from block to block, and T mixes them best.
+blocks may be shuffled. The block outputs a_k are estimates of one value A. Their errors
+have mean 0 and shrink from block to block, and T mixes them best.
 
-The plan. Highway, residual, plain and T-only nets of 49 blocks of 50 units for MNIST,
-five seeds each, all 60,000 training images, momentum SGD, 60 epochs at the learning
-rate with the lowest training loss after four. All measurements are on training images,
-as P1's, but for readouts. A claim holds if it does for each net; what is as true before
-training, or of plain nets, is not learned. Harder data, CIFAR-100 as in P1 and
-CIFAR-10: highway nets at two learning rates, three seeds each: the best on held-out
-images after ten epochs, and that with the lowest training error of the first seed's
-fully trained net, as P1 chose; MNIST's are chosen alike. A block matters if closing it
-costs half a point of training error. Beside them plain nets.
+The plan. Highway, residual, plain and T-only nets for MNIST have 49 blocks of 50 units.
+Five seeds of each are trained on all 60,000 training images, by 60 epochs of momentum
+SGD. The learning rate is the one with the lowest training loss after four epochs. All
+measurements are on training images, as in P1, but readouts are tested on test images. A
+claim holds if it holds for each net. What is as true before training, or of plain nets,
+is not learned.
 
-The papers are silent, we assume: momentum 0.9, a rate that falls by 5 % an epoch, no
-clipping, images less their mean; T below 0.1 is low; a loss that doubles is seen; A is
-the last block's output.
+Harder data are CIFAR-100, as in P1, and CIFAR-10. Highway nets have two learning rates,
+with three seeds each. One is the best on held-out images after ten epochs. The other is
+the one with the lowest training error, because P1 chose its nets in this way; it is
+chosen by fully trained nets of the first seed. MNIST's nets for this comparison are
+chosen alike. A block matters if closing it costs more than half a point of training
+error. Plain nets are trained beside them.
+
+The papers are silent, and we assume: momentum 0.9, a rate that falls by 5 % an epoch,
+no clipping, and images less their mean. T below 0.1 is low. An effect on the loss is
+seen if the loss doubles. A is the output of the last block.
 
 Fixed before the nets for CIFAR-10 and CIFAR-100 were trained: all that is claimed of
 them, with its limits. More blocks matter, or later ones change, if the exact rank test
-over the seeds says so (three against three: each above each). Whether the first 40
-blocks matter is asked of each seed's net.
+over the seeds says so. With three seeds against three, each number on the one side must
+then be above each on the other. Whether the first 40 blocks matter is asked of each
+seed's net.
 
-Deviations. P1 took the best of many random settings, we vary the rate alone. P2's nets
-are convolutional; what it says of VGG and ResNets stays open.
+Deviations. P1 took the best of many random settings; we vary only the learning rate.
+P2's nets are convolutional; what it says of VGG and ResNets stays open.
 
-Cost: an hour on two cores for MNIST's nets, and for the harder data 1.5 core hours:
-16 s for a search of ten epochs, two minutes for a net. Finished trials are kept. The
-weights of the first seed's nets lie beside the record:
+Cost: an hour on two cores for MNIST's nets, and 1.5 core hours for the harder data. A
+search of ten epochs takes 16 s, and a net takes two minutes. Finished trials are kept.
+The weights of the first seed's nets lie beside the record:
 python3 -m experiments.trained_nets.weights
 """
 
@@ -96,8 +101,8 @@ SMOKE: dict[str, Any] = {
 
 
 def look_at_rates(lab: Lab, dataset: str) -> dict:
-    """Search, train, look into the highway nets of harder data -> which rates were
-    chosen, what they were chosen by, and the nets of each. Raises RecordError."""
+    """Search, train and measure the highway nets of harder data -> which learning rates
+    were chosen, by what, and the nets of each. Raises RecordError."""
     plan, bias = lab.plan["harder"], lab.plan["harder"]["data"][dataset]["gate_bias"]
     searched = lab.trials(search, {lr: search_config(lab.plan, gate_bias=bias, lr=lr)
                                    for lr in plan["search"]["lrs"]}, dataset)
@@ -138,8 +143,8 @@ def look_config(plan: dict, dataset: str, **own: Any) -> dict:
 
 
 def rate_of(trials: dict[int, Trial], dataset: str, lr: float) -> dict:
-    """The nets of a rate, one for each seed, and how many of their blocks matter.
-    Raises RecordError where one diverged."""
+    """The nets of a learning rate, one for each seed, and how many of their blocks
+    matter. Raises RecordError if one diverged."""
     if any(trial.result["training"]["status"] != "ok" for trial in trials.values()):
         raise RecordError(f"a net for {dataset} diverged at lr {lr:g}")
     nets = [{"seed": seed, "trials": [trial.hash], **trial.result}
@@ -148,8 +153,8 @@ def rate_of(trials: dict[int, Trial], dataset: str, lr: float) -> dict:
 
 
 def look_at_plain(lab: Lab, dataset: str) -> dict:
-    """Plain nets of harder data, at the rate with the lowest training loss after the
-    search. Raises RecordError."""
+    """Plain nets of harder data, at the learning rate with the lowest training loss at
+    the end of the search. Raises RecordError."""
     plan = lab.plan["harder"]
     searched = lab.trials(search, {lr: search_config(lab.plan, block="plain", lr=lr)
                                    for lr in plan["plain"]}, dataset)
@@ -164,8 +169,8 @@ def look_at_plain(lab: Lab, dataset: str) -> dict:
 
 
 def picture_of(lab: Lab, dataset: str, found: dict) -> dict:
-    """What P1's Figures 2 and 3 show of one of the nets with the lowest training error,
-    which is trained again for it."""
+    """What P1's Figures 2 and 3 show of one of the nets with the lowest training error.
+    The net is trained again for this."""
     seed = lab.plan["harder"]["seeds"][0]
     (trial,) = lab.trials(look_at_other_data, {seed: look_config(
         lab.plan, dataset, gate_bias=found["gate_bias"], lr=found["fitted"], seed=seed,
@@ -174,7 +179,7 @@ def picture_of(lab: Lab, dataset: str, found: dict) -> dict:
 
 
 def run(lab: Lab) -> dict:
-    """All nets -> the record: what each trial found, by block and by data set."""
+    """Train all nets -> the record: what each trial found, by block and data set."""
     nets: dict[str, list] = {}
     for (block, seed), trial in lab.trials(look_into, configs(lab.plan)).items():
         nets.setdefault(block, []).append(

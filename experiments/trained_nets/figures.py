@@ -23,7 +23,7 @@ WAYS = {"its own": None, "mean over\nall images": "mean of all",
 
 
 def draw_routing(record: dict) -> Figure:
-    """Training error with each T of its own, held at a mean, or of another image."""
+    """Training error with T as computed, held at a mean, or of another image."""
     figure = Figure(figsize=(7.5, 4), layout="constrained")
     axes = figure.subplots()
     gated = {block: nets for block, nets in record["nets"].items()
@@ -141,7 +141,7 @@ def draw_harder_gates(record: dict) -> Figure:
 
 
 def draw_differences(seen: dict, foot: str) -> Figure:
-    """P1's Figure 3; the colours of the largest half percent are all the same."""
+    """P1's Figure 3. The largest half percent of the differences have one colour."""
     apart = seen["differences"]
     most = np.quantile(np.abs(list(apart.values())), 0.995)
     figure = Figure(figsize=(6, 4.6), layout="constrained")
@@ -169,8 +169,8 @@ def draw_harder_classes(record: dict) -> Figure:
 
 
 def draw_harder(record: dict) -> Figure:
-    """What closing one block costs, on MNIST and on harder data: of each the nets with
-    the lowest training error."""
+    """What closing one block costs, on MNIST and on harder data. The nets are those at
+    the learning rate with the lowest training error."""
     figure = Figure(figsize=(7.5, 4.4), layout="constrained")
     axes = figure.subplots()
     colours = (LIGHT.highway, *LIGHT.own)
@@ -185,7 +185,7 @@ def draw_harder(record: dict) -> Figure:
              "points")
     plain_numbers(axes.yaxis)
     axes.legend(frameon=False, fontsize=9)
-    figure.suptitle("More blocks matter on harder data", **TITLE)
+    figure.suptitle("What closing one block costs, by data set", **TITLE)
     figure.supxlabel("median and range of the "
                      f"{len(record['plan']['harder']['seeds'])} nets with the lowest "
                      "training error; above the dashed line a block matters; 0.01 and "
