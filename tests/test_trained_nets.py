@@ -240,11 +240,6 @@ def test_a_search_sees_no_test_image_and_holds_out_what_a_seed_draws(digits):
         assert len(images.x_train) == len(data.x_train) - 200
 
 
-def test_the_best_rate_comes_first_then_those_near_it():
-    accuracy = {0.1: 0.5, 0.2: 0.52, 0.4: 0.517, 0.8: 0.4}
-    assert trained_nets.near_the_best(accuracy, 0.005) == [0.2, 0.4]
-
-
 def test_the_kept_weights_are_those_of_the_record():
     record, _ = load_record(folder_of("trained_nets") / "record.json")
     for block in KEPT:
