@@ -478,6 +478,8 @@ def claims_on_harder(record: dict, data: str) -> list[Claim]:
                                                     numbers(easy, limit)))
     nets = nets_at(record["harder"][data], "fitted")
     inside = claims_on_cifar100(nets, record["plan"]) if data == "cifar100" else []
+    plain = ([claim_on_plain(record, data, nets)] if data in record["harder_plain"]
+             else [])
     return [
         claim("more-blocks-matter", "fitted", f"{costs} of training error", matter, 0.5,
               "P1 4.2", "about 40 of CIFAR-100, 15 of MNIST"),
@@ -491,7 +493,7 @@ def claims_on_harder(record: dict, data: str) -> list[Claim]:
         claim("more-blocks-double", "fitted", "closing one block more than doubles "
               "the loss for more blocks than on MNIST", double, 1),
         claim("more-blocks-needed", "fitted", needs, needed, 1),
-        claim_on_plain(record, data, nets), *inside]
+        *plain, *inside]
 
 
 def claim_on_plain(record: dict, data: str, nets: Sequence[Mapping]) -> Claim:
