@@ -14,7 +14,7 @@ from matplotlib.image import AxesImage
 import highway_networks as hn
 from experiments.lab.drawing import colour_of, plain_numbers, title_of
 from experiments.lab.papers import spoken
-from experiments.trained_nets.verdicts import Rates, easy_rates, factors, matter, rises
+from experiments.trained_nets.verdicts import factors, matter, nets_at, rises
 from highway_suite.figures import LIGHT, TITLE
 
 WAYS = {"its own": None, "mean over\nall images": "mean of all",
@@ -23,7 +23,7 @@ WAYS = {"its own": None, "mean over\nall images": "mean of all",
 
 
 def draw_routing(record: dict) -> Figure:
-    """Training error with each T of its own, held at a mean, or of another image."""
+    """Training error with T as computed, held at a mean, or of another image."""
     figure = Figure(figsize=(7.5, 4), layout="constrained")
     axes = figure.subplots()
     gated = {block: nets for block, nets in record["nets"].items()
@@ -96,77 +96,104 @@ def heat(figure: Figure, axes: Axes, matrix: list, title: str, **look: Any
     return image
 
 
-def draw_gates(record: dict) -> Figure:
-    """P1's Figure 2."""
-    (seen,) = (net["picture"] for net in record["nets"]["highway"] if "picture" in net)
-    start = record["plan"]["net"]["gate_bias"]
+def draw_picture(seen: dict, start: float, n_train: int, title: str, foot: str
+                 ) -> Figure:
+    """P1's Figure 2 of a net."""
     figure = Figure(figsize=(9, 4.6), layout="constrained")
     panels = figure.subplots(1, 4, sharey=True)
     diverging = {"cmap": "RdBu_r", "norm": CenteredNorm()}
     heat(figure, panels[0], seen["biases"], f"$b_T$ after training\n(white: {start:g}, "
          "before it)", cmap="RdBu_r", norm=CenteredNorm(start))
-    heat(figure, panels[1], seen["T_mean"], f"mean $T$ of {record['n_train']:,}\n"
+    heat(figure, panels[1], seen["T_mean"], f"mean $T$ of {n_train:,}\n"
          "training images", vmin=0)
-    heat(figure, panels[2], seen["T_one"], f"$T$ of one image\n(a {seen['label']})",
-         vmin=0, vmax=1)
+    heat(figure, panels[2], seen["T_one"], "$T$ of one image\n(of class "
+         f"{seen['label']})", vmin=0, vmax=1)
     heat(figure, panels[3], seen["outputs_one"][1:], "block outputs $y$\nof the same "
          "image", **diverging)
     panels[0].set_ylabel("block", fontsize=9)
-    figure.suptitle("Gates open most in the first blocks, and differently for each "
-                    "image", **TITLE)
-    figure.supxlabel(f"{title_of(record['plan'])}: one highway net", fontsize=8.5)
+    figure.suptitle(title, **TITLE)
+    figure.supxlabel(foot, fontsize=8.5)
     return figure
 
 
-def draw_classes(record: dict) -> Figure:
-    """P1's Figure 3; the colours of the largest half percent are all the same."""
+def draw_gates(record: dict) -> Figure:
+    """P1's Figure 2, MNIST."""
+    return draw_picture(
+        seen_of(record), record["plan"]["net"]["gate_bias"], record["n_train"],
+        "Gates open most in the first blocks, and differently for each image",
+        f"{title_of(record['plan'])}: one highway net")
+
+
+def seen_of(record: dict) -> dict:
+    """What was kept of one of MNIST's highway nets."""
     (seen,) = (net["picture"] for net in record["nets"]["highway"] if "picture" in net)
+    return seen
+
+
+def draw_harder_gates(record: dict) -> Figure:
+    """P1's Figure 2, CIFAR-100."""
+    (data, seen), = record["pictures"].items()
+    kind = hn.DATASETS[data]
+    return draw_picture(
+        seen, record["harder"][data]["gate_bias"], kind.images[0],
+        f"{kind.title}: biases, gates and outputs of one net",
+        "one of the highway nets with the lowest training error")
+
+
+def draw_differences(seen: dict, foot: str) -> Figure:
+    """P1's Figure 3. The largest half percent of the differences have one colour."""
     apart = seen["differences"]
     most = np.quantile(np.abs(list(apart.values())), 0.995)
     figure = Figure(figsize=(6, 4.6), layout="constrained")
     panels = figure.subplots(1, len(apart), sharey=True)
     for axes, (label, matrix) in zip(panels, apart.items(), strict=True):
-        heat(figure, axes, matrix, f"images of a {label}", cmap="RdBu_r", vmin=-most,
-             vmax=most)
+        heat(figure, axes, matrix, f"images of class {label}", cmap="RdBu_r",
+             vmin=-most, vmax=most)
     panels[0].set_ylabel("block", fontsize=9)
     figure.suptitle("Mean $T$ of a class, less that of all images", **TITLE)
-    figure.supxlabel(f"{title_of(record['plan'])}: the same net; classes of P1's "
-                     "Figure 3", fontsize=8.5)
+    figure.supxlabel(foot, fontsize=8.5)
     return figure
 
 
-def draw_harder(record: dict) -> Figure:
-    """What closing one block costs, on MNIST and on harder data."""
-    figure = Figure(figsize=(7.5, 4.6), layout="constrained")
-    axes = figure.subplots()
+def draw_classes(record: dict) -> Figure:
+    """P1's Figure 3, MNIST."""
+    return draw_differences(seen_of(record), f"{title_of(record['plan'])}: the same "
+                            "net; classes of P1's Figure 3")
 
-    def draw(groups, colour, title, rule=""):
-        rate, nets = next(iter(groups.items()))
+
+def draw_harder_classes(record: dict) -> Figure:
+    """P1's Figure 3, CIFAR-100."""
+    (data, seen), = record["pictures"].items()
+    return draw_differences(seen, f"{hn.DATASETS[data].title}: the same net; classes "
+                            "of P1's Figure 3")
+
+
+def draw_harder(record: dict) -> Figure:
+    """What closing one block costs, on MNIST and on harder data. The nets are those at
+    the learning rate with the lowest training error."""
+    figure = Figure(figsize=(7.5, 4.4), layout="constrained")
+    axes = figure.subplots()
+    colours = (LIGHT.highway, *LIGHT.own)
+    for (data, rates), colour in zip(record["harder"].items(), colours, strict=False):
+        nets = nets_at(rates, "fitted")
         found = sorted(matter(net, 0.5) for net in nets)
         count = " to ".join(map(str, dict.fromkeys((found[0], found[-1]))))
         draw_band(axes, [np.maximum(100 * rises(net), 0.01) for net in nets], colour,
-                  f"{title}, {rate}, {rule}: {count} matter" if rule else
-                  f"{rate}: {count} matter")
-    draw(easy_rates(record)[1], LIGHT.highway, "")
-    harder = {data: rows for data, rows in record["harder"].items()
-              if data != record["plan"]["harder"]["easy"]}
-    for (data, rows), colour in zip(harder.items(), LIGHT.own, strict=False):
-        title, rates = hn.DATASETS[data].title, Rates(rows)
-        draw(rates.fitted, colour, title, "lowest training error")
-        draw(rates.near, colour, title, "best on held-out images")
-        axes.lines[-1].set_linestyle(":")
+                  f"{hn.DATASETS[data].title}: {count} blocks matter")
     axes.axhline(0.5, color=LIGHT.soft, linewidth=1, linestyle="--")
     axes.set(yscale="log", xlabel="closed block", ylabel="rise of training error, "
              "points")
     plain_numbers(axes.yaxis)
-    axes.set_title("Median and range of all nets; above the dashed line a block "
-                   "matters; 0.01 and less is at the edge", fontsize=8.5)
-    figure.legend(frameon=False, loc="outside lower center", fontsize=9)
-    figure.suptitle("How many blocks matter goes by the data and the learning rate",
-                    **TITLE)
+    axes.legend(frameon=False, fontsize=9)
+    figure.suptitle("What closing one block costs, by data set", **TITLE)
+    figure.supxlabel("median and range of the "
+                     f"{len(record['plan']['harder']['seeds'])} nets with the lowest "
+                     "training error; above the dashed line a block matters; 0.01 and "
+                     "less is at the edge", fontsize=8.5)
     return figure
 
 
 FIGURES: Mapping[str, Callable[[dict], Figure]] = {
     "figure": draw_routing, "lesions": draw_lesions, "gates": draw_gates,
-    "classes": draw_classes, "harder": draw_harder}
+    "classes": draw_classes, "harder": draw_harder,
+    "harder_gates": draw_harder_gates, "harder_classes": draw_harder_classes}

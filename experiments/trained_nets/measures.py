@@ -51,14 +51,15 @@ def use_of_blocks(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray) -> dict:
 
 
 def nearby_order(blocks: int, distance: int, rng: np.random.Generator) -> np.ndarray:
-    """A random permutation that moves no block by more than `distance`: an l can only
-    be overtaken by those whose l + u is smaller, which are at most so far off."""
+    """A random permutation that moves no block by more than `distance`. Blocks are
+    sorted by l + u, with u from 0 to distance + 1. Only a block at most `distance` away
+    can get to the other side of block l."""
     return np.argsort(np.arange(blocks) + rng.uniform(0, distance + 1, blocks))
 
 
 def shuffle(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, how: dict) -> dict:
-    """The error of the net, and with its blocks shuffled ever further, a row for each
-    draw. how: "distances", "draws", "seed"."""
+    """The error of the net, and its error with the blocks shuffled further and further,
+    a row for each draw. how: "distances", "draws", "seed"."""
     rng = np.random.default_rng([how["seed"], 2])
     orders = [[nearby_order(net.depth, distance, rng) for distance in how["distances"]]
               for _ in range(how["draws"])]
@@ -77,8 +78,8 @@ def estimation_error(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> dict:
     mean (L + 1,): of a_k - A over images and units, in units of A's standard deviation
         over images (the mean of its units').
     std (L + 1,): its standard deviation over images, mean of units, likewise.
-    bias_share (L,): of the squared error, what each unit is off by on the mean of all
-        images.
+    bias_share (L,): the share of the squared error that is bias, the square of each
+        unit's mean error over images.
     """
     shape = (net.depth + 1, net.hidden)
     total, squares, A_total, A_squares = (np.zeros(size) for size in (
@@ -129,8 +130,8 @@ def optimal_mixing(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndar
 
 
 def mixing(net: hn.DeepNet, x: np.ndarray, T: np.ndarray) -> dict:
-    """How the mean T that is there (L, U) goes with the one that would mix best, over
-    the gates of all blocks but the last, where they are one by definition."""
+    """How a net's mean T (L, U) correlates with the T that would mix best, over the
+    gates of all blocks but the last: what the last block mixes is A itself."""
     best, T = optimal_mixing(net, x)[:-1], T[:-1]
     ranks = [np.argsort(np.argsort(values, axis=None)) for values in (best, T)]
     return {"rank_correlation": correlation(*ranks),
@@ -140,8 +141,8 @@ def mixing(net: hn.DeepNet, x: np.ndarray, T: np.ndarray) -> dict:
 
 def still(net: hn.DeepNet, x: np.ndarray, apart: int, within: Iterable[float],
           size: int = BATCH) -> list[float]:
-    """The share of values a_k of units and images that a_(k + apart) differs from by
-    less than each of `within`: stripes, as Srivastava et al. (2015) call them."""
+    """The share of values a_k of units and images that differ from a_(k + apart) by
+    less than each of `within`. Srivastava et al. (2015) call these stripes."""
     within = list(within)
     counts = in_total(
         np.array([np.count_nonzero(moved < most) for most in within], float)
@@ -183,8 +184,8 @@ def per_example(net: hn.DeepNet, x: np.ndarray, closed: float) -> PerExample:
 
 
 def about_bias(net: hn.DeepNet, start: float, T: np.ndarray) -> dict:
-    """b_T after training: how many fell, and how the means of blocks go with depth and
-    with the mean T (L, U)."""
+    """b_T after training: the share that fell, and how the mean b_T of a block
+    correlates with depth and with the block's mean T; T is (L, U)."""
     b_T = net.views(net.params)["b_T"].astype(float)                # (L, U)
     blocks = b_T.mean(axis=1)
     return {"fell": hn.significant((b_T < start).mean()),
@@ -193,8 +194,8 @@ def about_bias(net: hn.DeepNet, start: float, T: np.ndarray) -> dict:
 
 
 def shares_of_blocks(apart: np.ndarray, classes: list[int]) -> dict:
-    """The classes' mean T less that of all images (C, L, U) -> the share that each
-    block has of the squares: of these two classes, and of all."""
+    """The classes' mean T less that of all images (C, L, U) -> the share of each block
+    in the squares of these differences: for these two classes, and for all."""
     squares = (apart ** 2).sum(axis=2)
     return {name: listed(rows.sum(axis=0) / rows.sum())
             for name, rows in (("two", squares[classes]), ("all", squares))}
@@ -207,10 +208,11 @@ def rerouted(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
              variants: Mapping[str, tuple[Collection[int], Given]], size: int = BATCH
              ) -> dict[str, tuple[float, float]]:
     """Mean cross-entropy and error rate where blocks are given their T instead of
-    computing it: {name: (blocks, given)} -> {name: (loss, error)}.
+    computing it: {name: (blocks, given)} -> {name: (loss, error)}. Raises ValueError
+    if the blocks have no T.
 
     given(rows, T) -> T (L, U, B) for images x[rows], whose own T are (L, U, B). Other
-    blocks compute theirs, from what they are then given.
+    blocks compute their T from the input that they then get.
     """
     out = net.tensors(net.params)["out"]
     found = dict.fromkeys(variants, np.zeros(2))
@@ -234,7 +236,7 @@ def rerouted(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
 
 
 def permuted(labels: np.ndarray, rng: np.random.Generator, within: bool) -> np.ndarray:
-    """A permutation of a batch; within: each image keeps to its class."""
+    """A permutation of a batch; within: only images of one class change places."""
     if not within:
         return rng.permutation(len(labels))
     order = np.arange(len(labels))
@@ -251,7 +253,7 @@ def permuted(labels: np.ndarray, rng: np.random.Generator, within: bool) -> np.n
 class Moments:
     """First and second moments of F features over images, and their means by class.
 
-    They are taken from an origin near the mean, (L, U): from 0, the variance of gates
+    They are taken about an origin (L, U) near the mean. About 0, the variance of gates
     that hardly move would be lost in float32.
     """
 
@@ -313,8 +315,8 @@ def moments(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, values: str) -> 
 
 def told(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, values: str,
          found: Moments, ridge: float) -> dict[str, float]:
-    """Share of images x (N, P) whose class each linear readout of one of VALUES tells,
-    W^T f + b: the nearest class mean, and ridge regression."""
+    """Share of images x (N, P) whose class each linear readout of one of VALUES, W^T f
+    + b, finds: the nearest class mean, and ridge regression."""
     readouts = {"means": found.nearest_mean(), "ridge": found.regression(ridge)}
     right = dict.fromkeys(readouts, 0)
     for rows, _, cache in passes(net, x):

@@ -1,4 +1,4 @@
-"""The trials: a net is trained, and looked into at once; weights are not kept."""
+"""The trials. Each trains a net and measures it at once; weights are not kept."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ States = Mapping[str, hn.DeepNet]       # a net as it is "trained", and "untrain
 
 
 def configs(plan: dict) -> dict[tuple[str, int], dict]:
-    """{(block, seed): config of its trial}; of one net the gates are kept for the
+    """{(block, seed): config of its trial}. The gates of one net are kept for the
     figures."""
     return {(block, seed): plan["net"] | {
         "block": block, "seed": seed, "lrs": lrs, "epochs": plan["epochs"],
@@ -51,9 +51,9 @@ def configs(plan: dict) -> dict[tuple[str, int], dict]:
 
 
 def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
-    """A trial's config and scaled Data -> its net, which takes such, and how it was
-    trained: the learning rate is searched, and the net trained anew at the best. Raises
-    RecordError where it diverged."""
+    """A trial's config and scaled Data -> the trained net, which takes scaled images,
+    and how it was trained. A search chooses the learning rate. With it, the net is
+    trained from the start. Raises RecordError if it diverged."""
     images = centred(data)
 
     def train(lr, epochs):
@@ -76,7 +76,7 @@ def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
 
 
 def untrained_net(config: dict, data: hn.Data) -> hn.DeepNet:
-    """The same net before training, for the same scaled Data."""
+    """The same net before training; it also takes scaled images."""
     net = hn.make_net(make_config(config, lr=1.0, epochs=1), data)
     fold_mean(net, mean_image(data))
     return net
@@ -84,7 +84,7 @@ def untrained_net(config: dict, data: hn.Data) -> hn.DeepNet:
 
 @trial_function("trained_nets.look")
 def look_into(config: dict, data: hn.Data) -> dict:
-    """Train one net -> all that is measured of it, before training too."""
+    """Train one net -> all that is measured of it, also before training."""
     scaled, how = hn.scale_pixels(data), config["measures"]
     net, training = trained_net(config, scaled)
     states = {"trained": net, "untrained": untrained_net(config, scaled)}
@@ -139,8 +139,8 @@ def about_gates(states: States, data: hn.Data, config: dict) -> dict:
 
 def told_by(states: States, T: Mapping[str, Moments], data: hn.Data, ridge: float
             ) -> dict:
-    """The share of test images whose class readouts tell, fitted on training images:
-    {"T, means": {state: share}, ...}."""
+    """The share of test images whose class a readout finds, for each readout:
+    {"T, means": {state: share}, ...}. Readouts are fitted on training images."""
     shares: dict[str, dict] = {}
     for state, net in states.items():
         for values in VALUES:
@@ -153,13 +153,13 @@ def told_by(states: States, T: Mapping[str, Moments], data: hn.Data, ridge: floa
 
 
 def three_decimals(matrix: np.ndarray) -> list:
-    """A matrix as a picture needs it."""
+    """A matrix as lists, rounded for a picture."""
     return [[round(float(value), 3) for value in row] for row in matrix]
 
 
 def picture(net: hn.DeepNet, data: hn.Data, T_mean: np.ndarray, seed: int) -> dict:
     """P1's Figure 2: biases, mean T, and T and outputs of one training image, which is
-    drawn."""
+    chosen at random."""
     chosen = int(np.random.default_rng(seed).integers(len(data.x_train)))
     _, _, cache = next(passes(net, data.x_train[chosen:chosen + 1]))
     return {"image": chosen, "label": int(data.y_train[chosen]),
@@ -196,9 +196,10 @@ def reroute(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, config: dict) ->
 
 
 def train_at(config: dict, images: hn.Data) -> tuple[hn.DeepNet, hn.DeepNet, dict]:
-    """A highway net for centred Data, trained; the same before it; status, rate, and
-    per epoch the training loss and the accuracy on the Data's test images."""
-    settings = make_config(config, block="highway")
+    """Train a net on centred Data -> the net, the same net before training, and how it
+    was trained: status, rate, and after each epoch the training loss and the accuracy
+    on the Data's test images."""
+    settings = make_config({"block": "highway", **config})
     net, fresh = (hn.make_net(settings, images) for _ in range(2))
     history, _, status = hn.train(net, images, settings)
     return net, fresh, {"status": status, "parameters": net.params.size, "lr":
@@ -206,11 +207,10 @@ def train_at(config: dict, images: hn.Data) -> tuple[hn.DeepNet, hn.DeepNet, dic
                         history["train_loss"], "test_acc": history["test_acc"]}
 
 
-@trial_function("trained_nets.search", version=2, accepts=(1,))
+@trial_function("trained_nets.search", version=2)
 def search(config: dict, data: hn.Data) -> dict:
-    """Train without images that a seed draws from those for training; on them accuracy
-    is taken. Version 1 took the last images, of which the stand-in for CIFAR-10 has as
-    many of each class; other data may be in order of their classes."""
+    """Hold out some training images, which a seed draws, and train on the others. The
+    accuracy is that on the held-out images."""
     images = centred(hn.scale_pixels(data))
     order = np.random.default_rng([config["seed"], 4]).permutation(len(images.x_train))
     held, kept = np.split(order, [config["held_out"]])
@@ -219,23 +219,35 @@ def search(config: dict, data: hn.Data) -> dict:
         x_test=images.x_train[held], y_test=images.y_train[held]))[2]
 
 
-@trial_function("trained_nets.other_data")
+@trial_function("trained_nets.other_data", version=2)
 def look_at_other_data(config: dict, data: hn.Data) -> dict:
     """Train one net -> what Figures 2 to 4 show of it on the training images, and some
-    of it before training; by the names that `look_into` has for them."""
+    of this before training. The names are those of `look_into`."""
     images = centred(hn.scale_pixels(data))
     net, fresh, training = train_at(config, images)
     if training["status"] != "ok":
         return {"training": training}
     x, labels = images.x_train, images.y_train
+    found = {"training": training, **use_of_blocks(net, x, labels)}
+    if "T" not in net.block.gates:
+        return found
     states = {"trained": net, "untrained": fresh}
-    return {"training": training, **use_of_blocks(net, x, labels),
-            "bias": about_bias(net, config["gate_bias"], mean_gates(net, x)),
-            "change": {state: listed(per_example(each, x, 0.1).change)
-                       for state, each in states.items()},
-            "differences": {state: shares_of_blocks(
-                class_differences(each, x, labels), config["classes"])
-                for state, each in states.items()}}
+    each = {state: per_example(one, x, config["closed"])
+            for state, one in states.items()}
+    apart = {state: class_differences(one, x, labels) for state, one in states.items()}
+    T_mean = mean_gates(net, x)
+    found |= {
+        "bias": about_bias(net, config["gate_bias"], T_mean),
+        "change": {state: listed(one.change) for state, one in each.items()},
+        "sparsity": {state: {"hoyer_per_example": hn.significant(one.hoyer)}
+                     for state, one in each.items()},
+        "differences": {state: shares_of_blocks(one, config["classes"])
+                        for state, one in apart.items()}}
+    if config.get("pictured"):
+        found["picture"] = picture(net, images, T_mean, config["seed"]) | {
+            "differences": {str(c): three_decimals(apart["trained"][c])
+                            for c in config["classes"]}}
+    return found
 
 
 def class_differences(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -2,8 +2,9 @@
 
     python3 -m experiments.trained_nets.weights     results/trained_nets/BLOCK.npz
 
-Only weights of the record's hash are written: those of another processor or library
-differ in the last bits. `hn.DeepNet.load` reads them. Ten minutes on one core.
+Only weights with the hash in the record are written. Another processor or another
+library gives weights that differ in the last bits. `hn.DeepNet.load` reads them. This
+takes ten minutes on one core.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from highway_suite.schema import RecordError
 
 
 def make(plan: dict, block: str, data: hn.Data, digest: str) -> bytes:
-    """The weights' file of the first seed's net. Raises RecordError where they are not
-    those of the hash."""
+    """The content of the file with the weights of the first seed's net. Raises
+    RecordError if their hash is another."""
     config = configs(plan)[block, plan["seeds"][0]]
     with one_blas_thread():
         net, training = trained_net(config, hn.scale_pixels(data))
     if training["sha256"] != digest:
         raise RecordError(f"the {block} net that was trained here has the hash "
                           f"{training['sha256'][:16]}, that of the record {digest[:16]}"
-                          ". Processor or libraries are others; nothing is written")
+                          ". Processor or libraries differ; nothing is written")
     file = io.BytesIO()
     net.save(file)
     return file.getvalue()
