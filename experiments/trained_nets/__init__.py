@@ -196,5 +196,5 @@ def run(lab: Lab) -> dict:
                          for dataset, about in data.items() if about.get("pictured")}}
 
 
-EXPERIMENT = Experiment(name="trained_nets", doc=__doc__, minutes=60, plan=PLAN,
+EXPERIMENT = Experiment(name="trained_nets", doc=__doc__, minutes=105, plan=PLAN,
                         smoke=SMOKE, run=run, claims=claims, figures=FIGURES)

@@ -188,8 +188,8 @@ def draw_harder(record: dict) -> Figure:
     figure.suptitle("What closing one block costs, by data set", **TITLE)
     figure.supxlabel("median and range of the "
                      f"{len(record['plan']['harder']['seeds'])} nets with the lowest "
-                     "training error; above the dashed line a block matters; 0.01 and "
-                     "less is at the edge", fontsize=8.5)
+                     "training error\nabove the dashed line a block matters; 0.01 and "
+                     "less is at the edge", size=8.5)
     return figure
 
 
