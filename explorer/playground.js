@@ -14,11 +14,11 @@ const deep = {depth: 100};
 const glorot = {init: "glorot", rate: 0.001};
 const PRESETS = [
   {name: "30 plain blocks do not learn", change: {},
-   text: "Each plain block makes the gradient smaller, and nothing reaches the first "
-     + "blocks: the net guesses. Through gates the gradient passes."},
+   text: "Each plain block shrinks the gradient, and nothing reaches the first "
+     + "blocks: the net guesses. Gates let the gradient pass."},
   {name: "With Glorot’s weights they do", change: glorot,
-   text: "Only the initial weights are larger and the learning rate is lower. Now the "
-     + "gradient reaches the first block, and the plain net learns too."},
+   text: "Only the first weights are larger and the rate is lower. Now the gradient "
+     + "reaches the first block, and the plain net learns too."},
   {name: "100 plain blocks do not", change: {...glorot, ...deep,
    first: net("highway", "auto")},
    text: "At a hundred blocks the same change does not help the plain net. The highway "
@@ -33,8 +33,8 @@ const PRESETS = [
      + "S = 1. Nothing else differs, and this net learns at once."},
   {name: "100 blocks, residual", change: {...deep,
    first: net("residual"), second: net("scaled")},
-   text: "These blocks have no gates, and x carries the gradient. On the right H is "
-     + "divided by √L. The signal then stays small, and the net learns faster."},
+   text: "Without gates, x alone carries the gradient. Divided by √L, H stays in "
+     + "bounds, and the net learns faster."},
 ];
 const OWN = {name: "Your own settings",
              text: "Every change starts a new run. Both nets see the same batches."};
@@ -257,7 +257,7 @@ class Playground {
       part.bias.disabled = part.auto.checked = gateBias === "auto";
       part.told.textContent = short(bias);
       part.start.textContent = FAMILY[kind].T === "learned"
-        ? `the T of all blocks added up to S = ${short(state.depth * sigmoid(bias))} at the start` : "";
+        ? `their sum: S = ${short(state.depth * sigmoid(bias))} at first` : "";
     });
     $("start").textContent = this.isRunning ? "Pause"
       : this.shown && this.shown.steps ? "Go on" : "Start";

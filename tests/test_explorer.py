@@ -57,7 +57,7 @@ def test_every_number_of_the_text_comes_from_a_record(tmp_path, monkeypatch):
     record = maker.load_record()
     nets = maker.load_nets(record)
     record["nets"]["highway"][0]["training"]["test_acc"][-1] = 0.1234
-    assert "12.3 % of the test images right" in maker.make_page(record, nets)
+    assert "12.3 % of the test images" in maker.make_page(record, nets)
     for name, broken in (("facts", lambda record: {}), ("load_record", dict)):
         monkeypatch.setattr(maker, name, broken)
         with pytest.raises(SystemExit, match="explorer: .*record"):
@@ -584,7 +584,7 @@ def test_settings_are_the_state_and_the_address(open_page):
     other = same(open_page, page, "#train&d=12&u=16&n=he&f=relu&r=0.001&s=2"
                  f"&x=t_only.-3.5&y=highway.auto&q={digit}")
     assert other.locator("#depth").input_value() == "12"
-    assert "S was 1.00" in other.locator("#arm-1").inner_text()
+    assert "S = 1.00" in other.locator("#arm-1").inner_text()
 
 
 @browser_test

@@ -22,9 +22,9 @@ import argparse
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -172,7 +172,7 @@ def lecture(name: str) -> str:
         if start := HEADING.match(paragraph):
             heading, paragraph = start[1], paragraph[start.end():]
         if paragraph.startswith("    "):
-            paragraph = f"```\n{dedent(paragraph)}\n```"
+            paragraph = f"```\n{textwrap.dedent(paragraph)}\n```"
         found[heading] = f"{found.get(heading, '')}\n\n{paragraph}".strip()
     return found[name]
 
@@ -181,6 +181,24 @@ def code(*names: str) -> str:
     """The source of functions of highway_networks, as Markdown."""
     text = "\n\n".join(inspect.getsource(getattr(hn, name)) for name in names)
     return f"```python\n{text}```"
+
+
+AS_IT_IS = re.compile(r"    |[|#<!]|\[!|- |\d+\. |### |.*\nOurs: ", re.S)
+
+
+def wrapped(text: str) -> str:
+    """Markdown with its paragraphs in lines of 80; code, tables, lists, headings,
+    pictures and claims stay as they are."""
+    def fill(paragraph):
+        if AS_IT_IS.match(paragraph):
+            return paragraph
+        kept = re.sub(r" ([-+*=]) ", "\0\\1\0", " ".join(paragraph.split()))
+        return textwrap.fill(kept, 80, break_long_words=False, break_on_hyphens=False
+                             ).replace("\0", " ")
+    pieces = re.split(r"(```.*?```)", text, flags=re.S)
+    pieces[::2] = [re.sub(r"[^\n]+(\n[^\n]+)*", lambda found: fill(found[0]), piece)
+                   for piece in pieces[::2]]
+    return "".join(pieces)
 
 
 def target_of(template: Path) -> Path:
@@ -214,7 +232,8 @@ def rendered() -> dict[Path, bytes]:
                 about = {"record": record, "plan": record["plan"],
                          "claims_section": section_of(record["claims"])}
             template = environment.get_template(path.relative_to(hn.HERE).as_posix())
-            texts[target_of(path)] = template.render(about).encode()
+            texts[target_of(path)] = wrapped(
+                template.render(about)).encode()
     return texts
 
 
