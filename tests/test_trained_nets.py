@@ -9,10 +9,11 @@ import highway_networks as hn
 from experiments import trained_nets
 from experiments.lab.experiment import folder_of, load_record
 from experiments.lab.judging import Claim, judge
-from experiments.nets.perceptrons import KEPT, centred, kept_net, make_config
+from experiments.nets.perceptrons import centred, make_config
 from experiments.nets.probes import loss_and_error
 from experiments.trained_nets import measures, trials, verdicts, weights
 from highway_suite.records import weights_hash
+from highway_suite.samples import TRAINED, trained_net
 from highway_suite.schema import RecordError
 from tests.contracts import frozen
 from tests.contracts import probed_net as small_net
@@ -242,10 +243,9 @@ def test_a_search_sees_no_test_image_and_holds_out_what_a_seed_draws(digits):
 
 def test_the_kept_weights_are_those_of_the_record():
     record, _ = load_record(folder_of("trained_nets") / "record.json")
-    for block in KEPT:
-        net, training = kept_net(block)
+    for block in TRAINED:
+        net, training = trained_net(block), record["nets"][block][0]["training"]
         assert weights_hash(net) == training["sha256"]
-        assert training == record["nets"][block][0]["training"]
         assert net.settings["depth"] == record["plan"]["net"]["depth"]
 
 

@@ -1,4 +1,4 @@
-"""The fully connected nets of trained_nets: their settings, and the committed nets.
+"""The fully connected nets of trained_nets: their settings, images and mean.
 
 Pixels -> one plain layer of 50 -> 49 blocks of 50, tanh -> softmax. The nets train on
 images minus the mean training image. Then this mean is folded into the bias of the
@@ -14,13 +14,10 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
-from experiments.lab.experiment import folder_of, load_record
-from highway_suite.records import load_net
 
 SETTINGS = {"depth": 49, "hidden": 50, "activation": "tanh", "init": "glorot",
             "gate_bias": -2.0, "batch": 128, "momentum": 0.9, "lr_decay": 0.95}
 EPOCHS = 60
-KEPT = ("highway", "residual", "plain")     # whose weights lie beside the record
 
 
 def mean_image(data: hn.Data) -> np.ndarray:
@@ -47,12 +44,3 @@ def make_config(settings: Mapping[str, Any], **own: Any) -> hn.Config:
     known = {field.name for field in fields(hn.Config)}
     of_settings = {name: settings[name] for name in settings if name in known}
     return hn.Config(**{**of_settings, **own, "optimizer": "sgd", "clip": 0.0})
-
-
-def kept_net(block: str) -> tuple[hn.DeepNet, dict]:
-    """The committed net of that block, trained with the first seed of trained_nets, and
-    the record of its training. Raises RecordError."""
-    folder = folder_of("trained_nets")
-    record, _ = load_record(folder / "record.json")
-    training = record["nets"][block][0]["training"]
-    return load_net(folder / f"{block}.npz", training["sha256"]), training

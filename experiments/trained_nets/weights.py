@@ -20,10 +20,10 @@ from experiments.lab.experiment import (
     load_record,
 )
 from experiments.lab.running import one_blas_thread
-from experiments.nets.perceptrons import KEPT
 from experiments.trained_nets.trials import configs, trained_net
 from highway_suite.datasets import load
 from highway_suite.files import write_file
+from highway_suite.samples import TRAINED
 from highway_suite.schema import RecordError
 
 
@@ -42,7 +42,7 @@ def make(plan: dict, block: str, data: hn.Data, digest: str) -> bytes:
     return file.getvalue()
 
 
-def main(blocks: Sequence[str] = KEPT) -> None:
+def main(blocks: Sequence[str] = TRAINED) -> None:
     """Write the weights, one net after the other."""
     folder = folder_of("trained_nets")
     record, _ = load_record(folder / "record.json")
