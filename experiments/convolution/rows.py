@@ -166,7 +166,7 @@ def table(lab: Lab, name: str) -> dict:
             chosen[start] if isinstance(start, str) else start, about["steps"])
         chosen[net] = searches[net]["chosen"]
     settings = [plan["searches"][one["net"]]["fixed"] | chosen[one["settings"]]
-                | {"epochs": plan["epochs"][data]} for one in plan["runs"]]
+                | {"epochs": plan["epochs"]} for one in plan["runs"]]
     trials = ask({(i, seed): plan["net"] | settings[i] | {
         "seed": seed, "measure": "test"}
         for i, one in enumerate(plan["runs"]) for seed in one["seeds"]})
