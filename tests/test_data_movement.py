@@ -281,12 +281,13 @@ def judged(*, ratio, matched, power, rule, epochs, nets, small=0.95):
                  "random": [0.9 - random], "left_out": 1}]
         return {"trials": [], "whole": {"test": 0.9, "bytedmd": 100}, "gates": rows,
                 "left_out": rows}
+    pruned = [skipped(*net) for net in nets]
     record = {"plan": PLAN, "passes": [of_size(100), of_size(1000)], "rules": [
         {"trials": [], "ratios": {"as everywhere": 2.0, "other": 2.0 * rule}}],
         "until_loss": [{"block": block, "depth": 9, "bytedmd": 10, "epochs": needed,
                         "trials": []} for block, needed in zip(
                             ("highway", "plain"), epochs, strict=True)],
-        "skipping": [skipped(*net) for net in nets],
+        "skipping": [net | {"block": block} for block in PLAN["lrs"] for net in pruned],
         "small": [{"depth": depth, "bytedmd": cost, "trials": [],
                    "test": [accuracy + place / 1000 for place in range(len(nets))]}
                   for depth, cost, accuracy in ((5, 30, 0.5), (14, 45, small),
@@ -303,6 +304,7 @@ def test_verdicts_follow_the_numbers():
                   epochs=([10, 10, 10], [10, 10, 10]),
                   nets=[(0.03, 0.05), (0.02, 0.05), (0.02, 0.05)], small=0.86)
     assert dear.pop("carry-saves-nothing") == "holds"
+    assert dear.pop("residual-spares-few") == "holds"
     assert set(dear.values()) == {"does not hold"}
     cheap = judged(ratio=0.8, matched=1.0, power=1.5, rule=1.0,
                    epochs=([5], [10]), nets=[(0.0, 0.1)])

@@ -11,6 +11,7 @@ import highway_networks as hn
 from experiments.data_movement.costs import MODELS
 from experiments.lab import Claim
 from experiments.lab.judging import ahead, listed, or_infinite, over_nets
+from experiments.lab.papers import spoken
 
 
 def ratios(record: dict, model: str, block: str, matched: bool = False
@@ -124,6 +125,11 @@ def mean(rows: list[dict], name: str) -> float:
     return float(np.mean([row[name] for row in rows]))
 
 
+def nets_of(record: dict, block: str) -> list[dict]:
+    """The trained nets of a block, that skip."""
+    return [net for net in record["skipping"] if net["block"] == block]
+
+
 def numbers(rows: list[dict], **names: str) -> dict:
     """Fields of rows by other names -> over the nets."""
     return over_nets([{words: row[name] for name, words in names.items()}
@@ -132,7 +138,7 @@ def numbers(rows: list[dict], **names: str) -> dict:
 
 def claims_on_units(record: dict) -> list[Claim]:
     """What need not be read of the blocks of highway nets, by the means of the nets."""
-    nets = record["skipping"]
+    nets = nets_of(record, "highway")
     gates = [chosen(net, "gates", record["plan"]["lost"]) for net in nets]
     claim = ours(nets, len(nets))
     return [
@@ -160,27 +166,42 @@ def as_small(record: dict, blocks: list[dict]) -> dict:
 def claims_on_blocks(record: dict) -> list[Claim]:
     """Which blocks can be left out, by the means of the nets, and what a small net does
     instead."""
-    nets, lost = record["skipping"], record["plan"]["lost"]
-    rows = [chosen(net, "left_out", lost) for net in nets]
-    small, whole = as_small(record, rows), nets[0]["whole"]["bytedmd"]
+    own = {block: nets_of(record, block) for block in record["plan"]["lrs"]}
+    pruned = {block: [chosen(net, "left_out", record["plan"]["lost"]) for net in nets]
+              for block, nets in own.items()}
+    highway, small = pruned["highway"], as_small(record, pruned["highway"])
+    whole = own["highway"][0]["whole"]["bytedmd"]
+    depth = record["plan"]["net"]["depth"]
+
+    def spares(name, block):
+        rows = pruned[block]
+        return ours(own[block], len(rows))(
+            name, "without the blocks whose closing costs least, a "
+            f"{spoken(block)} net moves at most half as much data in a forward pass "
+            "and loses at most one point of test accuracy, in the mean of the nets",
+            numbers(rows, movement="movement", lost="points lost",
+                    left_out="blocks left out"), 0.5,
+            lambda part: mean(rows, "movement") <= part and mean(rows, "lost") <= 1)
     return [
-        ours(nets, len(nets))(
-            "leave-blocks-out", "without the blocks whose closing costs least, a "
-            "highway net moves at most half as much data in a forward pass and loses "
-            "at most one point of test accuracy, in the mean of the nets", numbers(
-                rows, movement="movement", lost="points lost",
-                left_out="blocks left out"), 0.5,
-            lambda part: mean(rows, "movement") <= part and mean(rows, "lost") <= 1),
-        ours([*nets, *record["small"]], len(nets))(
+        spares("leave-blocks-out", "highway"), spares("leave-blocks-out-t-only",
+                                                      "t_only"),
+        ours(own["residual"], len(own["residual"]))(
+            "residual-spares-few", "a residual net loses more than one point of "
+            f"training accuracy when more than 5 of its {depth} blocks are left out, "
+            "in each of the nets",
+            numbers(pruned["residual"], left_out="blocks left out",
+                    movement="movement", lost="points lost"), 5,
+            lambda most: all(row["left_out"] <= most for row in pruned["residual"])),
+        ours([*own["highway"], *record["small"]], len(highway))(
             "small-net-beats-pruned", "from highway nets, the blocks whose closing "
             "costs least are left out (pruned). A net of fewer blocks that is trained "
             "from the start and moves no more data than any of these has a higher test "
             "accuracy, by an exact rank test", {
-                "pruned": [row["test"] for row in rows],
+                "pruned": [row["test"] for row in highway],
                 **{f"{row['depth']} blocks": {
                     "movement": listed(row["bytedmd"] / whole, 3),
                     "accuracy": row["test"]} for row in record["small"]}}, None,
-            lambda: ahead(small["test"], [row["test"] for row in rows]))]
+            lambda: ahead(small["test"], [row["test"] for row in highway]))]
 
 
 def claims(record: dict) -> list[Claim]:

@@ -1,4 +1,4 @@
-"""Trials of trained highway nets that skip units or blocks, and of small ones.
+"""Trials of trained nets that skip units or blocks, and of small ones beside them.
 
 A unit whose T is nearly 0 hands on its x, whatever H is. So T is computed first, and of
 H only the units whose T is above a threshold. Or whole blocks are left out, gates and
@@ -126,8 +126,9 @@ def train_small(config: dict, data: hn.Data) -> dict:
 
 @trial_function("data_movement.skip")
 def skip_all(config: dict, data: hn.Data) -> dict:
-    """Train one net -> all that it may skip, in test and training images. `closed` is
-    the loss on all training images with each block closed alone."""
+    """Train one net -> all that it may skip, in test and training images: blocks, and
+    units where the config has thresholds. `closed` is the loss on all training images
+    with each block closed alone."""
     data, few = hn.scale_pixels(data), slice(config["images"])
     net = train(config, data)
     images = {"train": (data.x_train[few], data.y_train[few]),
@@ -138,18 +139,20 @@ def skip_all(config: dict, data: hn.Data) -> dict:
     return {"sha256": weights_hash(net), "closed": closed,
             "whole": {name: accuracy(net, own) for name, own in images.items()}
             | forward_costs(net, net.depth),
-            "left_out": leave_out(net, images, config, order),
-            "gates": skip_gates(net, images, config)}
+            "left_out": leave_out(net, images, config, order)} | (
+                {"gates": skip_gates(net, images, config)}
+                if "thresholds" in config else {})
 
 
 def small_nets(lab: Lab) -> list[dict]:
     """Highway nets of fewer blocks -> a row for each depth: its seeds."""
     plan = lab.plan
     trials = lab.trials(train_small, {(depth, seed): plan["net"] | {
-        "depth": depth, "seed": seed, "images": plan["skip"]["images"]}
+        "block": "highway", "lr": plan["lrs"]["highway"], "depth": depth, "seed": seed,
+        "images": plan["skip"]["images"]}
         for depth in plan["small"] for seed in plan["seeds"]})
     rows = []
-    for depth in plan["small"]:
+    for depth in sorted(plan["small"]):
         own = [trials[depth, seed] for seed in plan["seeds"]]
         rows.append({"depth": depth, "trials": [trial.hash for trial in own]} | {
             name: [trial.result[name] for trial in own] for name in ("train", "test")}
@@ -158,9 +161,11 @@ def small_nets(lab: Lab) -> list[dict]:
 
 
 def nets(lab: Lab) -> list[dict]:
-    """The deep highway nets of all seeds -> rows."""
+    """The nets of each block and seed -> rows."""
     plan = lab.plan
-    trials = lab.trials(skip_all, {seed: plan["net"] | plan["skip"] | {"seed": seed}
-                                   for seed in plan["seeds"]})
-    return [{"seed": seed, "trials": [trial.hash], **trial.result}
-            for seed, trial in trials.items()]
+    trials = lab.trials(skip_all, {(block, seed): plan["net"] | {
+        "block": block, "lr": lr, "seed": seed} | plan[
+            "skip" if block == "highway" else "leave_out"]
+        for block, lr in plan["lrs"].items() for seed in plan["seeds"]})
+    return [{"block": block, "seed": seed, "trials": [trial.hash], **trial.result}
+            for (block, seed), trial in trials.items()]
