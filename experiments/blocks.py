@@ -18,9 +18,8 @@ The search. Each form and depth tries five learning rates, each with three initi
 where there is a gate, for 3 epochs on 50,000 training images. The setting with the
 highest accuracy on the other 10,000 training images is chosen. If it lies at an edge of
 the grid, the next value beyond is tried, until it does not. The chosen setting trains
-for 10 epochs on all 60,000 images with five seeds. C-only, highway and full with 9
-blocks train with 15, because five seeds did not tell them apart. Test images choose
-nothing. Training loss is the mean over an epoch's steps, each before its update.
+for 10 epochs on all 60,000 images with five seeds. Test images choose nothing. Training
+loss is the mean over an epoch's steps, each before its update.
 
 P2 is silent, and we assume: b_C starts at -b_T; pixels lie in [-1, 1]; all of the
 above. Deviations: in Table 1a full has 1.5 times the parameters of highway, and
@@ -31,7 +30,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -45,24 +44,20 @@ from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.drawing import colour_of, plain_numbers, title_of
 from experiments.lab.judging import ahead, every, mean_and_std, or_infinite
 from experiments.lab.papers import TABLE_1A, name_of
-from experiments.nets import sizes
+from experiments.nets.sizes import matched_width
 from highway_suite.figures import TITLE, label_right
 
 WIDTH = 50              # of the highway nets that the others are matched to
-TRAINS = 0.5            # held-out accuracy from which on we say that a net trains
 
 PLAN = {"dataset": "mnist", "blocks": [*TABLE_1A], "depths": [9, 19, 49, 99],
         "batch": 128, "clip": 5.0, "lr_decay": 0.8,
         "lrs": [1e-4, 3e-4, 1e-3, 3e-3, 1e-2], "gate_biases": [-1.0, -3.0, -5.0],
         "held_out": 10_000, "split_seed": 1612, "search_epochs": 3, "epochs": 10,
         "seeds": [0, 1, 2, 3, 4],
-        "beyond": {"lr": [1e-5, 3e-5, 3e-2, 1e-1], "gate_bias": [-9.0, -7.0, 1.0, 3.0]},
-        "more": {"depths": [9], "blocks": ["c_only", "highway", "full"],
-                 "seeds": [5, 6, 7, 8, 9, 10, 11, 12, 13, 14]}}
+        "beyond": {"lr": [1e-5, 3e-5, 3e-2, 1e-1], "gate_bias": [-9.0, -7.0, 1.0, 3.0]}}
 SMOKE = {"dataset": "digits", "depths": [3, 5], "lrs": [1e-3, 1e-2], "held_out": 237,
          "gate_biases": [-1.0, -3.0], "search_epochs": 1, "epochs": 2, "seeds": [0, 1],
-         "beyond": {"lr": [3e-4], "gate_bias": [1.0]},
-         "more": {"depths": [3], "blocks": ["full"], "seeds": [2]}}
+         "beyond": {"lr": [3e-4], "gate_bias": [1.0]}}
 
 
 class Net(NamedTuple):
@@ -84,18 +79,10 @@ class Setting(NamedTuple):
                 if value is not None}
 
 
-def count_parameters(net: Net, hidden: int, dataset: str) -> int:
-    """Weights and biases of the whole net at a width."""
-    row = hn.DATASETS[dataset]
-    return sizes.count_parameters(net.block, net.depth, hidden, math.prod(row.shape),
-                                  row.classes)
-
-
 def match_width(net: Net, dataset: str) -> int:
     """The width whose parameters are nearest to those of the highway net."""
     row = hn.DATASETS[dataset]
-    return sizes.matched_width(net.block, net.depth, WIDTH, math.prod(row.shape),
-                               row.classes)
+    return matched_width(net.block, net.depth, WIDTH, math.prod(row.shape), row.classes)
 
 
 def hold_out(data: hn.Data, count: int, seed: int) -> hn.Data:
@@ -194,22 +181,13 @@ def best(accuracies: dict[Setting, float | None]) -> Setting:
     return max(known, key=lambda setting: known[setting])
 
 
-def seeds_of(net: Net, plan: dict) -> list[int]:
-    """Those that a net's chosen setting trains with."""
-    more = plan["more"]
-    return plan["seeds"] + (more["seeds"] if net.depth in more["depths"]
-                                and net.block in more["blocks"] else [])
-
-
 def repeat(lab: Lab, chosen: dict[Net, Setting]) -> dict:
     """The chosen setting of each net, with every seed -> {(net, seed): trial}."""
     # Seeds outermost: a run that is stopped has as many of every net.
-    seeds = sorted({seed for net in chosen for seed in seeds_of(net, lab.plan)})
     return lab.trials(train_net, {
         (net, seed): make_config(lab.plan, net, chosen[net], seed=seed,
                                  epochs=lab.plan["epochs"])
-        for seed in seeds for net in reversed(chosen)
-        if seed in seeds_of(net, lab.plan)})
+        for seed in lab.plan["seeds"] for net in reversed(chosen)})
 
 
 def at_edge(setting: Setting, values: dict[str, list]) -> list[str]:
@@ -222,11 +200,9 @@ def describe_net(net: Net, plan: dict, accuracies: dict[Setting, float | None],
                  runs: list[Trial]) -> dict:
     """One net's part of the record: its size, its search and its seeds."""
     tried, chosen = [setting.fields() for setting in accuracies], best(accuracies)
-    hidden = match_width(net, plan["dataset"])
-    count = count_parameters(net, hidden, plan["dataset"])
-    target = count_parameters(Net("highway", net.depth), WIDTH, plan["dataset"])
-    record = {"block": net.block, "depth": net.depth, "hidden": hidden,
-              "parameters": count, "above_highway": hn.significant(count / target - 1),
+    record = {"block": net.block, "depth": net.depth,
+              "hidden": match_width(net, plan["dataset"]),
+              "parameters": runs[0].result["parameters"],
               "search": {name: [fields[name] for fields in tried]
                          for name in tried[0]} | {
                              "held_out_acc": list(accuracies.values())},
@@ -236,8 +212,7 @@ def describe_net(net: Net, plan: dict, accuracies: dict[Setting, float | None],
               "trials": [trial.hash for trial in runs]}
     for name, there in (("train_loss", "train_loss"), ("test_acc", "acc")):
         finals = [last(trial, there) for trial in runs]
-        record[name] = {"final": finals, **mean_and_std(finals),
-                        "epochs": [trial.result[there] for trial in runs]}
+        record[name] = {"final": finals, **mean_and_std(finals)}
     return record
 
 
@@ -247,10 +222,9 @@ def run(lab: Lab) -> dict:
     nets = [Net(block, depth) for depth in plan["depths"] for block in plan["blocks"]]
     found = search(lab, nets)
     trials = repeat(lab, {net: best(found[net]) for net in nets})
-    return {"width_of_highway": WIDTH, "nets": [
+    return {"nets": [
         describe_net(net, plan, found[net],
-                     [trials[net, seed] for seed in seeds_of(net, plan)])
-        for net in nets]}
+                     [trials[net, seed] for seed in plan["seeds"]]) for net in nets]}
 
 
 # --------------------------------------------------------------------------------------
@@ -259,10 +233,9 @@ def run(lab: Lab) -> dict:
 MARKERS = dict(zip(TABLE_1A, "sD^vo*", strict=True))
 
 
-def finals(net: dict, name: str) -> np.ndarray:
-    """A net's last values as an array, NaN for None; test accuracy as error in %."""
-    values = np.array(net[name]["final"], float)
-    return 100 - 100 * values if name == "test_acc" else values
+def errors(net: dict) -> np.ndarray:
+    """The test errors of a net's seeds in %, NaN where one diverged."""
+    return 100 - 100 * np.array(net["test_acc"]["final"], float)
 
 
 def draw_over_depth(axes: Axes, nets: list[dict]) -> None:
@@ -272,7 +245,7 @@ def draw_over_depth(axes: Axes, nets: list[dict]) -> None:
     depths = sorted({net["depth"] for net in nets})
     blocks = list(dict.fromkeys(net["block"] for net in nets))
     for place, block in enumerate(blocks):
-        values = [finals(net, "test_acc") for net in nets if net["block"] == block]
+        values = [errors(net) for net in nets if net["block"] == block]
         values = [found[np.isfinite(found)] for found in values]    # by depth
         x = np.array(depths) * 1.035 ** (place - (len(blocks) - 1) / 2)
         y = np.array([found.mean() if len(found) else np.nan for found in values])
@@ -293,7 +266,7 @@ def message(nets: list[dict], depths: list[int]) -> str:
     """Which form has the least mean test error, by depth, in a line."""
     best: dict[str, list] = {}
     for depth in depths:
-        means = {net["block"]: np.mean(or_infinite(finals(net, "test_acc")))
+        means = {net["block"]: np.mean(or_infinite(errors(net)))
                  for net in nets if net["depth"] == depth}
         best.setdefault(name_of(min(means, key=means.__getitem__)), []).append(depth)
     return "Least mean test error at equal size: " + "; ".join(
@@ -303,18 +276,16 @@ def message(nets: list[dict], depths: list[int]) -> str:
 
 def draw(record: dict) -> Figure:
     """The record -> the figure: test error of each form over depth."""
-    nets, depths = record["nets"], record["plan"]["depths"]
+    nets, plan = record["nets"], record["plan"]
     figure = Figure(figsize=(8, 4.6), layout="constrained")
     axes = figure.subplots()
     draw_over_depth(axes, nets)
-    label_right(axes, [(float(np.nanmean(finals(net, "test_acc"))),
+    label_right(axes, [(float(np.nanmean(errors(net))),
                         name_of(net["block"]), colour_of(net["block"]))
-                       for net in nets if net["depth"] == max(depths)])
-    figure.suptitle(message(nets, depths), **TITLE)
-    seeds = " or ".join(map(str, sorted({len(net["test_acc"]["final"])
-                                         for net in nets})))
-    figure.supxlabel(f"{title_of(record['plan'])}, {record['plan']['epochs']} epochs; "
-                     f"mean and range of {seeds} seeds", size=8.5)
+                       for net in nets if net["depth"] == max(plan["depths"])])
+    figure.suptitle(message(nets, plan["depths"]), **TITLE)
+    figure.supxlabel(f"{title_of(plan)}, {plan['epochs']} epochs; mean and range of "
+                     f"{len(plan['seeds'])} seeds", size=8.5)
     return figure
 
 
@@ -322,117 +293,65 @@ def draw(record: dict) -> Figure:
 # Claims
 
 
-def similar(one: dict, other: dict, points: float) -> bool | None:
-    """Whether the mean test accuracies of two forms differ by less than so many points.
-    None if the difference is within two standard errors of that."""
-    if None in [*one["final"], *other["final"], one["std"], other["std"]]:
-        return None
-    difference = 100 * abs(one["mean"] - other["mean"])
-    error = 100 * math.hypot(*(form["std"] / math.sqrt(form["n"])
-                               for form in (one, other)))
-    return (True if difference + 2 * error < points else
-            False if difference - 2 * error > points else None)
+def accuracies(net: dict) -> list[float]:
+    """A net's test accuracies; a run that diverged has 0."""
+    return [value or 0 for value in net["test_acc"]["final"]]
 
 
-# P2's statements about Table 1a: name, text, which pairs of forms, and the margin, in
-# points, within which the two are similar; None: the first is ahead of the second.
-STATEMENTS = (
-    ("gated-ahead", "every form with a gate is ahead of residual",
-     [(form, "residual") for form in ("t_only", "c_only", "highway", "full")], None),
-    ("residual-plain", "residual is within half a point of plain",
-     [("residual", "plain")], 0.5),
-    ("three-similar", "C-only, highway and full are within half a point of each other",
-     [("c_only", "highway"), ("c_only", "full"), ("highway", "full")], 0.5),
-    ("three-ahead", "C-only, highway and full are ahead of T-only",
-     [(form, "t_only") for form in ("c_only", "highway", "full")], None))
-
-
-def seeds_behind(nets: Iterable[dict]) -> list[int]:
-    """How many seeds each net has, once where that is the same."""
-    return sorted({len(net["test_acc"]["final"]) for net in nets})
-
-
-def claims_on_ranking(nets: list[dict]) -> list[Claim]:
-    """P2's statements, of all depths together."""
+def claims_on_forms(nets: list[dict]) -> list[Claim]:
+    """Whether P2's ranking carries over, and our own finding that T-only leads."""
     found = {(net["block"], net["depth"]): net for net in nets}
     depths = sorted({net["depth"] for net in nets})
+    others = [block for block in TABLE_1A if block != "t_only"]
+    n = len(nets[0]["test_acc"]["final"])
 
-    def test_of(pairs: list, margin: float | None) -> Callable:
-        def holds(points: float | None = None) -> bool | None:
-            return every((
-                ahead(a["final"], b["final"]) if points is None else
-                similar(a, b, points)) for depth in depths for a, b in (
-                    [found[form, depth]["test_acc"] for form in pair]
-                    for pair in pairs))
-        return holds
+    def every_ahead(depths: list[int], pairs: list[tuple[str, str]]) -> bool | None:
+        return every(ahead(*(found[form, depth]["test_acc"]["final"] for form in pair))
+                     for depth in depths for pair in pairs)
 
-    made = []
-    for name, text, pairs, margin in STATEMENTS:
-        forms = dict.fromkeys(block for pair in pairs for block in pair)
-        rows = [found[form, depth] for depth in depths for form in forms]
-        made.append(Claim(
-            name=f"forms-{name}", source="ours", text=f"{text} at every depth, by "
-            "test accuracy on MNIST. In P2's language model (5.2) this is so by "
-            "perplexity",
-            paper={name_of(form): TABLE_1A[form].perplexity for form in forms},
-            ours={f"{depth} blocks": {name_of(form): found[form, depth]["test_acc"][
-                "mean"] for form in forms} for depth in depths},
-            rows=rows, test=test_of(pairs, margin), limit=margin, n=seeds_behind(rows),
-            after_data=margin is not None))
-    return made
-
-
-def claims_on_t_only(nets: list[dict], least: int) -> list[Claim]:
-    """Our own finding, made on these numbers: T-only leads."""
-    found = {(net["depth"], net["block"]): net for net in nets if net["depth"] >= least}
-    depths = sorted({depth for depth, _ in found})
-
-    def best_of_others(depth):
-        return max(value for (own, block), net in found.items()
-                   if own == depth and block != "t_only"
-                   for value in net["test_acc"]["final"] if value is not None)
-    return [Claim(
-        name="forms-t-only", source="ours", text=f"T-only is ahead of every other form "
-        f"from {least} blocks on, by test accuracy on MNIST", rows=list(found.values()),
-        ours={f"{depth} blocks": {"T-only, least": min(
-            value or 0 for value in found[depth, "t_only"]["test_acc"]["final"]),
-            "others, largest": best_of_others(depth)} for depth in depths},
-        test=lambda: every(
-            ahead(found[depth, "t_only"]["test_acc"]["final"], net["test_acc"]["final"])
-            for depth in depths for (own, block), net in found.items()
-            if own == depth and block != "t_only"),
-        n=seeds_behind(found.values()), after_data=True)]
-
-
-def claims_on_plain(nets: list[dict]) -> list[Claim]:
-    """What is said of deep plain nets: P1 section 3.1, and of those that do not train.
-    None where the depths of the run cannot tell."""
-    plain = [net for net in nets if net["block"] == "plain"]
-    deep = [net for net in plain if net["depth"] >= 49]
-    losses = {net["depth"]: or_infinite(net["train_loss"]["final"]) for net in plain}
-    tried = {f"{net['depth']} blocks": net["search"]["held_out_acc"] for net in deep}
+    def ordered(depth):
+        return ", ".join(name_of(form) for form in sorted(
+            TABLE_1A, key=lambda form: -(found[form, depth]["test_acc"]["mean"] or 0)))
+    ranking = [*((form, "t_only") for form in ("c_only", "highway", "full")),
+               ("t_only", "residual")]
+    deep = [net for net in nets if net["depth"] > depths[0]]
     return [
-        Claim(name="plain-degrades", source="P1 3.1", text="the training loss of plain "
-              "nets degrades with depth: that of 50 and 100 layers ends above that of "
-              "10, by an exact rank test, each with the best of the learning rates "
-              "tried for ten epochs of Adam", paper="significantly degrades",
-              rows=plain,
-              ours={f"{net['depth']} blocks": net["train_loss"]["final"]
-                    for net in plain}, n=seeds_behind(plain),
-              test=lambda: every(ahead(losses[net["depth"]], losses[plain[0]["depth"]])
-                                 for net in deep)),
-        Claim(name="plain-never", source="ours", text="plain nets of 49 and 99 blocks "
-              "do not train at any learning rate of the search: their held-out "
-              f"accuracy stays below {TRAINS}", ours=tried, rows=deep,
-              test=lambda: all((value or 0) < TRAINS for found in tried.values()
-                               for value in found) if deep else None)]
+        Claim(name="forms-ranking", source="ours", text="as in P2's language model "
+              "(5.2), C-only, highway and full are ahead of T-only, and T-only of "
+              "residual, at every depth, by test accuracy on MNIST. Theirs is the test "
+              "perplexity; ours are the forms from the best to the worst",
+              paper={form.name: form.perplexity for form in TABLE_1A.values()},
+              ours={f"{depth} blocks": ordered(depth) for depth in depths}, rows=nets,
+              test=lambda: every_ahead(depths, ranking), n=n),
+        Claim(name="forms-t-only", source="ours", text="T-only is ahead of every other "
+              f"form from {depths[1]} blocks on, by test accuracy on MNIST", rows=deep,
+              ours={f"{depth} blocks": {
+                  "T-only, least": min(accuracies(found["t_only", depth])),
+                  "others, largest": max(max(accuracies(found[form, depth]))
+                                         for form in others)} for depth in depths[1:]},
+              test=lambda: every_ahead(depths[1:],
+                                       [("t_only", form) for form in others]),
+              n=n, after_data=True)]
+
+
+def claim_on_plain(nets: list[dict]) -> Claim:
+    """P1's statement on deep plain nets. None where the depths of the run cannot tell.
+    """
+    plain = [net for net in nets if net["block"] == "plain"]
+    losses = {net["depth"]: or_infinite(net["train_loss"]["final"]) for net in plain}
+    return Claim(
+        name="plain-degrades", source="P1 3.1", text="the training loss of plain nets "
+        "degrades with depth: that of 50 and 100 layers ends above that of 10, by an "
+        "exact rank test, after ten epochs of Adam at the best rate of a search",
+        paper="significantly degrades", rows=plain, n=len(losses[plain[0]["depth"]]),
+        ours={f"{net['depth']} blocks": net["train_loss"]["final"] for net in plain},
+        test=lambda: every(ahead(found, losses[plain[0]["depth"]])
+                           for depth, found in losses.items() if depth >= 49))
 
 
 def claims(record: dict) -> list[Claim]:
     """All claims of a record."""
-    nets, depths = record["nets"], record["plan"]["depths"]
-    return [*claims_on_ranking(nets), *claims_on_t_only(nets, depths[1]),
-            *claims_on_plain(nets)]
+    return [*claims_on_forms(record["nets"]), claim_on_plain(record["nets"])]
 
 
 EXPERIMENT = Experiment(

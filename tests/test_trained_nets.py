@@ -63,13 +63,13 @@ def test_what_single_examples_show(images):
     net, (x, _) = small_net(), images
     cache = net.forward(x.T)[1]
     T, y = cache.T, cache.x[:, :5]
-    found = measures.per_example(net, x, 0.2)
-    np.testing.assert_allclose(found.closed, (T < 0.2).mean(axis=(1, 2)))
-    assert found.hoyer == pytest.approx(np.mean([measures.hoyer(T[..., i])
-                                                 for i in range(40)]), rel=1e-5)
+    np.testing.assert_allclose(measures.closed_gates(net, x, 0.2, 16),
+                               (T < 0.2).mean(axis=(1, 2)))
+    assert measures.sparsity(net, x, 16) == pytest.approx(np.mean(
+        [measures.hoyer(T[..., i]) for i in range(40)]), rel=1e-5)
     steps = [[np.linalg.norm(y[l + 1, :, i] - y[l, :, i]) for i in range(40)]
              for l in range(4)]
-    np.testing.assert_allclose(found.change, np.mean(steps, axis=1), rtol=1e-5)
+    np.testing.assert_allclose(measures.change(net, x, 16), np.mean(steps, axis=1))
     assert measures.hoyer(np.full(9, 0.3)) == pytest.approx(0)
     assert measures.hoyer(np.eye(9)[4]) == pytest.approx(1)
 
@@ -84,54 +84,27 @@ def test_nearby_order_moves_no_block_further_than_allowed(rng):
     assert furthest == {0: 0, 1: 1, 3: 3}
 
 
-@pytest.mark.parametrize("block", ["highway", "t_only", "full"])
-def test_blocks_that_are_given_their_own_T_change_nothing(block, images):
+@pytest.mark.parametrize("block", ["highway", "full"])
+def test_T_that_are_held_are_those_of_frozen_gates(block, images, rng):
     net, (x, labels) = small_net(block), images
-    found = measures.rerouted(net, x, labels, {
-        "own": (range(4), lambda rows, T: T), "none": ((), lambda rows, T: None)}, 16)
-    whole = loss_and_error(net, x, labels, size=16)
-    assert found == {"own": whole, "none": whole}
+    fixed = rng.uniform(0.1, 0.9, (4, 5))
+    found = measures.held(net, x, labels, lambda rows: fixed[..., None])
+    assert found == pytest.approx(loss_and_error(frozen(net, dict(enumerate(fixed))), x,
+                                                 labels))
+    own = net.forward(x.T)[1].T.copy()
+    assert measures.held(net, x, labels, lambda rows: own[..., rows]) == pytest.approx(
+        loss_and_error(net, x, labels))
 
 
-def test_given_T_are_those_of_frozen_gates(images, rng):
+def test_T_are_held_at_the_mean_of_the_class_of_each_image(images):
     net, (x, labels) = small_net(), images
-    held = rng.uniform(0.1, 0.9, (4, 5))
-    found = measures.rerouted(net, x, labels, {
-        "held": ([1, 2], lambda rows, T: held[..., None]),
-        "shut": ([3], lambda rows, T: np.zeros_like(T))}, 16)
-    twin = frozen(net, {1: held[1], 2: held[2]})
-    assert found["held"] == pytest.approx(loss_and_error(twin, x, labels))
-    assert found["shut"] == pytest.approx(loss_and_error(net, x, labels, closed=[3]))
-    assert found["held"][0] != pytest.approx(loss_and_error(net, x, labels)[0],
-                                             rel=1e-6)
-
-
-@pytest.mark.parametrize("within", [True, False])
-def test_permuted_images_keep_to_their_class(within, rng):
-    labels = rng.integers(3, size=300)
-    order = measures.permuted(labels, rng, within)
-    assert sorted(order) == list(range(300)) and (order != np.arange(300)).mean() > 0.9
-    assert (labels[order] == labels).all() == within
-
-
-def test_a_mean_of_its_class_is_given_to_each_image(digits):
-    """With T that hardly depends on the image, every way of giving it changes little;
-    with T that does, giving that of others changes the loss."""
-    data = hn.scale_pixels(digits)
-    config = trials.configs(SMALL)["highway", 0]
-
-    def rises(scale):
-        net = hn.DeepNet("highway", 6, 8, inputs=64, init="glorot", gate_bias=0.0)
-        net.views(net.params)["W_T"][...] *= scale
-        loss, _ = loss_and_error(net, data.x_train, data.y_train)
-        found = trials.reroute(net, data.x_train, data.y_train, config)
-        return {way: abs(ranges["all"][0] - loss) for way, ranges in found.items()}
-    assert max(rises(1e-4).values()) < 1e-4
-    assert min(rises(5.0).values()) > 1e-3
-    again = rises(5.0)
-    config["measures"] = config["measures"] | {"ranges": dict(reversed(
-        config["measures"]["ranges"].items()))}
-    assert rises(5.0) == again          # their order is no part of a trial's hash
+    T = net.forward(x.T)[1].T.copy()
+    of_class = np.stack([T[..., labels == label].mean(axis=2) for label in labels], 2)
+    found = trials.hold_gates(net, x, labels)
+    for name, given in {"all": T.mean(axis=2, keepdims=True), "its class": of_class
+                        }.items():
+        assert found[name] == pytest.approx(measures.held(
+            net, x, labels, lambda rows, given=given: given), rel=1e-5)
 
 
 def test_class_differences_are_measured_where_they_are():
@@ -141,7 +114,7 @@ def test_class_differences_are_measured_where_they_are():
     parts["W_T"][...] = 0
     parts["W_T"][2], parts["W_H"][...] = 1, 0
     x = np.linspace(-1, 1, 60, dtype="float32")[:, None]
-    apart = trials.class_differences(net, x, np.repeat([0, 1, 2], 20))
+    apart = measures.class_differences(net, x, np.repeat([0, 1, 2], 20))
     for classes in ([0, 1], [2, 0]):
         found = measures.shares_of_blocks(apart, classes)
         assert found["two"] == found["all"] == pytest.approx([0, 0, 1, 0], abs=1e-9)
@@ -151,53 +124,15 @@ def test_class_differences_are_measured_where_they_are():
     assert measures.shares_of_blocks(planted, [0, 1])["all"] == [0, 0.2, 0, 0.8]
 
 
-# --------------------------------------------------------------------------------------
-# Readouts
-
-
-@pytest.mark.parametrize("spread", [1.0, 1e-4])
-def test_moments_are_those_of_the_whole(spread, rng):
-    """Also of gates that hardly move: from the origin 0 their variance is lost."""
-    values, labels = 0.12 + spread * rng.normal(size=(2, 3, 2000)), rng.integers(
-        4, size=2000)
-    values[1, 2] += 5 * spread * labels
-    values = values.astype("float32")
-    found = measures.Moments(values[..., :500].mean(axis=2), 4)
-    from_zero = measures.Moments(np.zeros((2, 3), "float32"), 4)
-    for each in (found, from_zero):
-        each.add(values[..., :500], labels[:500])
-        each.add(values[..., 500:], labels[500:])
-    flat = values.reshape(6, 2000).astype(float)
-    exact, near = np.cov(flat, bias=True), {"rtol": 1e-3, "atol": 1e-4 * spread**2}
-    np.testing.assert_allclose(found.covariance, exact, **near)
-    assert np.allclose(from_zero.covariance, exact, **near) == (spread == 1)
-    np.testing.assert_allclose(found.mean, flat.mean(axis=1), rtol=1e-5)
-    means = np.array([flat[:, labels == c].mean(axis=1) for c in range(4)]).T
-    np.testing.assert_allclose(found.class_means, means, rtol=1e-5)
-
-
-def test_regression_is_the_ridge_solution(rng):
-    """The gradient of the penalised error is zero there."""
-    values, labels = rng.normal(size=(1, 3, 60)), rng.integers(3, size=60)
-    found = measures.Moments(np.full((1, 3), 0.3), 3)
-    found.add(values, labels)
-    for ridge in (0, 0.5):
-        W, b = found.regression(ridge)
-        error = W.T @ values[0] + b[:, None] - np.eye(3)[labels].T
-        penalty = ridge * values[0].var(axis=1).mean()
-        np.testing.assert_allclose(values[0] @ error.T / 60 + penalty * W, 0,
-                                   atol=1e-10)
-        np.testing.assert_allclose(error.mean(axis=1), 0, atol=1e-10)
-
-
-def test_the_nearest_mean_is_told(images):
+def test_the_nearest_class_is_that_of_the_nearest_mean_T(images):
     net, (x, labels) = small_net(), images
-    found = measures.moments(net, x, labels, "outputs")
-    shares = measures.told(net, x, labels, "outputs", found, 1e-4)
-    outputs = net.forward(x.T)[1].x[:, :5].reshape(-1, 40)
-    means = np.array([outputs[:, labels == c].mean(axis=1) for c in range(3)])
-    apart = ((outputs[None] - means[..., None]) ** 2).sum(axis=1)     # (C, N)
-    assert shares["means"] == pytest.approx((apart.argmin(axis=0) == labels).mean())
+    T = net.forward(x.T)[1].T.reshape(-1, 40)
+    means = np.array([T[:, labels == c].mean(axis=1) for c in range(3)])
+    apart = ((T - means[..., None]) ** 2).sum(axis=1)       # (C, N)
+    by_class = measures.class_gates(net, x, labels)
+    np.testing.assert_allclose(by_class.reshape(3, -1), means)
+    assert measures.nearest_class(net, x, labels, by_class) == pytest.approx(
+        (apart.argmin(axis=0) == labels).mean())
 
 
 # --------------------------------------------------------------------------------------
@@ -264,7 +199,7 @@ def test_only_weights_of_the_hash_are_made(digits, tmp_path):
 
 STATES = ("trained", "untrained")
 PLAN = trained_nets.PLAN | {
-    "early": 2, "first": 1, "idle": [3, 7],
+    "early": 2, "idle": [3, 7],
     "harder": trained_nets.PLAN["harder"] | {"changing": 6}}
 YES, NO, OPEN, NOT_LEARNED = "holds", "does not hold", "open", "not learned"
 NEVER_JUDGED = {"gates-sparse", "vgg-guesses", "resnet-hardly-hurt", "resnet-shuffle",
@@ -293,48 +228,38 @@ def state(so):
             "std": [4, 5, 2, 3, 0], "mean": [0.2, -1.1, 0.1, 0.1, 0],
             "bias_share": [0.01, 0.02, 0.19, 0.03]},
         "steps_bias": [0.01, 0.09 if so else 0.19], "still": [0.6 if so else 0.4] * 3,
-        "sparsity": {"closed_per_example": [0.5],
-                     "closed_of_mean": [0.4 if so else 0.6],
-                     "hoyer_per_example": 0.5 if so else 0.2, "hoyer_of_mean": 0.1},
-        "change": change, "differences": {"two": change, "all": change},
-        "mixing": {"rank_correlation": 0.7 if so else 0.3}}
+        "closed": {"per_example": [0.5], "of_mean": [0.4 if so else 0.6]},
+        "sparsity": 0.5 if so else 0.2, "hoyer_of_mean": 0.1, "change": change,
+        "differences": {"two": change, "all": change}, "mixing": 0.7 if so else 0.3}
 
 
 def net_of(so, before=False):
     """A net of MNIST, after and before training. Where it is so, its first blocks
     matter and the others do not."""
     after, earlier = state(so), state(before)
-    ranges = dict.fromkeys(("all", "1 to 15", "16 to 49"),
-                           [1.1, 0.04] if so else [0.9, 0.3])
     return {name: both(after[name], earlier[name]) for name in after} | {
         "trials": ["0"], "loss": 0.1, "error": 0.0,
         "one_closed": {
             "loss": [50, 2, 0.1, 0.1, 0.11, 0.19, 0.1, 0.5] if so else
                     [0.15, 0.15, 0.5, 0.5, 0.5, 0.5, 0.5, 0.9],
             "error": [0.03, 0.03] + [0] * 6 if so else [0.9, 0.6] + [0.9] * 6},
-        "first_only": {"error": [0.5, 0.5] + [0] * 7 if so else [0.5] * 8 + [0]},
         "shuffled": {"before": 0.01, "error": [
             [0.01, 0.1, 0.2, 0.3], [0.03, 0.1, 0.2, 0.3]] if so else [
             [0.2, 0.3, 0.1, 0.5]]},
-        "bias": {"fell": 0.8 if so else 0.2, "mean_change": -0.1,
-                 "with_depth": 0.0, "with_activity": 0.0},
-        "told": {"T, means": both(0.97 if so else 0.7, 0.97 if before else 0.7)},
-        "rerouted": dict.fromkeys(("mean of all", "mean of its class", "of its class"),
-                                  ranges)}
+        "bias": {"fell": 0.8 if so else 0.2}, "mean_fall": 0.1,
+        "told": both(0.97 if so else 0.7, 0.97 if before else 0.7),
+        "held": dict.fromkeys(("all", "its class"), [1.1, 0.04] if so else [0.9, 0.3])}
 
 
-def other_net(so, error=0.1, cost=0.02):
+def other_net(so, cost=0.02):
     """A net of harder data. Where it is so, its first six blocks do the work, one as
     much as the other, and each costs so much error if closed; else two do."""
     used = 6 if so else 2
     costs = np.repeat([cost, 0], [used, 8 - used])
     change = shares(*[1] * 6) if so else shares(1, 1, 0, 0, 0, 0, 0.3, 0.3)
-    return {"trials": ["0"], "loss": 0.1, "error": error,
-            "one_closed": {"error": list(error + costs),
-                           "loss": list(0.1 * (1 + 100 * costs))},
-            "first_only": {"error": list(error + np.append(costs, 0))},
+    return {"trials": ["0"], "error": 0.1, "one_closed": {"error": list(0.1 + costs)},
             "change": both(change, shares(*[1] * 8)),
-            "sparsity": {"trained": {"hoyer_per_example": 0.8 if so else 0.1}},
+            "sparsity": {"trained": 0.8 if so else 0.1},
             "differences": both({"two": change, "all": change},
                                 {"two": shares(1), "all": shares(1)}),
             "bias": {"fell": 0.8 if so else 0.2, "with_depth": 0.8 if so else -0.8,
@@ -342,25 +267,24 @@ def other_net(so, error=0.1, cost=0.02):
 
 
 def rates_of(fitted, held_out=None, **more):
-    """Harder data with two rates, that of the lowest training error and the best on
-    held-out images; whether it is so of each of their nets."""
+    """Data with two rates, that of the lowest training error and the best on held-out
+    images; whether it is so of each of their nets."""
     def rate(lr, group):
         return {"lr": lr, "nets": [other_net(so, **more) for so in group]}
     return {"gate_bias": -4.0, "fitted": 0.4, "held_out": 0.1,
             "rates": [rate(0.4, fitted), rate(0.1, held_out or fitted)]}
 
 
-def world(so, before=False, plain=False, harder=None):
-    """The verdicts on three nets of each kind and on CIFAR-100. before: whether it is
-    so of untrained nets; plain: whether plain nets' estimates are as good."""
-    nets = dict.fromkeys(("highway", "residual", "t_only"), [net_of(so, before)] * 3)
+def world(so, before=False, plain=False, easy=None, harder=None):
+    """The verdicts on three nets of each kind, on MNIST and on CIFAR-100. before:
+    whether it is so of untrained nets; plain: whether plain nets' estimates are as
+    good; easy: whether MNIST's nets are as those of harder data, not so by default."""
+    nets = dict.fromkeys(("highway", "residual"), [net_of(so, before)] * 3)
     nets["plain"] = [net_of(plain, before) | {      # the contrary is said of their use
         "one_closed": net_of(not so)["one_closed"]}] * 3
-    harder = harder or {"cifar100": rates_of([so] * 3)}
-    return verdicts_of(verdicts.claims({
-        "nets": nets, "plan": PLAN, "harder": harder, "harder_plain": {data: {
-            "nets": [other_net(True, error=0.5 if so else 0.05)] * 3}
-            for data in harder}}))
+    return verdicts_of(verdicts.claims({"nets": nets, "plan": PLAN, "harder": {
+        "mnist": rates_of([(not so) if easy is None else easy] * 3),
+        **(harder or {"cifar100": rates_of([so] * 3)})}}))
 
 
 def test_all_holds_in_a_world_in_which_it_is_so_and_nothing_in_its_contrary():
@@ -398,9 +322,8 @@ def test_a_verdict_is_that_of_all_nets_and_their_controls():
     ids=["one step", "much from the first step on", "not in order"])
 def test_an_error_that_does_not_grow_smoothly(draws):
     nets = [net_of(True) | {"shuffled": {"before": 0.01, "error": draws}}]
-    found = verdicts_of(verdicts.claims_on_shuffling(
-        {"highway": nets, "residual": nets}))
-    assert found["highway-shuffle"] == found["residual-shuffle"] == NO
+    assert verdicts_of(verdicts.claims_on_shuffling(
+        {"highway": nets, "residual": nets}))["highway-shuffle"] == NO
 
 
 def test_equal_values_share_their_rank():
@@ -421,7 +344,6 @@ def test_each_rate_decides_its_own_claims(groups, expected):
 
 @pytest.mark.parametrize("easy, expected", [(False, YES), (True, OPEN)])
 def test_harder_data_are_compared_with_mnist_chosen_alike(easy, expected):
-    found = world(True, harder={"mnist": rates_of([easy] * 3),
-                                "cifar10": rates_of([True] * 3)})
+    found = world(True, easy=easy, harder={"cifar10": rates_of([True] * 3)})
     assert found["more-blocks-matter-cifar10"] == expected
     assert "biases-fall-cifar10" not in found

@@ -7,7 +7,7 @@ changed: `reordered` makes a copy.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,12 @@ def passes(net: hn.DeepNet, x: np.ndarray, closed: Collection[int] = (),
         yield rows, logits, cache
 
 
-def in_total(parts: Iterable[np.ndarray]) -> np.ndarray:
-    """The sum of the arrays of all passes."""
-    return np.sum(list(parts), axis=0)
+def over_images(net: hn.DeepNet, x: np.ndarray, of: Callable[..., Any],
+                closed: Collection[int] = (), size: int = BATCH) -> np.ndarray:
+    """The mean over images x (N, P) of what of(rows, logits, cache) sums over a batch.
+    """
+    return np.sum([of(rows, logits, cache) for rows, logits, cache in
+                   passes(net, x, closed, size)], axis=0) / len(x)
 
 
 def total_loss(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -44,9 +47,8 @@ def loss_and_error(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
                    closed: Collection[int] = (), size: int = BATCH
                    ) -> tuple[float, float]:
     """Mean cross-entropy and error rate on images x (N, P) with these blocks closed."""
-    loss, wrong = in_total(
-        total_loss(logits, labels[rows])
-        for rows, logits, _ in passes(net, x, closed, size)) / len(x)
+    loss, wrong = over_images(net, x, lambda rows, logits, cache: total_loss(
+        logits, labels[rows]), closed, size)
     return float(loss), float(wrong)
 
 
@@ -56,9 +58,8 @@ def prefix(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, size: int = BATCH
     (L + 1,). If the later blocks are closed, they hand y_k on to the output layer. One
     pass therefore gives the results for all k."""
     out = net.tensors(net.params)["out"]
-    loss, wrong = in_total(
-        np.array([total_loss(out @ y, labels[rows]) for y in cache.x])
-        for rows, _, cache in passes(net, x, size=size)).T / len(x)
+    loss, wrong = over_images(net, x, lambda rows, _, cache: [
+        total_loss(out @ y, labels[rows]) for y in cache.x], size=size).T
     return loss, wrong
 
 
@@ -67,16 +68,15 @@ def mean_gates(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:
     without T."""
     if "T" not in net.block.gates:
         raise ValueError(f"{net.settings['block']} blocks have no transform gate")
-    return in_total(np.asarray(cache.T).sum(axis=2, dtype=float)
-                    for _, _, cache in passes(net, x, size=size)) / len(x)
+    return over_images(net, x, lambda rows, _, cache: cache.T.sum(axis=2, dtype=float),
+                       size=size)
 
 
 def mean_change(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:
     """Mean square of y - x over units and images x (N, P), for each block (L,)."""
-    squares = in_total(
-        np.sum(np.diff(cache.x[:, :net.hidden], axis=0) ** 2, axis=(1, 2), dtype=float)
-        for _, _, cache in passes(net, x, size=size))
-    return squares / (len(x) * net.hidden)
+    return over_images(net, x, lambda rows, _, cache: np.sum(
+        np.diff(cache.x[:, :net.hidden], axis=0) ** 2, axis=(1, 2), dtype=float),
+        size=size) / net.hidden
 
 
 def reordered(net: hn.DeepNet, order: np.ndarray) -> hn.DeepNet:

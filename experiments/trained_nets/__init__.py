@@ -42,9 +42,9 @@ python3 -m experiments.trained_nets.weights
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import highway_networks as hn
 from experiments.lab import Experiment, Lab, Trial
 from experiments.lab.judging import or_infinite
 from experiments.nets.perceptrons import EPOCHS, SETTINGS
@@ -59,10 +59,7 @@ from experiments.trained_nets.verdicts import claims, matter
 from highway_suite.schema import RecordError
 
 MEASURES: dict[str, Any] = {
-    "closed": 0.1, "ridge": 1e-4, "apart": 10, "within": [0.05, 0.1, 0.2],
-    "classes": [0, 7], "ranges": {
-        "all": [1, 49], "1 to 5": [1, 5], "1 to 15": [1, 15], "16 to 49": [16, 49],
-        "30 to 49": [30, 49]},
+    "closed": 0.1, "apart": 10, "within": [0.05, 0.1, 0.2], "classes": [0, 7],
     "shuffle": {"images": 10_000, "draws": 10, "seed": 0,
                 "distances": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48]}}
 PLAN: dict[str, Any] = {
@@ -71,7 +68,7 @@ PLAN: dict[str, Any] = {
                                 "residual": [0.001, 0.003, 0.01, 0.03],
                                 "plain": [0.001, 0.003, 0.01, 0.03],
                                 "t_only": [0.01, 0.03, 0.1, 0.3]},
-    "measures": MEASURES, "first": 5, "early": 15, "idle": [15, 45],
+    "measures": MEASURES, "early": 15, "idle": [15, 45],
     "harder": {
         # Of each data set: P1's b_T for it, and the two classes of Figure 3. With
         # `pictured` a net is kept for the figures.
@@ -80,7 +77,7 @@ PLAN: dict[str, Any] = {
                               "plain": [0.001, 0.003, 0.01, 0.03]},
                  "mnist": {"gate_bias": -2.0, "classes": [0, 7]},
                  "cifar10": {"gate_bias": -4.0, "classes": [0, 1]}},
-        "seeds": [0, 1, 2], "epochs": EPOCHS, "changing": 40, "closed": 0.1,
+        "seeds": [0, 1, 2], "epochs": EPOCHS, "changing": 40,
         "search": {"lrs": [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6], "epochs": 10,
                    "held_out": 5000, "seed": 0},
         "trained": [0.1, 0.2, 0.4, 0.8]}}
@@ -89,59 +86,68 @@ SMOKE: dict[str, Any] = {
     "epochs": 6, "search_epochs": 1,
     "lrs": {"highway": [0.1, 0.2], "residual": [0.01], "plain": [0.01],
             "t_only": [0.1]},
-    "measures": MEASURES | {
-        "apart": 2, "ranges": {"all": [1, 6], "1 to 15": [1, 2], "16 to 49": [3, 6]},
-        "shuffle": {"images": 300, "draws": 3, "seed": 0, "distances": [1, 2, 4]}},
-    "first": 1, "early": 2, "idle": [3, 5],
-    "harder": {
-        "easy": "mnist",
+    "measures": MEASURES | {"apart": 2, "shuffle": {
+        "images": 300, "draws": 3, "seed": 0, "distances": [1, 2, 4]}},
+    "early": 2, "idle": [3, 5],
+    "harder": PLAN["harder"] | {
+        "easy": "digits",
         "data": {"digits": {"gate_bias": -4.0, "classes": [0, 1], "pictured": True,
                             "plain": [0.01]}},
-        "seeds": [0, 1], "epochs": 4, "changing": 5, "closed": 0.1,
+        "seeds": [0, 1], "epochs": 4,
         "search": {"lrs": [0.1, 0.2], "epochs": 1, "held_out": 237, "seed": 0},
         "trained": [0.2]}}
 
 
-def look_at_rates(lab: Lab, dataset: str) -> dict:
-    """Search, train and measure the highway nets of harder data -> which learning rates
-    were chosen, by what, and the nets of each. Raises RecordError."""
-    plan, bias = lab.plan["harder"], lab.plan["harder"]["data"][dataset]["gate_bias"]
-    searched = lab.trials(search, {lr: search_config(lab.plan, gate_bias=bias, lr=lr)
-                                   for lr in plan["search"]["lrs"]}, dataset)
-    held_out = {lr: trial.result["test_acc"][-1] or 0 for lr, trial in searched.items()}
-    best = max(held_out, key=held_out.__getitem__)
+def searched(lab: Lab, dataset: str, lrs: Sequence[float], **own: Any
+             ) -> dict[float, Trial]:
+    """Search the learning rates of harder data -> {rate: trial}."""
+    how = {name: value for name, value in lab.plan["harder"]["search"].items()
+           if name != "lrs"}
+    return lab.trials(search, {lr: lab.plan["net"] | how | own | {"lr": lr}
+                               for lr in lrs}, dataset)
 
-    def look(rates, seeds):
-        return lab.trials(look_at_other_data, {(lr, seed): look_config(
-            lab.plan, dataset, gate_bias=bias, lr=lr, seed=seed)
-            for lr in rates for seed in seeds}, dataset)
-    looked = look(sorted({best, *plan["trained"]}), plan["seeds"][:1])
-    errors = {lr: trial.result.get("error") for (lr, _), trial in looked.items()}
+
+def looked(lab: Lab, dataset: str, rates: Iterable[float], seeds: Sequence[int],
+           **own: Any) -> dict[tuple[float, int], Trial]:
+    """Train and measure nets of harder data -> {(rate, seed): trial}."""
+    harder = lab.plan["harder"]
+    return lab.trials(look_at_other_data, {(lr, seed): lab.plan["net"] | own | {
+        "epochs": harder["epochs"], "classes": harder["data"][dataset]["classes"],
+        "lr": lr, "seed": seed} for lr in rates for seed in seeds}, dataset)
+
+
+def look_at_rates(lab: Lab, dataset: str) -> dict:
+    """Highway nets of harder data -> which learning rates were chosen, by what, and the
+    nets of each. Raises RecordError."""
+    plan, bias = lab.plan["harder"], lab.plan["harder"]["data"][dataset]["gate_bias"]
+    found = searched(lab, dataset, plan["search"]["lrs"], gate_bias=bias)
+    held_out = {lr: trial.result["test_acc"][-1] or 0 for lr, trial in found.items()}
+    best = max(held_out, key=held_out.__getitem__)
+    nets = looked(lab, dataset, sorted({best, *plan["trained"]}), plan["seeds"][:1],
+                  gate_bias=bias)
+    errors = {lr: trial.result.get("error") for (lr, _), trial in nets.items()}
     fitted = min(errors, key=lambda lr: float(or_infinite(errors[lr])))
     chosen = list(dict.fromkeys([fitted, best]))
-    looked |= look(chosen, plan["seeds"][1:])
+    nets |= looked(lab, dataset, chosen, plan["seeds"][1:], gate_bias=bias)
     return {
         "gate_bias": bias, "fitted": fitted, "held_out": best,
         "search": [{"lr": lr, "held_out_acc": held_out[lr], "error": errors.get(lr),
-                    "trials": [searched[lr].hash]} for lr in held_out],
-        "tried": [trial.hash for trial in looked.values()],
-        "rates": [rate_of({seed: looked[lr, seed] for seed in plan["seeds"]}, dataset,
-                          lr) for lr in chosen]}
+                    "trials": [found[lr].hash]} for lr in held_out],
+        "tried": [trial.hash for trial in nets.values()],
+        "rates": [rate_of({seed: nets[lr, seed] for seed in plan["seeds"]}, dataset, lr)
+                  for lr in chosen]}
 
 
-def search_config(plan: dict, **own: Any) -> dict:
-    """A trial of `trials.search`."""
-    of_search = {name: plan["harder"]["search"][name]
-                 for name in ("epochs", "held_out", "seed")}
-    return plan["net"] | of_search | own
-
-
-def look_config(plan: dict, dataset: str, **own: Any) -> dict:
-    """A trial of `trials.look_at_other_data`."""
-    harder = plan["harder"]
-    return plan["net"] | {
-        "epochs": harder["epochs"], "closed": harder["closed"],
-        "classes": harder["data"][dataset]["classes"]} | own
+def look_at_plain(lab: Lab, dataset: str) -> dict:
+    """Plain nets of harder data, at the learning rate with the lowest training loss at
+    the end of the search. Raises RecordError."""
+    plan = lab.plan["harder"]
+    found = searched(lab, dataset, plan["data"][dataset]["plain"], block="plain")
+    lr = min(found, key=lambda lr: float(or_infinite(
+        found[lr].result["train_loss"][-1])))
+    nets = looked(lab, dataset, [lr], plan["seeds"], block="plain")
+    return rate_of({seed: trial for (_, seed), trial in nets.items()}, dataset, lr) | {
+        "searched": [trial.hash for trial in found.values()]}
 
 
 def rate_of(trials: dict[int, Trial], dataset: str, lr: float) -> dict:
@@ -154,46 +160,27 @@ def rate_of(trials: dict[int, Trial], dataset: str, lr: float) -> dict:
     return {"lr": lr, "matter": [matter(net, 0.5) for net in nets], "nets": nets}
 
 
-def look_at_plain(lab: Lab, dataset: str) -> dict:
-    """Plain nets of harder data, at the learning rate with the lowest training loss at
-    the end of the search. Raises RecordError."""
-    plan = lab.plan["harder"]
-    searched = lab.trials(search, {lr: search_config(lab.plan, block="plain", lr=lr)
-                                   for lr in plan["data"][dataset]["plain"]}, dataset)
-    losses = {lr: float(or_infinite(trial.result["train_loss"][-1]))
-              for lr, trial in searched.items()}
-    lr = min(losses, key=losses.__getitem__)
-    looked = lab.trials(look_at_other_data, {seed: look_config(
-        lab.plan, dataset, block="plain", lr=lr, seed=seed)
-        for seed in plan["seeds"]}, dataset)
-    return rate_of(looked, dataset, lr) | {
-        "searched": [trial.hash for trial in searched.values()]}
-
-
-def picture_of(lab: Lab, dataset: str, found: dict) -> dict:
-    """What P1's Figures 2 and 3 show of one of the nets with the lowest training error.
-    The net is trained again for this."""
-    seed = lab.plan["harder"]["seeds"][0]
-    (trial,) = lab.trials(look_at_other_data, {seed: look_config(
-        lab.plan, dataset, gate_bias=found["gate_bias"], lr=found["fitted"], seed=seed,
-        pictured=True)}, dataset).values()
-    return trial.result["picture"] | {"trials": [trial.hash]}
-
-
 def run(lab: Lab) -> dict:
-    """Train all nets -> the record: what each trial found, by block and data set."""
+    """Train all nets -> the record: what each trial found, by block and data set. For
+    the pictures, one of the nets with the lowest training error is trained again."""
     nets: dict[str, list] = {}
     for (block, seed), trial in lab.trials(look_into, configs(lab.plan)).items():
         nets.setdefault(block, []).append(
             {"seed": seed, "trials": [trial.hash], **trial.result})
-    data = lab.plan["harder"]["data"]
-    harder = {dataset: look_at_rates(lab, dataset) for dataset in data}
-    return {"n_train": hn.DATASETS[lab.plan["dataset"]].images[0], "nets": nets,
-            "harder": harder,
-            "harder_plain": {dataset: look_at_plain(lab, dataset)
-                             for dataset, about in data.items() if "plain" in about},
-            "pictures": {dataset: picture_of(lab, dataset, harder[dataset])
-                         for dataset, about in data.items() if about.get("pictured")}}
+    data, seeds = lab.plan["harder"]["data"], lab.plan["harder"]["seeds"]
+    record: dict[str, dict] = {"nets": nets, "harder": {}, "harder_plain": {},
+                               "pictures": {}}
+    for dataset, about in data.items():
+        found = look_at_rates(lab, dataset)
+        record["harder"][dataset] = found
+        if "plain" in about:
+            record["harder_plain"][dataset] = look_at_plain(lab, dataset)
+        if about.get("pictured"):
+            (trial,) = looked(lab, dataset, [found["fitted"]], seeds[:1],
+                              gate_bias=found["gate_bias"], pictured=True).values()
+            record["pictures"][dataset] = trial.result["picture"] | {
+                "trials": [trial.hash]}
+    return record
 
 
 EXPERIMENT = Experiment(name="trained_nets", doc=__doc__, minutes=105, plan=PLAN,

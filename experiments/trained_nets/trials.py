@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,21 +14,22 @@ from experiments.lab.judging import listed, or_infinite
 from experiments.nets.perceptrons import centred, fold_mean, make_config, mean_image
 from experiments.nets.probes import mean_gates, passes
 from experiments.trained_nets.measures import (
-    VALUES,
-    Moments,
     about_bias,
     bias_of_steps,
+    change,
+    class_differences,
+    class_gates,
+    closed_gates,
     estimation_error,
+    held,
     hoyer,
     mixing,
-    moments,
-    per_example,
-    permuted,
-    rerouted,
+    nearest_class,
+    outputs,
     shares_of_blocks,
     shuffle,
+    sparsity,
     still,
-    told,
     use_of_blocks,
 )
 from highway_suite.records import weights_hash
@@ -82,74 +83,74 @@ def untrained_net(config: dict, data: hn.Data) -> hn.DeepNet:
     return net
 
 
-@trial_function("trained_nets.look")
+@trial_function("trained_nets.look", version=2)
 def look_into(config: dict, data: hn.Data) -> dict:
     """Train one net -> all that is measured of it, also before training."""
     scaled, how = hn.scale_pixels(data), config["measures"]
     net, training = trained_net(config, scaled)
     states = {"trained": net, "untrained": untrained_net(config, scaled)}
-    x, labels, few = scaled.x_train, scaled.y_train, slice(how["shuffle"]["images"])
-    found = {"training": training, **use_of_blocks(net, x, labels),
-             "shuffled": shuffle(net, x[few], labels[few], how["shuffle"]),
-             "estimation": {state: estimation_error(each, x)
-                            for state, each in states.items()},
-             "steps_bias": {state: listed(bias_of_steps(each, x))
-                            for state, each in states.items()},
-             "still": {state: listed(still(each, x, how["apart"], how["within"]))
-                       for state, each in states.items()}}
-    if "T" in net.block.gates:
-        found |= about_gates(states, scaled, config)
-        found["rerouted"] = reroute(net, x, labels, config)
-    if config["block"] == "highway":
-        found["mixing"] = {state: mixing(each, x, mean_gates(each, x))
-                           for state, each in states.items()}
-    return found
+    return {"training": training} | measured(states, scaled, config | how)
+
+
+def measured(states: States, data: hn.Data, config: dict) -> dict:
+    """All that is measured of a net for MNIST; more of a highway net. The config has
+    the measures' settings, too."""
+    x, labels, net = data.x_train, data.y_train, states["trained"]
+    few = slice(config["shuffle"]["images"])
+    found = {**use_of_blocks(net, x, labels),
+             "shuffled": shuffle(net, x[few], labels[few], config["shuffle"]),
+             "estimation": of_each(states, lambda net: estimation_error(net, x)),
+             "steps_bias": of_each(states, lambda net: listed(bias_of_steps(net, x))),
+             "still": of_each(states, lambda net: listed(
+                 still(net, x, config["apart"], config["within"])))}
+    if config["block"] != "highway":
+        return found
+    b_T = net.views(net.params)["b_T"].astype(float)
+    return found | about_gates(states, data, config) | {
+        "mean_fall": hn.significant((config["gate_bias"] - b_T).mean()),
+        "closed": of_each(states, lambda net: {
+            "per_example": listed(closed_gates(net, x, config["closed"])),
+            "of_mean": listed((mean_gates(net, x) < config["closed"]).mean(axis=1))}),
+        "hoyer_of_mean": of_each(states, lambda net: hn.significant(
+            hoyer(mean_gates(net, x)))),
+        "told": of_each(states, lambda net: nearest_class(
+            net, data.x_test, data.y_test, class_gates(net, x, labels))),
+        "held": hold_gates(net, x, labels),
+        "mixing": of_each(states, lambda net: mixing(net, x))}
+
+
+def of_each(states: States, of: Callable[[hn.DeepNet], Any]) -> dict[str, Any]:
+    """What is measured of a net after training, and before."""
+    return {state: of(net) for state, net in states.items()}
+
+
+def hold_gates(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray) -> dict:
+    """Loss and error with every T held at its mean: {over which images: [loss, error]}.
+    """
+    mean = mean_gates(net, x)[..., None].astype(net.dtype)
+    by_class = np.moveaxis(class_gates(net, x, labels), 0, 2).astype(net.dtype)
+    return {"all": listed(held(net, x, labels, lambda rows: mean)),
+            "its class": listed(held(net, x, labels,
+                                     lambda rows: by_class[..., labels[rows]]))}
 
 
 def about_gates(states: States, data: hn.Data, config: dict) -> dict:
-    """Biases, sparsity, change of outputs, class differences and readouts, and for one
-    net what the figures show."""
-    how, x = config["measures"], data.x_train
-    T = {state: moments(net, x, data.y_train, "T") for state, net in states.items()}
-    T_mean = {state: found.mean.reshape(found.shape) for state, found in T.items()}
-    each = {state: per_example(net, x, how["closed"]) for state, net in states.items()}
-    apart = {state: np.moveaxis((found.class_means - found.mean[:, None]).reshape(
-        *found.shape, -1), 2, 0) for state, found in T.items()}         # (C, L, U)
-    net = states["trained"]
-    b_T = net.views(net.params)["b_T"].astype(float)
+    """What Figures 2 and 3 of P1 say of a highway net; of a net that is "pictured",
+    also what they show."""
+    x, net, classes = data.x_train, states["trained"], config["classes"]
+    T_mean = mean_gates(net, x)
+    apart = of_each(states, lambda net: class_differences(net, x, data.y_train))
     found = {
-        "bias": about_bias(net, config["gate_bias"], T_mean["trained"]) | {
-            "mean_change": hn.significant((b_T - config["gate_bias"]).mean())},
-        "change": {state: listed(each[state].change) for state in states},
-        "differences": {state: shares_of_blocks(apart[state], how["classes"])
-                        for state in states},
-        "sparsity": {state: {
-            "closed_per_example": listed(each[state].closed),
-            "closed_of_mean": listed((T_mean[state] < how["closed"]).mean(axis=1)),
-            "hoyer_per_example": hn.significant(each[state].hoyer),
-            "hoyer_of_mean": hn.significant(hoyer(T_mean[state]))}
-            for state in states},
-        "told": told_by(states, T, data, how["ridge"])}
-    if config["pictured"]:
-        found["picture"] = picture(net, data, T_mean["trained"], config["seed"]) | {
+        "bias": about_bias(net, config["gate_bias"], T_mean),
+        "change": of_each(states, lambda net: listed(change(net, x))),
+        "sparsity": of_each(states, lambda net: sparsity(net, x)),
+        "differences": {state: shares_of_blocks(each, classes)
+                        for state, each in apart.items()}}
+    if config.get("pictured"):
+        found["picture"] = picture(net, data, T_mean, config["seed"]) | {
             "differences": {str(c): three_decimals(apart["trained"][c])
-                            for c in how["classes"]}}
+                            for c in classes}}
     return found
-
-
-def told_by(states: States, T: Mapping[str, Moments], data: hn.Data, ridge: float
-            ) -> dict:
-    """The share of test images whose class a readout finds, for each readout:
-    {"T, means": {state: share}, ...}. Readouts are fitted on training images."""
-    shares: dict[str, dict] = {}
-    for state, net in states.items():
-        for values in VALUES:
-            fitted = T[state] if values == "T" else moments(
-                net, data.x_train, data.y_train, values)
-            for how, share in told(net, data.x_test, data.y_test, values, fitted,
-                                   ridge).items():
-                shares.setdefault(f"{values}, {how}", {})[state] = share
-    return shares
 
 
 def three_decimals(matrix: np.ndarray) -> list:
@@ -165,30 +166,8 @@ def picture(net: hn.DeepNet, data: hn.Data, T_mean: np.ndarray, seed: int) -> di
     return {"image": chosen, "label": int(data.y_train[chosen]),
             "biases": three_decimals(net.views(net.params)["b_T"]),
             "T_mean": three_decimals(T_mean),
-            **{f"{values}_one": three_decimals(VALUES[values](cache)[..., 0])
-               for values in VALUES}}
-
-
-def reroute(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, config: dict) -> dict:
-    """Loss and error with T held or exchanged: {way: {range of blocks: [loss, error]}}.
-    """
-    rng = np.random.default_rng([config["seed"], 3])
-    mean = mean_gates(net, x)[..., None].astype(net.dtype)
-    by_class = np.stack([mean_gates(net, x[labels == c])
-                         for c in range(net.classes)], axis=2).astype(net.dtype)
-    shape = (net.depth, net.hidden, 1)
-    ways: dict[str, Any] = {
-        "mean of all": lambda rows, T: np.broadcast_to(mean, shape),
-        "mean of its class": lambda rows, T: by_class[..., labels[rows]],
-        "of another image": lambda rows, T: T[..., permuted(labels[rows], rng, False)],
-        "of its class": lambda rows, T: T[..., permuted(labels[rows], rng, True)]}
-    ranges = {name: range(first - 1, last) for name, (first, last) in sorted(
-        config["measures"]["ranges"].items())}      # the draws go by their order
-    found = rerouted(net, x, labels, {
-        f"{way}|{name}": (blocks, given) for way, given in ways.items()
-        for name, blocks in ranges.items()})
-    return {way: {name: listed(found[f"{way}|{name}"]) for name in ranges}
-            for way in ways}
+            "T_one": three_decimals(np.asarray(cache.T)[..., 0]),
+            "outputs_one": three_decimals(outputs(net, cache)[..., 0])}
 
 
 # --------------------------------------------------------------------------------------
@@ -219,7 +198,7 @@ def search(config: dict, data: hn.Data) -> dict:
         x_test=images.x_train[held], y_test=images.y_train[held]))[2]
 
 
-@trial_function("trained_nets.other_data", version=2)
+@trial_function("trained_nets.other_data", version=3)
 def look_at_other_data(config: dict, data: hn.Data) -> dict:
     """Train one net -> what Figures 2 to 4 show of it on the training images, and some
     of this before training. The names are those of `look_into`."""
@@ -227,31 +206,7 @@ def look_at_other_data(config: dict, data: hn.Data) -> dict:
     net, fresh, training = train_at(config, images)
     if training["status"] != "ok":
         return {"training": training}
-    x, labels = images.x_train, images.y_train
-    found = {"training": training, **use_of_blocks(net, x, labels)}
-    if "T" not in net.block.gates:
-        return found
-    states = {"trained": net, "untrained": fresh}
-    each = {state: per_example(one, x, config["closed"])
-            for state, one in states.items()}
-    apart = {state: class_differences(one, x, labels) for state, one in states.items()}
-    T_mean = mean_gates(net, x)
-    found |= {
-        "bias": about_bias(net, config["gate_bias"], T_mean),
-        "change": {state: listed(one.change) for state, one in each.items()},
-        "sparsity": {state: {"hoyer_per_example": hn.significant(one.hoyer)}
-                     for state, one in each.items()},
-        "differences": {state: shares_of_blocks(one, config["classes"])
-                        for state, one in apart.items()}}
-    if config.get("pictured"):
-        found["picture"] = picture(net, images, T_mean, config["seed"]) | {
-            "differences": {str(c): three_decimals(apart["trained"][c])
-                            for c in config["classes"]}}
-    return found
-
-
-def class_differences(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The classes' mean T less that of all images (C, L, U)."""
-    by_class = np.stack([mean_gates(net, x[labels == c]) for c in range(net.classes)])
-    weights = np.bincount(labels, minlength=net.classes) / len(labels)
-    return by_class - np.tensordot(weights, by_class, 1)
+    found = {"training": training,
+             **use_of_blocks(net, images.x_train, images.y_train)}
+    return found if config.get("block") == "plain" else found | about_gates(
+        {"trained": net, "untrained": fresh}, images, config)
