@@ -95,7 +95,7 @@ def seen_of(record: dict) -> dict[str, dict]:
 def draw_gates(record: dict) -> Figure:
     """P1's Figure 2, a row for each data set."""
     found = seen_of(record)
-    figure = Figure(figsize=(9, 4.4 * len(found)), layout="constrained")
+    figure = Figure(figsize=(9, 3.7 * len(found)), layout="constrained")
     rows = figure.subplots(len(found), 4, sharex=True, sharey=True, squeeze=False)
     for panels, (data, seen) in zip(rows, found.items(), strict=True):
         kind, start = hn.DATASETS[data], record["harder"][data]["gate_bias"]
@@ -108,7 +108,7 @@ def draw_gates(record: dict) -> Figure:
         heat(figure, panels[3], seen["outputs_one"][1:], "block outputs $y$\nof the "
              "same image", cmap="RdBu_r", norm=CenteredNorm())
         panels[0].set_ylabel(f"{kind.title}\nblock", fontsize=9)
-    figure.suptitle("Biases, gates and outputs of one highway net", **TITLE)
+    figure.suptitle("Biases, gates and outputs, each row of one highway net", **TITLE)
     return figure
 
 

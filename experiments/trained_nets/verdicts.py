@@ -126,8 +126,8 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
               "training", paper="very selective", limit=2,
               **about(nets, [sparser(net) for net in nets], gt)),
         Claim(name="gates-tell-class", source="P1 4.1", text="the gates differ by "
-              "class: the class with the nearest mean T is right for more test images "
-              "than before training, by more than one percentage point",
+              "class: of more test images than before training, by more than one "
+              "percentage point, T is nearest to the mean T of the right class",
               paper="clear", limit=1, **about(
                   nets, [100 * (net["told"]["trained"] - net["told"]["untrained"])
                          for net in nets], gt,
