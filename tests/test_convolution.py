@@ -355,8 +355,8 @@ def gate_claims(loss):
                   "lrs": about["lrs"], "trials": [], "train_loss": [
                       [loss(net, lr, seed) for seed in about["seeds"]]
                       for lr in about["lrs"]]} for net in rows.gate_nets(about)}
-    return [*claims.claims_on_biases(nets, 8, 28), *claims.claims_on_narrow(
-        nets, (8, 28)), *claims.claims_on_gates(nets, (8, 28))]
+    return [*claims.claims_on_biases(nets, 8, 28),
+            *claims.claims_on_narrow(nets, (8, 28))]
 
 
 def as_told(net, lr, seed):
@@ -383,29 +383,14 @@ def turned(net, lr, seed):
     return loss * {3: 3, 1: 1, 0: 0.5}[gate] * (1 + 0.001 * seed)
 
 
-GATE_CLAIMS = ("conv_guideline_best", "conv_deeper_lower_bias", "conv_open_gates_fail",
-               "narrow_gates_fail", "wide_gates_rate", "narrow_gates_spread",
-               "wide_gates_faster", "narrow_gates_faster")
-
-
 @pytest.mark.parametrize("loss, expected", [
-    (as_told, "hhhhhhhh"), (alike, "hoffofoo"), (turned, "ffffffff"),
-    (lambda net, lr, seed: (as_told if net[0] == 8 else alike)(net, lr, seed),
-     "hofooooo")])
+    (as_told, "hhh"), (alike, "hff"), (turned, "fff"),
+    (lambda net, lr, seed: (as_told if net[0] == 8 else alike)(net, lr, seed), "hfo")])
 def test_verdicts_on_gates(loss, expected):
     """Depths that disagree about gates leave it open."""
+    names = "conv_guideline_best", "conv_open_gates_fail", "narrow_gates_fail"
     expect(gate_claims(loss), narrow_gates_unstable="o",
-           **dict(zip(GATE_CLAIMS, expected, strict=True)))
-
-
-def test_a_rate_bears_every_seed_or_counts_for_nothing():
-    net = {"lrs": [0.1, 0.2, 0.4], "train_loss": [[0.2, 0.1], [0.3, None], [0.4, 0.6]]}
-    assert claims.largest_rate(net) == 0.1 and claims.largest_rate(net, 1.0) == 0.4
-    assert claims.largest_rate(net, 0.15) == 0
-    assert claims.failed([net]) == pytest.approx(100 * 2 / 6)
-    assert claims.best_losses(net).tolist() == [0.2, 0.1]
-    assert claims.spread(net) == pytest.approx(2)
-    assert claims.spread(net | {"train_loss": [[0.3, None]], "lrs": [0.1]}) == np.inf
+           **dict(zip(names, expected, strict=True)))
 
 
 def runs(net, settings, *percent, epochs=30, **more):
@@ -419,22 +404,19 @@ def runs(net, settings, *percent, epochs=30, **more):
 
 
 @pytest.mark.parametrize("narrow, wide, plain, expected", [
-    ((99.5, 99.52, 99.54), (99.61, 99.6, 99.62), (99.2, 99.1, 99.3), "hhhhhhh"),
-    ((99.41, 99.43, 99.45), (99.53, 99.54, 99.55), (99.46, 99.47, 99.48), "hohfhhf"),
-    ((99.3, 99.6, 99.2), (99.3, 99.4, 99.45), (99.7, 99.1, 99.4), "ooofooo"),
-    ((99.5, None, 99.5), (99.3, 99.2, 99.25), (99.5, 99.4, 99.3), "ofofooo")])
+    ((99.5, 99.52, 99.54), (99.61, 99.6, 99.62), (99.2, 99.1, 99.3), "hhhhh"),
+    ((99.41, 99.43, 99.45), (99.53, 99.54, 99.55), (99.46, 99.47, 99.48), "hhhhf"),
+    ((99.3, 99.6, 99.2), (99.3, 99.4, 99.45), (99.7, 99.1, 99.4), "ooooo"),
+    ((99.5, None, 99.5), (99.3, 99.2, 99.25), (99.5, 99.4, 99.3), "ooooo")])
 def test_verdicts_on_table_1(narrow, wide, plain, expected):
     nets = [runs("highway 16", "highway 16", *narrow),
             runs("highway 16", "authors", 98.7, 98.8, 98.9),
             runs("plain 16", "plain 16", *plain),
             runs("highway 32", "highway 16", 99.9, 99.9, 99.9),     # judges nothing
             runs("highway 32", "highway 32", *wide)]
-    names = ("table_1_narrow", "table_1_narrow_above_best", "table_1_wide",
-             "table_1_wide_above_best", "table_1_wider", "table_1_competitive",
+    names = ("table_1_narrow", "table_1_wide", "table_1_wider", "table_1_competitive",
              "table_1_twins")
     expect(claims.claims_on_table_1(nets), **dict(zip(names, expected, strict=True)))
-    nets[1] = runs("highway 16", "authors", 99.9, 99.9, 99.9)
-    assert verdicts(claims.claims_on_table_1(nets))["table-1-schedule"] != "holds"
 
 
 @pytest.mark.parametrize("epochs, best, verdict", [
@@ -445,23 +427,18 @@ def test_competitive_is_who_is_small_and_good(epochs, best, verdict):
                                           epochs=epochs))], table_1_competitive=verdict)
 
 
-@pytest.mark.parametrize("highway, plain, expected", [
-    ((89.0, 89.2, 89.1), (88.0, 88.5, 88.1), "hhh"),
-    ((81.0, 81.5, 81.2), (83.0, 84.0, 83.5), "off"),
-    ((95.0, None, 95.0), (81.0, 80.0, 82.0), "ofo")])
-def test_verdicts_on_table_2(highway, plain, expected):
-    """Less than the paper's leaves its claim open; the sentence names the data."""
-    table = {"dataset": "cifar10-jpeg75", "title": "CIFAR-10, JPEG quality 75",
-             "nets": [runs("highway", "highway", *highway),
-                      runs("plain", "plain", *plain)]}
-    found = claims.claims_on_table_2(table)
-    expect(found, **dict(zip(("table_2_11_layers", "table_2_82_percent",
-                              "table_2_twins"), expected, strict=True)))
-    assert all("JPEG" in item.text for item in found)
-    table["nets"][0]["epochs"] = 400
-    official = verdicts(claims.claims_on_table_2(table | {"dataset": "cifar10"}))
-    assert official["table-2-11-layers"] == (
-        "holds" if expected[0] == "h" else "does not hold")
+@pytest.mark.parametrize("highway, plain, epochs, expected", [
+    ((89.0, 89.2, 89.1), (88.0, 88.5, 88.1), 30, "hh"),
+    ((81.0, 81.5, 81.2), (83.0, 84.0, 83.5), 30, "of"),
+    ((81.0, 81.5, 81.2), (81.0, 84.0, 83.5), 400, "fo"),
+    ((95.0, None, 95.0), (81.0, 80.0, 82.0), 30, "oo")])
+def test_verdicts_on_table_2(highway, plain, epochs, expected):
+    """Less than the paper's tells nothing before as many epochs as theirs."""
+    table = {"title": "CIFAR-10", "nets": [
+        runs("highway", "highway", *highway, epochs=epochs),
+        runs("plain", "plain", *plain, epochs=epochs)]}
+    expect(claims.claims_on_table_2(table), **dict(zip(
+        ("table_2_11_layers", "table_2_twins"), expected, strict=True)))
 
 
 def test_parameters_are_held_to_the_papers():

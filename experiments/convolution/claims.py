@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from experiments.convolution.plan import BIASES, GATES
 from experiments.lab import Claim
-from experiments.lab.judging import agreed, ahead, every, listed, or_infinite
+from experiments.lab.judging import agreed, ahead, listed, or_infinite
 from experiments.lab.papers import (
     TABLE_1,
     TABLE_1_EPOCHS,
@@ -104,25 +103,6 @@ def failed(rows: Iterable[dict], limit: float = TRAINS) -> float:
     return 100 * float(np.mean([losses_of(row) >= limit for row in rows]))
 
 
-def largest_rate(row: dict, limit: float = TRAINS) -> float:
-    """The largest rate at which every seed trains; 0 if there is none."""
-    return max([lr for lr, losses in zip(row["lrs"], losses_of(row), strict=True)
-                if losses.max() < limit], default=0.0)
-
-
-def spread(row: dict) -> float:
-    """How many times the least last loss of the seeds their largest is, at the rate
-    with the least median; infinite if one diverged there."""
-    losses = losses_of(row)
-    chosen = losses[np.argmin(np.median(losses, axis=1))]
-    return float(chosen.max() / chosen.min()) if np.isfinite(chosen).all() else np.inf
-
-
-def loses_less(one: dict, other: dict) -> bool | None:
-    """Whether a net's losses, each seed's at its best rate, are below another's."""
-    return ahead(best_losses(other), best_losses(one))
-
-
 def claims_on_biases(nets: dict[tuple, dict], shallow: int, deep: int) -> list[Claim]:
     """P1's guideline beside other b_T, with gates as wide as H."""
     wide = {(depth, bias): row for (depth, gate, bias), row in nets.items()
@@ -133,8 +113,6 @@ def claims_on_biases(nets: dict[tuple, dict], shallow: int, deep: int) -> list[C
         loss for (of, _), loss in best.items() if of == depth)
         for depth in (shallow, deep)}
     zero, guided = wide[deep, 0.0], wide[deep, BIASES[deep]]
-    pairs = [(wide[depth, BIASES[depth]], wide[depth, BIASES[other]])
-             for depth, other in ((shallow, deep), (deep, shallow))]
     return [
         own("conv-guideline-best", "the b_T of P1's guideline, -1 for 10 layers and -3 "
             "for 30, is as good as any of 0, -1, -3, -5: at both depths its last "
@@ -143,12 +121,6 @@ def claims_on_biases(nets: dict[tuple, dict], shallow: int, deep: int) -> list[C
             {f"{in_words(depth)}, times the least": listed(ratio, 3)
              for depth, ratio in over.items()}, n, lambda limit: all(
                 ratio <= 1 + limit / 100 for ratio in over.values()), 25),
-        own("conv-deeper-lower-bias", "b_T of -1 ends with a lower training loss than "
-            "-3 at 8 blocks, and -3 with a lower one than -1 at 28",
-            [row for pair in pairs for row in pair],
-            {f"{in_words(row['depth'])}, b_T {row['gate_bias']:g}": listed(
-                best_losses(row), 2) for pair in pairs for row in pair}, n,
-            lambda: every(loses_less(*pair) for pair in pairs)),
         own("conv-open-gates-fail", "at 28 blocks at least 25 points more of the runs "
             "fail with a b_T of 0 than with the guideline's: last training loss 0.5 or "
             "more, in %",
@@ -177,42 +149,6 @@ def claims_on_narrow(nets: dict[tuple, dict], depths: Sequence[int]) -> list[Cla
                 for depth in depths))]
 
 
-def claims_on_gates(nets: dict[tuple, dict], depths: Sequence[int]) -> list[Claim]:
-    """What gates see, at the guideline's b_T; open where the depths do not agree."""
-    by_gate = {(depth, gate): nets[depth, gate, BIASES[depth]]
-               for depth in depths for gate in GATES}
-    at, n = " at 8 and at 28 blocks, with the guideline's b_T", len(
-        best_losses(by_gate[depths[0], 3]))
-
-    def about(measure, gates=(3, 1)):
-        return {"rows": [by_gate[depth, gate] for depth in depths for gate in gates],
-                "n": n, "why": "no clear order", "ours": {
-                    in_words(depth, gate): listed(measure(by_gate[depth, gate]), 3)
-                    for depth in depths for gate in gates}}
-
-    def faster(limit):
-        rates = [[largest_rate(by_gate[depth, gate], limit) for gate in (3, 1)]
-                 for depth in depths]
-        return agreed(None if wide == narrow else wide > narrow
-                      for wide, narrow in rates)
-    return [
-        own("wide-gates-rate", "3x3 gates tolerate a larger learning rate than 1x1 "
-            f"gates: the largest at which every seed ends below a loss of 0.5,{at}",
-            **about(largest_rate), test=faster, limit=TRAINS),
-        own("narrow-gates-spread", "with 1x1 gates seeds differ more: the largest last "
-            "training loss over the least, at the best rate, is more than twice that "
-            f"of 3x3 gates,{at}", **about(spread), limit=2, test=lambda times: agreed(
-                spread(by_gate[depth, 1]) > times * spread(by_gate[depth, 3])
-                for depth in depths)),
-        *(own(name, f"{GATES[more]} end with a lower training loss than {words},{at}",
-              **about(median_loss, (more, less)), test=lambda more=more, less=less:
-              agreed(loses_less(by_gate[depth, more], by_gate[depth, less])
-                     for depth in depths))
-          for name, more, less, words in (
-              ("wide-gates-faster", 3, 1, GATES[1]),
-              ("narrow-gates-faster", 1, 0, f"gates that are {GATES[0]}")))]
-
-
 # --------------------------------------------------------------------------------------
 # Tables 1 to 3
 
@@ -228,61 +164,48 @@ def ours_of(row: dict) -> dict:
         "b_T": row["gate_bias"]}
 
 
-def above_by_noise(row: dict, threshold: float, errors: float) -> bool | None:
-    """Whether the mean is above by more than so many of its standard errors; False if
-    below by as much."""
-    away, noise = mean_of(row) - threshold, errors * (row["standard_error"] or 0)
-    return True if away > noise else False if away < -noise else None
-
-
-def claims_on_width(row: dict, name: str, chosen_late: bool) -> list[Claim]:
-    """One width's row of Table 1: our mean beside the paper's, and its best run. Less
-    than theirs says nothing after a tenth of the epochs."""
+def claim_on_width(row: dict, name: str, chosen_late: bool) -> Claim:
+    """One width's row of Table 1: our mean beside the paper's. Less than theirs says
+    nothing after a tenth of the epochs."""
     paper, width = TABLE_1[row["width"]], row["width"]
-    words = f"10 layers of width {width}, in {row['epochs']} epochs: "
-    about = {"rows": [row], "n": row["n"], "ours": ours_of(row),
-             "after_data": chosen_late}
-    return [
-        Claim(name=name, source="P1 3.2", text=f"{words}test accuracy in %, our mean "
-              "at least theirs", paper=paper, why="epochs", **about,
-              test=lambda: mean_of(row) >= paper["mean"] or (
-                  None if row["epochs"] < TABLE_1_EPOCHS else False)),
-        own(f"{name}-above-best", f"{words}the mean of our runs is above the paper's "
-            "best run, by more than a standard error, in %", paper=paper["best"],
-            test=partial(above_by_noise, row, paper["best"]), limit=1,
-            why="within the noise", **about | {"after_data": True})]
+    return Claim(
+        name=name, source="P1 3.2", text=f"10 layers of width {width}, in "
+        f"{row['epochs']} epochs: test accuracy in %, our mean at least theirs",
+        paper=paper, rows=[row], n=row["n"], ours=ours_of(row), after_data=chosen_late,
+        why="epochs", test=lambda: mean_of(row) >= paper["mean"] or (
+            None if row["epochs"] < TABLE_1_EPOCHS else False))
 
 
 def claims_on_table_1(rows: list[dict]) -> list[Claim]:
     """Table 1 with the settings that each width's own search chose."""
-    nets = {(row["net"], row["settings_of"]): row for row in rows}
-    narrow, wide, plain = (nets[net, net] for net in
-                           ("highway 16", "highway 32", "plain 16"))
-    authors = nets["highway 16", "authors"]
-
-    def ordered(name, text, source="ours", test=None, **runs):
-        accuracies = [row["test_percent"] for row in runs.values()]
-        return Claim(
-            name=name, source=source, text=f"{text}: test accuracy in %", n=[
-                row["n"] for row in runs.values()], rows=[*runs.values()],
-            ours={key.replace("_", " "): row["test_percent"]
-                  for key, row in runs.items()},
-            test=test or (lambda: ahead(*accuracies)), why="epochs" if test else "",
-            paper={f"width {width}": paper["mean"] for width, paper in TABLE_1.items()
-                   } if test else None, after_data=wide in runs.values())
+    narrow, wide, plain = (
+        next(row for row in rows if row["net"] == row["settings_of"] == net)
+        for net in ("highway 16", "highway 32", "plain 16"))
     return [
-        *claims_on_width(narrow, "table-1-narrow", False),
-        *claims_on_width(wide, "table-1-wide", True),
-        ordered("table-1-wider", "the wider net of Table 1 is the better one",
-                "P1 3.2", lambda: ahead(wide["test_percent"], narrow["test_percent"])
-                or None, width_16=narrow, width_32=wide),
+        claim_on_width(narrow, "table-1-narrow", False),
+        claim_on_width(wide, "table-1-wide", True),
+        Claim(name="table-1-wider", source="P1 3.2", text="the wider net of Table 1 is "
+              "the better one: test accuracy in %", rows=[narrow, wide],
+              n=[narrow["n"], wide["n"]], after_data=True, why="epochs",
+              paper={f"width {width}": paper["mean"]
+                     for width, paper in TABLE_1.items()},
+              ours={"width 16": narrow["test_percent"],
+                    "width 32": wide["test_percent"]},
+              test=lambda: ahead(wide["test_percent"], narrow["test_percent"]) or None),
         claim_competitive(wide),
-        ordered("table-1-twins", "in equal epochs and after equal searches highway "
-                "nets of width 16 are better than their plain twins, of half their "
-                "parameters", highway=narrow, plain=plain),
-        ordered("table-1-schedule", f"{narrow['epochs']} epochs of the schedule that "
-                "was chosen are better than as many of the authors', at width 16",
-                chosen=narrow, authors=authors)]
+        claim_on_twins("table-1-twins", "in equal epochs and after equal searches "
+                       "highway nets of width 16", narrow, plain)]
+
+
+def claim_on_twins(name: str, text: str, highway: dict, plain: dict) -> Claim:
+    """Of nets that differ by their gates alone."""
+    share = plain["parameters"] / highway["parameters"]
+    return own(name, f"{text} are better than their plain twins of {share:.0%} "
+               "as many parameters: test accuracy in %", [highway, plain],
+               {row["block"]: row["test_percent"] for row in (highway, plain)},
+               [highway["n"], plain["n"]], lambda: ahead(
+                   highway["test_percent"], plain["test_percent"]),
+               why="so few runs tell no order")
 
 
 def claim_competitive(row: dict) -> Claim:
@@ -304,30 +227,19 @@ def claim_competitive(row: dict) -> Claim:
 
 
 def claims_on_table_2(table: dict) -> list[Claim]:
-    """Table 2's 11 layers. Less than theirs tells nothing of other images, nor after
-    few epochs."""
+    """Table 2's 11 layers. Less than theirs says nothing after few epochs."""
     nets = {row["block"]: row for row in table["nets"]}
-    highway, plain = nets["highway"], nets["plain"]
-    theirs = table["dataset"] == "cifar10"
-    share = plain["parameters"] / highway["parameters"]
-    about = {"rows": [highway], "n": highway["n"], "ours": ours_of(highway)}
+    highway, epochs = nets["highway"], nets["highway"]["epochs"]
     return [
         Claim(name="table-2-11-layers", source="P1 Table 2", text="11 layers, 236 K "
-              "parameters, match Fitnet A without its hints, on "
-              f"{table['title']}: mean test accuracy in %", paper=TABLE_2, **about,
-              why="epochs" if theirs else "data",
+              f"parameters, match Fitnet A without its hints, in {epochs} epochs on "
+              f"{table['title']}: mean test accuracy in %", paper=TABLE_2,
+              rows=[highway], n=highway["n"], ours=ours_of(highway), why="epochs",
               test=lambda: mean_of(highway) >= TABLE_2["Fitnet A"] or (
-                  False if theirs and highway["epochs"] >= TABLE_2_EPOCHS else None)),
-        own("table-2-82-percent", f"the 11 layers reach 82 % in {highway['epochs']} "
-            f"epochs, on {table['title']}: mean test accuracy", **about, limit=18,
-            test=lambda error: mean_of(highway) >= 100 - error),
-        own("table-2-twins", "in equal epochs, and after the same search but for b_T, "
-            f"highway nets are better than their plain twins, of {share:.0%} of their "
-            f"parameters, on {table['title']}: test accuracy in %", [highway, plain],
-            {block: row["test_percent"] for block, row in nets.items()},
-            [row["n"] for row in nets.values()],
-            lambda: ahead(highway["test_percent"], plain["test_percent"]),
-            why="so few runs tell no order")]
+                  None if epochs < TABLE_2_EPOCHS else False)),
+        claim_on_twins("table-2-twins", "in equal epochs and after the same search but "
+                       f"for b_T, on {table['title']}, highway nets", highway,
+                       nets["plain"])]
 
 
 def claims_on_parameters(found: dict[str, int]) -> list[Claim]:
@@ -380,7 +292,6 @@ def claims(record: dict) -> list[Claim]:
         *claims_on_table_2(record["table_2"]), *claims_on_depths(record["depths"]),
         *claims_on_biases(nets, shallow, deep),
         *claims_on_narrow(nets, (shallow, deep)),
-        *claims_on_gates(nets, (shallow, deep)),
         *(Claim(name=name, source=source, text=text, paper=paper, ours=None, rows=(),
                 n=None, test=None, why=f"needs {needs}")
           for name, source, text, paper, needs in OPEN)]

@@ -8,14 +8,12 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.data_movement.costs import movement
-from experiments.data_movement.tracing import Tape, by_columns, forgotten, trace_pass
+from experiments.data_movement.tracing import Tape, trace_pass
 from experiments.lab import Lab, trial_function
 from experiments.lab.experiment import folder_of, load_record
 from experiments.nets.sizes import matched_width
 
 PASSES = ("forward", "step")
-RULES = {"as everywhere": lambda tape: tape, "image by image": by_columns,
-         "weights vanish": forgotten}
 
 
 def ends_of(plan: dict) -> dict[str, int]:
@@ -64,29 +62,6 @@ def passes(lab: Lab) -> list[dict]:
     return [{"depth": depth, "hidden": hidden, "batch": batch, "trials": [trial.hash],
              "nets": trial.result["rows"]} for (depth, hidden, batch), trial
             in lab.trials(price_passes, configs, None).items()]
-
-
-@trial_function("data_movement.rules")
-def price_by_rules(config: dict, _: Any) -> dict:
-    """ByteDMD of the highway net in units of the plain net of the same width, by each
-    rule of the trace."""
-    tapes = [trace(hn.DeepNet(block, config["depth"], config["hidden"],
-                              **config["ends"]), config["pass"], config["batch"])
-             for block in ("highway", "plain")]
-    ratios = {}
-    for rule, change in RULES.items():
-        highway, plain = (movement(change(tape))["bytedmd"] for tape in tapes)
-        ratios[rule] = hn.significant(highway / plain)
-    return {"ratios": ratios}
-
-
-def other_rules(lab: Lab) -> list[dict]:
-    """Both passes by other rules -> rows."""
-    trials = lab.trials(price_by_rules, {name: {
-        "pass": name, "depth": lab.plan["depth"], "hidden": lab.plan["hidden"],
-        "batch": lab.plan["few"], "ends": ends_of(lab.plan)} for name in PASSES}, None)
-    return [{"pass": name, "trials": [trial.hash], **trial.result}
-            for name, trial in trials.items()]
 
 
 @trial_function("data_movement.steps")

@@ -10,7 +10,6 @@ Constants and numbers that are no array are free; a label counts as any number.
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any, NamedTuple
 
@@ -104,22 +103,6 @@ class Tape:
         left, right, target = (np.moveaxis(part, 0, axis)
                                for part in (left, cells[1:], target))
         self.each(target, left, right)
-
-
-def by_columns(tape: Tape) -> Tape:
-    """The same with the loops of every matrix product in the order j, i, k: image after
-    image, where columns are images."""
-    twin = copy.copy(tape)
-    twin.steps = [Product(step.out.T, step.b.T, step.a.T)
-                  if isinstance(step, Product) else step for step in tape.steps]
-    return twin
-
-
-def forgotten(tape: Tape) -> Tape:
-    """The same, but nothing outlives it: weights vanish with their last read."""
-    twin = copy.copy(tape)
-    twin.kept = []
-    return twin
 
 
 class Traced(np.ndarray):
