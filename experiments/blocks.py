@@ -31,7 +31,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -44,6 +43,7 @@ from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.drawing import colour_of, plain_numbers, title_of
 from experiments.lab.judging import ahead, every, mean_and_std, or_infinite
 from experiments.lab.papers import TABLE_1A, name_of
+from experiments.nets.perceptrons import hold_out
 from experiments.nets.sizes import matched_width
 from highway_suite.figures import TITLE, label_right
 
@@ -85,14 +85,6 @@ def match_width(net: Net, dataset: str) -> int:
     return matched_width(net.block, net.depth, WIDTH, math.prod(row.shape), row.classes)
 
 
-def hold_out(data: hn.Data, count: int, seed: int) -> hn.Data:
-    """uint8 Data -> Data of the search: both parts are training images."""
-    order = np.random.default_rng(seed).permutation(len(data.x_train))
-    held, rest = np.split(order, [count])
-    return replace(data, x_train=data.x_train[rest], y_train=data.y_train[rest],
-                   x_test=data.x_train[held], y_test=data.y_train[held])
-
-
 def settings_of(block: str, plan: dict) -> list[Setting]:
     """What the search tries for a form: learning rates, and b_T if it has a gate."""
     biases = plan["gate_biases"] if hn.BLOCKS[block].gates else [None]
@@ -108,12 +100,13 @@ def tried_values(settings: Iterable[Setting]) -> dict[str, list]:
 def untried(accuracies: dict[Setting, float | None], plan: dict) -> list[Setting]:
     """Settings not tried yet: the next value beyond each edge of the grid that the best
     one lies at, with all the values there are of the other."""
-    chosen, values = best(accuracies).fields(), tried_values(accuracies)
-    for name in at_edge(best(accuracies), values):
+    values = tried_values(accuracies)
+    for name, chosen in best(accuracies).fields().items():
         beyond, old = plan["beyond"][name], values[name]
-        values[name] = sorted({*old, *(
-            [v for v in beyond if v < old[0]][-1:] if chosen[name] == old[0] else
-            [v for v in beyond if v > old[-1]][:1])})
+        if chosen == old[0]:
+            values[name] = [v for v in beyond if v < old[0]][-1:] + old
+        elif chosen == old[-1]:
+            values[name] = old + [v for v in beyond if v > old[-1]][:1]
     return [setting for setting in map(Setting, *zip(*itertools.product(
         values["lr"], values.get("gate_bias", [None])), strict=True))
         if setting not in accuracies]
@@ -158,14 +151,11 @@ def search(lab: Lab, nets: list[Net]) -> dict[Net, dict]:
     settings = {net: settings_of(net.block, plan) for net in nets}
     found: dict[Net, dict] = {net: {} for net in nets}
     while any(settings.values()):
-        # Settings outermost: a run that is stopped has tried as many for every net.
-        rounds = itertools.zip_longest(*(settings[net] for net in reversed(nets)))
         trials = lab.trials(train_net, {
             (net, setting): make_config(
                 plan, net, setting, seed=plan["seeds"][0],
                 epochs=plan["search_epochs"], split_seed=plan["split_seed"])
-            for each in rounds for net, setting in zip(reversed(nets), each,
-                                                       strict=True) if setting})
+            for net in reversed(nets) for setting in settings[net]})
         for (net, setting), trial in trials.items():
             found[net][setting] = last(trial, "acc")
         found = {net: dict(sorted(tried.items(), key=lambda item: (
@@ -181,21 +171,6 @@ def best(accuracies: dict[Setting, float | None]) -> Setting:
     return max(known, key=lambda setting: known[setting])
 
 
-def repeat(lab: Lab, chosen: dict[Net, Setting]) -> dict:
-    """The chosen setting of each net, with every seed -> {(net, seed): trial}."""
-    # Seeds outermost: a run that is stopped has as many of every net.
-    return lab.trials(train_net, {
-        (net, seed): make_config(lab.plan, net, chosen[net], seed=seed,
-                                 epochs=lab.plan["epochs"])
-        for seed in lab.plan["seeds"] for net in reversed(chosen)})
-
-
-def at_edge(setting: Setting, values: dict[str, list]) -> list[str]:
-    """Which of a setting's values are the first or the last of those tried."""
-    return [name for name, value in setting.fields().items()
-            if value in (values[name][0], values[name][-1])]
-
-
 def describe_net(net: Net, plan: dict, accuracies: dict[Setting, float | None],
                  runs: list[Trial]) -> dict:
     """One net's part of the record: its size, its search and its seeds."""
@@ -206,9 +181,7 @@ def describe_net(net: Net, plan: dict, accuracies: dict[Setting, float | None],
               "search": {name: [fields[name] for fields in tried]
                          for name in tried[0]} | {
                              "held_out_acc": list(accuracies.values())},
-              "chosen": chosen.fields() | {"held_out_acc": accuracies[chosen],
-                                           "at_edge": at_edge(
-                                               chosen, tried_values(accuracies))},
+              "chosen": chosen.fields() | {"held_out_acc": accuracies[chosen]},
               "trials": [trial.hash for trial in runs]}
     for name, there in (("train_loss", "train_loss"), ("test_acc", "acc")):
         finals = [last(trial, there) for trial in runs]
@@ -221,7 +194,10 @@ def run(lab: Lab) -> dict:
     plan = lab.plan
     nets = [Net(block, depth) for depth in plan["depths"] for block in plan["blocks"]]
     found = search(lab, nets)
-    trials = repeat(lab, {net: best(found[net]) for net in nets})
+    trials = lab.trials(train_net, {
+        (net, seed): make_config(plan, net, best(found[net]), seed=seed,
+                                 epochs=plan["epochs"])
+        for net in reversed(nets) for seed in plan["seeds"]})
     return {"nets": [
         describe_net(net, plan, found[net],
                      [trials[net, seed] for seed in plan["seeds"]]) for net in nets]}

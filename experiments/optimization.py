@@ -69,14 +69,6 @@ class Net(NamedTuple):
     depth: int
 
 
-class Run(NamedTuple):
-    """The key of a trial; setting: its place in the search."""
-
-    net: Net
-    setting: int
-    seed: int
-
-
 def draw_settings(count: int, seed: int) -> list[dict]:
     """The random search's settings, in their order."""
     rng = np.random.default_rng(seed)
@@ -127,15 +119,6 @@ def least(found: dict[int, list[Trial]], count: int) -> list[int]:
         [final_loss(trial) for trial in found[number]])))[:count]
 
 
-def plan_rung(chosen: dict[Net, list[int]], seeds: list[int]) -> list[Run]:
-    """The trials of a rung. Places in the choice outermost: a run that is stopped has
-    tried as many settings for every net."""
-    return [Run(net, settings[place], seed)
-            for place in range(max(map(len, chosen.values())))
-            for seed in seeds for net, settings in reversed(chosen.items())
-            if place < len(settings)]
-
-
 def search(lab: Lab, settings: list[dict]
            ) -> list[dict[Net, dict[int, list[Trial]]]]:
     """Run the rungs -> for each of them {net: {setting: its trials}}, in the order in
@@ -149,9 +132,10 @@ def search(lab: Lab, settings: list[dict]
         if rungs:
             chosen = {net: least(found, count) for net, found in rungs[-1].items()}
         trials = lab.trials(train_net, {
-            run: make_config(plan, run.net, settings[run.setting], epochs, run.seed)
-            for run in plan_rung(chosen, seeds)})
-        rungs.append({net: {number: [trials[Run(net, number, seed)] for seed in seeds]
+            (net, number, seed): make_config(plan, net, settings[number], epochs, seed)
+            for net, numbers in reversed(chosen.items()) for number in numbers
+            for seed in seeds})
+        rungs.append({net: {number: [trials[net, number, seed] for seed in seeds]
                             for number in numbers} for net, numbers in chosen.items()})
     return rungs
 
@@ -198,16 +182,11 @@ def run(lab: Lab) -> dict:
 # The figure
 
 
-def depths_reaching(nets: list[dict], block: str) -> list[int]:
-    """The depths at which the best run of that kind gets below TARGET."""
-    return [net["depth"] for net in nets if net["block"] == block
-            and or_infinite(net["best"]["least"]).min() < TARGET]
-
-
-def message(record: dict) -> str:
-    """What the search found, in a line."""
-    found = {block: ", ".join(map(str, depths_reaching(record["nets"], block)))
-             for block in WIDTHS}
+def message(nets: list[dict]) -> str:
+    """Which nets' best run gets below TARGET, in a line."""
+    found = {block: ", ".join(
+        str(net["depth"]) for net in nets if net["block"] == block
+        and or_infinite(net["best"]["least"]).min() < TARGET) for block in WIDTHS}
     return (f"Loss below {TARGET:g}: highway nets of {found['highway'] or 'no'} "
             f"blocks, plain nets of {found['plain'] or 'no'} blocks")
 
@@ -242,7 +221,7 @@ def draw(record: dict) -> Figure:
     label_right(panels[-1], [(float(np.median(or_infinite(net["best"]["final"]))),
                               net["block"], colour_of(net["block"])) for net in nets])
     panels[0].set_ylabel("training loss")
-    figure.suptitle(message(record), **TITLE)
+    figure.suptitle(message(record["nets"]), **TITLE)
     figure.supxlabel(f"{title_of(plan)}, best of {plan['rungs'][0][0]} settings, "
                      f"{len(plan['seeds'])} seeds, thick their median; ×: diverged; "
                      f"dotted: {TARGET:g}", size=8.5)
@@ -350,12 +329,8 @@ def claims_on_pairs(record: dict) -> list[Claim]:
     highway, plain = ([net for net in nets if net["block"] == block]
                       for block in ("highway", "plain"))
     deepest = plain[-1], highway[-1]
-    ends = {"best runs": [best_loss(net) for net in deepest],
-            "medians of the seeds": [float(np.median(or_infinite(net["best"]["final"])))
-                                     for net in deepest]}
     with np.errstate(all="ignore"):     # infinite / infinite tells nothing
-        orders = {name: float(np.log10(np.divide(pair[0], pair[1])))
-                  for name, pair in ends.items()}
+        orders = float(np.log10(np.divide(*map(best_loss, deepest))))
     pairs = {f"{net['depth']} blocks": [median_epochs(net), median_epochs(other)]
              for net, other in zip(highway, plain, strict=True)}
     there = [pair for pair in pairs.values() if not np.isinf(pair).all()]
@@ -365,10 +340,8 @@ def claims_on_pairs(record: dict) -> list[Claim]:
               "best highway net of 100 layers ends more than two orders of magnitude "
               f"below that of the best plain net, here after {epochs} epochs",
               paper="> 2", n=n, limit=2.0, rows=[net["best"] for net in deepest],
-              after_data=True,
-              ours={name: listed(value) for name, value in orders.items()},
-              test=lambda limit: None if np.isnan(orders["best runs"]) else (
-                  orders["best runs"] > limit)),
+              after_data=True, ours={"best runs": listed(orders)},
+              test=lambda limit: None if np.isnan(orders) else orders > limit),
         Claim(name="fig1-epochs", source="P1 3.1", text="highway nets need fewer "
               "epochs than plain nets to reach a training loss of 0.01, at every depth "
               "where one of them reaches it (the median of the seeds)",

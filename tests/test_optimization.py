@@ -38,13 +38,6 @@ def test_a_setting_that_diverges_is_the_worst():
     assert optimization.least(found, 2) == [3, 5], "one lucky seed of three"
 
 
-def test_a_stopped_run_has_tried_as_many_settings_of_every_net():
-    chosen = {Net("plain", 9): [4, 2], Net("highway", 9): [1, 3]}
-    runs = optimization.plan_rung(chosen, [0, 1])
-    assert [run.seed for run in runs] == [0, 0, 1, 1] * 2
-    assert [run.setting for run in runs] == [1, 4, 1, 4, 3, 2, 3, 2]
-
-
 def is_log_uniform(values, low, high):
     """Whether so many values fill the range evenly, as far as logarithms go."""
     logs = np.log10(values)

@@ -5,7 +5,6 @@ import pytest
 
 import highway_networks as hn
 from experiments.nets import probes
-from tests.contracts import frozen
 from tests.contracts import probed_net as small_net
 
 
@@ -43,19 +42,3 @@ def test_reordered_runs_the_blocks_in_that_order(images):
         shut = [i for i in range(4) if i != l], [i for i in range(4) if i != order[l]]
         assert np.array_equal(twin.forward(x.T, closed=shut[0])[0],
                               net.forward(x.T, closed=shut[1])[0])
-
-
-def test_frozen_gates_are_closed_at_0_plain_at_1_and_lost_nothing_if_constant(images):
-    """The helper by which other tests hold gates."""
-    net, (x, labels) = small_net(), images
-    shut = frozen(net, dict.fromkeys(range(1, 4), 0))
-    assert np.array_equal(shut.forward(x.T)[0], net.forward(x.T, closed=[1, 2, 3])[0])
-    plain = hn.DeepNet("plain", 4, 5, inputs=6, classes=3, dtype="float64")
-    for name, weights in plain.views(plain.params).items():
-        weights[...] = net.views(net.params)[name]
-    twin = frozen(net, dict.fromkeys(range(4), 1.0))
-    np.testing.assert_allclose(twin.forward(x.T)[0], plain.forward(x.T)[0], atol=1e-12)
-    net.views(net.params)["W_T"][...] = 0
-    held = frozen(net, dict(enumerate(probes.mean_gates(net, x))))
-    assert probes.loss_and_error(held, x, labels) == pytest.approx(
-        probes.loss_and_error(net, x, labels))

@@ -9,7 +9,7 @@ import highway_networks as hn
 from experiments import trained_nets
 from experiments.lab.experiment import folder_of, load_record
 from experiments.lab.judging import Claim, judge
-from experiments.nets.perceptrons import centred, make_config
+from experiments.nets.perceptrons import centred, hold_out, make_config
 from experiments.nets.probes import loss_and_error
 from experiments.trained_nets import measures, trials, verdicts, weights
 from highway_suite.records import weights_hash
@@ -151,29 +151,25 @@ def test_untrained_is_the_net_before_training_with_its_mean_folded_in(digits):
                            start.forward(data.x_test.T)[0], atol=1e-2)
 
 
-def test_a_search_sees_no_test_image_and_holds_out_what_a_seed_draws(digits):
-    """Also where the images are in order of their classes."""
-    order = np.argsort(digits.y_train, kind="stable")
-    data = replace(digits, x_train=digits.x_train[order], y_train=digits.y_train[order])
-    config = SMALL["net"] | {"gate_bias": -2.0, "lr": 0.2, "epochs": 1, "seed": 0,
-                             "held_out": 200}
-    found = trials.search(config, data)
-    assert found == trials.search(config, replace(data, x_test=data.x_test * 0))
-    seen = []
-    held_out = trials.train_at
+def test_a_search_sees_no_test_image(digits):
+    config = SMALL["net"] | {"lr": 0.2, "epochs": 1, "seed": 0, "held_out": 200}
+    found = trials.search(config, digits)
+    assert found == trials.search(config, replace(digits, x_test=digits.x_test * 0))
+    assert found != trials.search(config | {"seed": 1}, digits)
 
-    def train_at(config, images):
-        seen.append(images)
-        return held_out(config, images)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trials, "train_at", train_at)
-        for seed in (0, 0, 1):
-            trials.search(config | {"seed": seed}, data)
-    held = [images.x_test for images in seen]
-    assert np.array_equal(held[0], held[1]) and not np.array_equal(held[0], held[2])
-    for images in seen:
-        assert set(images.y_test) == set(range(10)) and len(images.x_test) == 200
-        assert len(images.x_train) == len(data.x_train) - 200
+
+def test_what_is_held_out_are_training_images_of_all_classes(digits):
+    """Also where they are in order of their classes; a seed draws them."""
+    order = np.argsort(digits.y_train, kind="stable")
+    numbered = replace(digits, x_train=order[:, None], y_train=digits.y_train[order],
+                       x_test=digits.x_test[:, :1])
+    data, again, other = (hold_out(numbered, 200, [seed, 4]) for seed in (0, 0, 1))
+    assert sorted(np.concatenate([data.x_train, data.x_test])[:, 0]) == sorted(order)
+    assert len(data.x_test) == 200 and set(data.y_test) == set(range(10))
+    for x, y in ((data.x_train, data.y_train), (data.x_test, data.y_test)):
+        assert np.array_equal(y, digits.y_train[x[:, 0]])
+    assert np.array_equal(data.x_test, again.x_test)
+    assert not np.array_equal(data.x_test, other.x_test)
 
 
 def test_the_kept_weights_are_those_of_the_record():

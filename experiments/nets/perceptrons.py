@@ -1,4 +1,4 @@
-"""The fully connected nets of trained_nets: their settings, images and mean.
+"""The fully connected nets of trained_nets: their settings, images, mean and search.
 
 Pixels -> one plain layer of 50 -> 49 blocks of 50, tanh -> softmax. The nets train on
 images minus the mean training image. Then this mean is folded into the bias of the
@@ -29,6 +29,15 @@ def centred(data: hn.Data) -> hn.Data:
     """Scaled Data -> the same minus the mean training image."""
     mean = mean_image(data)
     return replace(data, x_train=data.x_train - mean, x_test=data.x_test - mean)
+
+
+def hold_out(data: hn.Data, count: int, seed: int | list[int]) -> hn.Data:
+    """Data of a search: both parts are training images, and a seed draws which of them
+    are held out."""
+    order = np.random.default_rng(seed).permutation(len(data.x_train))
+    held, rest = np.split(order, [count])
+    return replace(data, x_train=data.x_train[rest], y_train=data.y_train[rest],
+                   x_test=data.x_train[held], y_test=data.y_train[held])
 
 
 def fold_mean(net: hn.DeepNet, mean: np.ndarray) -> None:

@@ -10,33 +10,30 @@ have mean 0 and shrink from block to block, and T mixes them best.
 The plan. Highway, residual, plain and T-only nets for MNIST have 49 blocks of 50 units.
 Five seeds of each are trained on all 60,000 training images, by 60 epochs of momentum
 SGD. The learning rate is the one with the lowest training loss after four epochs. All
-measurements are on training images, as in P1, but readouts are tested on test images. A
-claim holds if it holds for each net. What is as true before training, or of plain nets,
-is not learned.
+measurements are on training images, as in P1. A claim holds if it holds for each net.
+What is as true before training, or of plain nets, is not learned.
 
 Harder data are CIFAR-100, as in P1, and CIFAR-10. Highway nets have two learning rates,
 with three seeds each. One is the best on held-out images after ten epochs. The other is
-the one with the lowest training error, because P1 chose its nets in this way; it is
-chosen by fully trained nets of the first seed. MNIST's nets for this comparison are
-chosen alike. A block matters if closing it costs more than half a point of training
-error. Plain nets are trained beside them.
+the one with the lowest training error of fully trained nets of the first seed, because
+P1 chose its nets in this way. MNIST's nets for this comparison are chosen alike. Plain
+nets are trained beside them.
 
 The papers are silent, and we assume: momentum 0.9, a rate that falls by 5 % an epoch,
 no clipping, and images less their mean. T below 0.1 is low. An effect on the loss is
-seen if the loss doubles. A is the output of the last block.
+seen if the loss doubles. A block matters if closing it costs more than half a point of
+training error. A is the output of the last block.
 
 Fixed before the nets for CIFAR-10 and CIFAR-100 were trained: all that is claimed of
 them, with its limits. More blocks matter, or later ones change, if the exact rank test
 over the seeds says so. With three seeds against three, each number on the one side must
-then be above each on the other. Whether the first 40 blocks matter is asked of each
-seed's net.
+then be above each on the other.
 
 Deviations. P1 took the best of many random settings; we vary only the learning rate.
 P2's nets are convolutional; what it says of VGG and ResNets stays open.
 
-Cost: an hour on two cores for MNIST's nets, and 1.5 core hours for the harder data. A
-search of ten epochs takes 16 s, and a net takes two minutes. Finished trials are kept.
-The weights of the first seed's nets lie beside the record:
+Cost: an hour on two cores for MNIST's nets, and 1.5 core hours for the harder data.
+Finished trials are kept. The weights of the first seed's nets lie beside the record:
 python3 -m experiments.trained_nets.weights
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,13 @@ import numpy as np
 import highway_networks as hn
 from experiments.lab import trial_function
 from experiments.lab.judging import listed, or_infinite
-from experiments.nets.perceptrons import centred, fold_mean, make_config, mean_image
+from experiments.nets.perceptrons import (
+    centred,
+    fold_mean,
+    hold_out,
+    make_config,
+    mean_image,
+)
 from experiments.nets.probes import mean_gates, passes
 from experiments.trained_nets.measures import (
     about_bias,
@@ -190,12 +195,8 @@ def train_at(config: dict, images: hn.Data) -> tuple[hn.DeepNet, hn.DeepNet, dic
 def search(config: dict, data: hn.Data) -> dict:
     """Hold out some training images, which a seed draws, and train on the others. The
     accuracy is that on the held-out images."""
-    images = centred(hn.scale_pixels(data))
-    order = np.random.default_rng([config["seed"], 4]).permutation(len(images.x_train))
-    held, kept = np.split(order, [config["held_out"]])
-    return train_at(config, replace(
-        images, x_train=images.x_train[kept], y_train=images.y_train[kept],
-        x_test=images.x_train[held], y_test=images.y_train[held]))[2]
+    return train_at(config, hold_out(centred(hn.scale_pixels(data)),
+                                     config["held_out"], [config["seed"], 4]))[2]
 
 
 @trial_function("trained_nets.other_data", version=3)
