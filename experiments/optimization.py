@@ -328,9 +328,9 @@ def claims_on_pairs(record: dict) -> list[Claim]:
     nets, epochs = record["nets"], record["plan"]["rungs"][-1][1]
     highway, plain = ([net for net in nets if net["block"] == block]
                       for block in ("highway", "plain"))
-    deepest = plain[-1], highway[-1]
-    with np.errstate(all="ignore"):     # infinite / infinite tells nothing
-        orders = float(np.log10(np.divide(*map(best_loss, deepest))))
+    deepest = [plain[-1], highway[-1]]
+    other, own = (float(np.log10(best_loss(net))) for net in deepest)
+    orders = other - own                # infinite less infinite tells nothing
     pairs = {f"{net['depth']} blocks": [median_epochs(net), median_epochs(other)]
              for net, other in zip(highway, plain, strict=True)}
     there = [pair for pair in pairs.values() if not np.isinf(pair).all()]
