@@ -345,7 +345,7 @@ def claims_on_best(record: dict) -> list[Claim]:
         return Claim(name=name, source="ours", text=f"{kind} nets have a higher test "
                      f"accuracy than {other} nets of as many blocks, each with its "
                      f"best initialisation and rate, from {depths[0]} to {depths[-1]} "
-                     "blocks, by an exact rank test", n=n,
+                     "blocks, by an exact rank test. Ours are medians", n=n,
                      ours={f"{one['depth']} blocks": {
                          name: round(median(row["test_acc"]), 4) for name, row in (
                              (kind, one), (other, two))} for one, two in pairs},
