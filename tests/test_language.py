@@ -206,34 +206,27 @@ def test_perplexities_beyond_all_numbers_are_recorded(text, tmp_path, monkeypatc
 
 
 # --------------------------------------------------------------------------------------
-# What the layers are good for
+# What the gates are good for
 
 
-def test_held_gates_and_layers_left_out(text):
-    """Gates held at their mean are those of a layer whose gate sees a bias alone; two
-    layers left out are none."""
+def test_held_gates_are_those_of_a_layer_whose_gate_sees_a_bias_alone(text):
     config = config_of("highway", 1, scale=1.0)
     training = training_of.make_training(config, text)
     net, cache, batches, valid = training
     F, layer = net.features, net.views(net.params)["layers"][0]
-    losses = [training_of.mean_loss(net, valid, cache)]
-    gates = training_of.mean_gates(training)
-    found = training_of.without(training, gates)
-    assert not cache.family.held and not cache.family.skipped, "as it was before"
-    reader = net.cache(1, net.words)
-    net.read(batches.words.ravel()[:1], reader)     # word by word, as often as it comes
+    usual = training_of.mean_loss(net, valid, cache)
+    found = training_of.held_perplexity(training)
+    assert training_of.mean_loss(net, valid, cache) == usual, "as it was before"
+    reader = net.cache(1, net.words)    # word by word, as often as it comes
     words = [net.read(np.array([n]), reader) is not None and
              reader.family.z[0][F:2 * F, 0].copy() for n in range(net.words)]
     mean = np.mean([words[n] for n in batches.words.ravel()], axis=0)
-    np.testing.assert_allclose(gates["T"][0], mean, rtol=1e-4)
-    layer[F:, :F] = 0
-    for bias in (np.log(mean / (1 - mean)), -1000):
-        layer[F:, F] = bias
-        losses.append(training_of.mean_loss(net, valid, cache))
-    usual, held, skipped = (math.exp(loss) for loss in losses)
-    assert found["held_gates"] == pytest.approx(held, rel=1e-5)
-    assert found["without_layer"] == [pytest.approx(skipped, rel=1e-5)]
-    assert len({round(usual, 3), round(held, 3), round(skipped, 3)}) == 3
+    layer[F:, :F], layer[F:, F] = 0, np.log(mean / (1 - mean))
+    held = training_of.mean_loss(net, valid, cache)
+    assert found == pytest.approx(math.exp(held), rel=1e-5)
+    assert abs(held - usual) > 1e-3
+    assert training_of.held_perplexity(training_of.make_training(
+        config_of("plain", 1), text)) is None
 
 
 # --------------------------------------------------------------------------------------
@@ -254,7 +247,7 @@ def fake_record(**test):
                      "seeds": list(range(len(values))), "test_perplexity": values,
                      "trials": [f"{name} {seed}" for seed in range(len(values))],
                      "valid_perplexity": [[120.0, value and 95.0] for value in values],
-                     "instead": [value and {"held_gates": 102.0} for value in values]})
+                     "held_gates": [value and 102.0 for value in values]})
     return {"nets": nets}
 
 
