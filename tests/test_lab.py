@@ -20,7 +20,7 @@ import pytest
 
 import highway_networks as hn
 from experiments import variants
-from experiments.lab import Claim, main, recheck, running, trial_function
+from experiments.lab import Claim, experiment, main, recheck, running, trial_function
 from experiments.lab.experiment import Lab, Replay, load_record, state_of
 from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
@@ -307,7 +307,7 @@ def toy(tmp_path, monkeypatch):
     monkeypatch.setattr(hn, "HERE", tmp_path)
     monkeypatch.setitem(sys.modules, "experiments.toy",
                         SimpleNamespace(EXPERIMENT=toys.EXPERIMENT))
-    monkeypatch.setattr(recheck, "NAMES", ("toy",))
+    monkeypatch.setattr(experiment, "NAMES", ("toy",))
     return lambda *words: main("toy", ["--jobs", "1", *words])
 
 
