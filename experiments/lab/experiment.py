@@ -74,15 +74,13 @@ class Training:
     finished: Mapping[str, Trial]           # packed ones
     jobs: int | None = None
     cluster: str | None = None
-    retry_failed: bool = False
     asked: set[str] = field(default_factory=set)
 
     def trials(self, requests: Sequence[Request], load: Callable[[], Any]
                ) -> list[Trial]:
         """Raises StoreError, hn.DataError."""
         trials = run_trials(requests, self.store, load, finished=self.finished,
-                            jobs=self.jobs, cluster=self.cluster,
-                            retry_failed=self.retry_failed)
+                            jobs=self.jobs, cluster=self.cluster)
         self.asked |= {trial.hash for trial in trials}
         return trials
 
@@ -142,7 +140,7 @@ class Lab:
         for trial in trials:
             if trial.status == "failed":
                 raise StoreError(f"trial {trial.hash} failed: {trial.error}. Mend that "
-                                 "and run again with --retry-failed")
+                                 "and run again")
         return dict(zip(configs, trials, strict=True))
 
     def record(self, command: str) -> dict:

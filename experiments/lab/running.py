@@ -3,8 +3,8 @@
     trials = run_trials(requests, store, load, jobs=2)
 
 The same call again, after a crash or beside a process that is still at it, runs what is
-missing. A trial that raises is kept as failed, and so is one whose worker is killed
-twice; the others go on.
+missing. A trial that raises has failed, and so has one whose worker is killed twice;
+the others go on, and the next call runs it again.
 """
 
 from __future__ import annotations
@@ -89,11 +89,10 @@ def checkpoint_of(store: Store, request: Request) -> Path | None:
     return folder / f"{request.hashes[0]}.npz"
 
 
-def compute_and_save(request: Request, data: Any, store: Store, again: bool) -> Trial:
+def compute_and_save(request: Request, data: Any, store: Store) -> Trial:
     """The work of a local process. It keeps the trial itself, so that nothing finished
     is lost, whatever becomes of the process that asked for it."""
-    there = store.find(request.hashes[0])
-    if there and not (again and there.status == "failed"):
+    if there := store.find(request.hashes[0]):
         return there            # by another process, or just before a worker was killed
     checkpoint = checkpoint_of(store, request)
     trial = store.save(compute(request, data, checkpoint))
@@ -317,7 +316,7 @@ def on_workers(todo: dict[str, Request], distributed: Any, client: Any, address:
 # All trials
 
 
-def run_all(requests: dict[str, Request], attempt: Callable, store: Store
+def run_all(requests: dict[str, Request], attempt: Callable
             ) -> Generator[Trial, None, None]:
     """Run requests, {hash: Request}; yield the Trials as they finish.
 
@@ -336,15 +335,13 @@ def run_all(requests: dict[str, Request], attempt: Callable, store: Store
         say(f"a worker was killed while trial {name} was out; it runs alone now")
         if (yield from attempt({name: request})):
             declared = request.function.declared
-            yield store.save(Trial(declared.name, declared.version, request.dataset,
-                                   request.config, "failed", KILLED, None, 0,
-                                   environment()))
+            yield Trial(declared.name, declared.version, request.dataset,
+                        request.config, "failed", KILLED, None, 0, environment())
 
 
 def run_trials(requests: Sequence[Request], store: Store, load: Callable[[], Any], *,
                finished: Mapping[str, Trial] | None = None, jobs: int | None = None,
-               cluster: str | None = None, retry_failed: bool = False
-               ) -> list[Trial]:
+               cluster: str | None = None) -> list[Trial]:
     """Run what has no finished trial, in the store or among those given; return the
     Trials of all, in order. Raises StoreError; then, and after Ctrl-C, what is finished
     is kept.
@@ -361,11 +358,10 @@ def run_trials(requests: Sequence[Request], store: Store, load: Callable[[], Any
         there |= store.of(name)
     wanted = {request.hashes[0]: request for request in requests}
     todo = {name: request for name, request in wanted.items()
-            if not (trial := request.found_in(there))
-            or retry_failed and trial.status == "failed"}
+            if not request.found_in(there)}
     if todo:
         jobs = jobs or os.cpu_count() or 1
-        things = {"data": load(), "store": store, "again": retry_failed}
+        things = {"data": load(), "store": store}
 
         def attempt(todo):
             if cluster:
@@ -373,7 +369,7 @@ def run_trials(requests: Sequence[Request], store: Store, load: Callable[[], Any
             return (in_this_process(todo, things) if jobs == 1 else
                     in_processes(todo, jobs, things))
         tell = progress(requests, len(wanted), len(todo))
-        with ended_by_signals(), closing(run_all(todo, attempt, store)) as trials:
+        with ended_by_signals(), closing(run_all(todo, attempt)) as trials:
             for trial in trials:
                 there[trial.hash] = trial
                 tell(trial)
