@@ -35,7 +35,7 @@ ORDER = 0           # the seed of the order of the images
 BATCH = re.compile(r"(?:(?P<top>.*)/)?(?P<part>data_batch_[1-5]|test_batch|train|test)"
                    r"(?P<kind>\.bin|)")
 IMAGE = re.compile(r"(?:(?P<top>.*)/)?(?P<part>train|test)/(?:.*/)?(?P<label>[^/]+)/"
-                   r"(?P<name>[^/.][^/]*)(?P<kind>\.png|\.jpg)")
+                   r"[^/.][^/]*(?P<kind>\.png)")
 PACKED = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
@@ -65,14 +65,14 @@ def members(path: Path) -> Iterator[tuple[str, Path | bytes]]:
 
 
 def groups_of(path: Path) -> dict[tuple[str, str], dict[str, list]]:
-    """{(folder, kind of files): {part: (name, label, file) of each}} in a folder, zip
-    or tar: the sets of images that may be CIFAR's."""
+    """{(folder, kind of files): {part: (label, file) of each}} in a folder, zip or tar:
+    the sets of images that may be CIFAR's."""
     groups = defaultdict(lambda: {"train": [], "test": []})
     for name, file in members(path):
         found = known(name).groupdict()     # type: ignore[union-attr]
         part = "test" if found["part"].startswith("test") else "train"
         groups[found["top"] or "", found["kind"]][part].append(
-            (found.get("name"), found.get("label"), file))
+            (found.get("label"), file))
     return groups
 
 
@@ -106,10 +106,10 @@ def row_of_image(content: bytes, label: int) -> np.ndarray:
 
 
 def rows_of(files: list[tuple], kind: str, labels: list[str]) -> np.ndarray:
-    """The files of a part -> its rows, in the order of names and labels. The number of
-    a label is its place in the alphabet, as the official numbers are."""
+    """The files of a part -> its rows. The number of a label is its place in the
+    alphabet, as the official numbers are."""
     found = []
-    for _, label, file in sorted(files, key=lambda item: item[:2]) if labels else files:
+    for label, file in files:
         content = file.read_bytes() if isinstance(file, Path) else file
         found.append(row_of_image(content, labels.index(label)) if labels else
                      rows_of_batch(content, kind))
@@ -119,16 +119,13 @@ def rows_of(files: list[tuple], kind: str, labels: list[str]) -> np.ndarray:
 def arrays_of(rows: np.ndarray, expected: hn.DataFile) -> list[np.ndarray]:
     """The rows of a part, in any order -> its images (N, 3072) and labels (N,), if they
     are those expected. Raises DataError."""
-    rows = np.ascontiguousarray(rows)
-    if hashlib.sha256(rows.data).hexdigest() != expected.sha256:
-        content = b"".join(sorted(map(bytes, rows)))
-        found = hashlib.sha256(content).hexdigest()
-        if found != expected.sha256:
-            raise hn.DataError(f"{len(rows)} images of {expected.name}, whose SHA-256 "
-                               f"is {found}, expected {expected.sha256}: other images")
-        rows = np.frombuffer(content, np.uint8).reshape(rows.shape)
-    if (rows[1:, 0] >= rows[:-1, 0]).all():
-        rows = rows[np.random.default_rng(ORDER).permutation(len(rows))]
+    content = b"".join(sorted(map(bytes, rows)))
+    found = hashlib.sha256(content).hexdigest()
+    if found != expected.sha256:
+        raise hn.DataError(f"{len(rows)} images of {expected.name}, whose SHA-256 is "
+                           f"{found}, expected {expected.sha256}: other images")
+    rows = np.frombuffer(content, np.uint8).reshape(rows.shape)
+    rows = rows[np.random.default_rng(ORDER).permutation(len(rows))]
     arrays = [rows[:, 1:].copy(), rows[:, 0].copy()]
     for array in arrays:
         array.flags.writeable = False
@@ -142,11 +139,11 @@ def arrays_of_group(path: Path, group: dict[str, list], kind: str, dataset: hn.D
     labels, counts = [], tuple(len(files) for files in group.values())
     if not all(counts):
         raise hn.DataError("images to train and to test are not both there")
-    if kind in (".png", ".jpg"):
+    if kind == ".png":
         if counts != tuple(dataset.images):
             raise hn.DataError(f"{counts} images to train and to test, expected "
                                f"{dataset.images}")
-        labels = sorted({label for files in group.values() for _, label, _ in files})
+        labels = sorted({label for files in group.values() for label, _ in files})
         say(f"Decoding {sum(counts):,} images of {path}")
     return [array for files, expected in zip(group.values(), dataset.files, strict=True)
             for array in arrays_of(rows_of(files, kind, labels), expected)]

