@@ -101,16 +101,6 @@ def test_a_result_that_is_not_json_fails_its_trial(store):
         assert trial.status == "failed" and trial.error and trial.result is None
 
 
-def test_each_trial_is_told_with_its_last_loss(store, capsys):
-    results = [{"train_loss": [2.0, 0.25]}, {"train_loss": 0.5}, [1],
-               {"status": "diverged", "train_loss": [None]}]
-    run(toys.requests_of(toys.odd_result, 4), store, results)
-    _, *told = capsys.readouterr().err.splitlines()
-    for line, words in zip(told, ("loss 0.25", "loss 0.5", "x 2", "diverged"),
-                           strict=True):
-        assert words in line and " ok" in line and line.startswith("trial ")
-
-
 @pytest.mark.parametrize("jobs", [2, 3])
 def test_a_killed_worker_costs_only_the_trial_that_kills(store, tmp_path, jobs):
     trials = run(toys.requests_of(toys.fatal, 7), store, str(tmp_path), jobs=jobs)

@@ -397,16 +397,6 @@ def describer(configs: Collection[dict]) -> Callable[[dict], str]:
     return describe
 
 
-def loss_in(result: Any) -> str:
-    """The last training loss of a trial's result in words, where it has one."""
-    losses = result.get("train_loss") if isinstance(result, dict) else None
-    last = losses[-1] if isinstance(losses, list) and losses else losses
-    if isinstance(last, (int, float)):
-        return f"  loss {last:.4g}"
-    return "  diverged" if isinstance(result, dict) and (
-        result.get("status") == "diverged") else ""
-
-
 def duration(seconds: float) -> str:
     """Seconds as a reader would say it."""
     return (f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
@@ -426,8 +416,8 @@ def progress(requests: Sequence[Request], total: int, todo: int
         seconds = (time.monotonic() - start) * (total - done) / (done - total + todo)
         ahead = f"  about {duration(seconds)} left" if seconds > 1 else ""
         why = f"  {trial.error}" if trial.error else ""
-        say(f"trial {done}/{total}  {describe(trial.config)}{loss_in(trial.result)}  "
-            f"{trial.status}  {trial.seconds:.1f} s{why}{ahead}")
+        say(f"trial {done}/{total}  {describe(trial.config)}  {trial.status}  "
+            f"{trial.seconds:.1f} s{why}{ahead}")
     return tell
 
 
