@@ -16,8 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.lab.claims import all_claims
-from experiments.lab.experiment import failing_in_a_line
+from experiments.lab.experiment import all_claims, all_records, failing_in_a_line
 from experiments.lab.recheck import recheck_claim
 from experiments.lab.trials import Store
 from highway_suite.files import path_of
@@ -43,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     with failing_in_a_line("experiments.claims"):
         if not options.recheck:
-            for claim in all_claims():
+            for claim in all_claims(all_records()):
                 print(f"{claim['name']}: {claim['verdict']}. {claim['source']}: "
                       f"{claim['claim']}")
             return

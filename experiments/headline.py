@@ -11,9 +11,8 @@ The seed draws 6000 training and 2000 test images. The nets train for 12 epochs 
 with batches of 128 and gradients clipped at norm 5. All nets of a seed share the images
 and the order of the batches.
 
-One setting: that of the command, with rate 5e-3 and b_T = -2, from U(+-1/sqrt(fan_in))
-and from Glorot's rule, with five seeds. Highway nets of the least and of the largest
-depth have 45 seeds.
+One setting: that of the command, with rate 5e-3, b_T = -2 and U(+-1/sqrt(fan_in)),
+with five seeds. Highway nets of the least and of the largest depth have 45 seeds.
 
 Best settings: each kind of net tries every initialisation with every learning rate at
 each depth, with five seeds each. The setting with the lowest median of the seeds' last
@@ -38,9 +37,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
@@ -64,8 +61,8 @@ CONFIG = {"hidden": 50, "activation": "tanh", "epochs": 12, "batch": 128,
           "n_train": 6000, "n_test": 2000, "dtype": "float32"}
 PLAN: dict[str, Any] = {
     "dataset": "mnist", "config": CONFIG, "seeds": [0, 1, 2, 3, 4],
-    "sweeps": {"kinds": ["highway", "plain"], "inits": ["uniform", "glorot"],
-               "lr": 5e-3, "depths": [5, 10, 20, 30, 50]},
+    "sweep": {"kinds": ["highway", "plain"], "init": "uniform", "lr": 5e-3,
+              "depths": [5, 10, 20, 30, 50]},
     "many": {"depths": [5, 50], "seeds": list(range(45))},
     "best": {"kinds": [*KINDS], "depths": [5, 10, 20, 30, 50, 100],
              "inits": ["uniform", "glorot", "he"], "lrs": [1e-4, 3e-4, 1e-3, 5e-3],
@@ -75,7 +72,7 @@ PLAN: dict[str, Any] = {
 SMOKE: dict[str, Any] = {
     "dataset": "digits", "config": CONFIG | {"epochs": 2, "n_train": 400, "hidden": 16,
                                              "n_test": 200}, "seeds": [0, 1, 2],
-    "sweeps": PLAN["sweeps"] | {"depths": [2, 20, 30]},
+    "sweep": PLAN["sweep"] | {"depths": [2, 20, 30]},
     "many": {"depths": [2, 30], "seeds": [0, 1, 2]},
     "best": PLAN["best"] | {"depths": [2, 20], "inits": ["glorot"], "lrs": [1e-3, 5e-3],
                             "deepest": {"depths": [30], "inits": ["glorot"],
@@ -212,10 +209,9 @@ def train_best(lab: Lab) -> list[dict]:
         rows.append(row_of(chosen, found[chosen]) | {
             "tried": [{"init": net.init, "lr": net.lr,
                        "train_loss": listed(final_loss(trials)),
-                       "error": listed(error_of(row_of(net, trials)))}
-                      for net, trials in tried.items()],
-            "all_trials": [trial.hash for trials in tried.values()
-                           for trial in trials]})
+                       "error": listed(error_of(row_of(net, trials))),
+                       "trials": [trial.hash for trial in trials]}
+                      for net, trials in tried.items()]})
     return rows
 
 
@@ -225,33 +221,22 @@ def error_of(row: dict) -> float:
 
 
 def run(lab: Lab) -> dict:
-    """The sweeps and the best settings -> the record."""
-    plan, sweeps, many = lab.plan, lab.plan["sweeps"], lab.plan["many"]
-    nets = [Net(kind, depth, init, sweeps["lr"]) for init in sweeps["inits"]
-            for kind in sweeps["kinds"] for depth in sweeps["depths"]]
-    trained = train_all(lab, nets, plan["seeds"])
-    rows = {net: row_of(net, trials) for net, trials in trained.items()}
-    net = Net("highway", 30, "uniform", sweeps["lr"])
-    rows[net]["T_thirds"] = thirds(trained[net])
-    return {"sweeps": list(rows.values()), "many": [
-        row_of(net, trials) for net, trials in train_all(
-            lab, [Net("highway", depth, "uniform", sweeps["lr"])
-                  for depth in many["depths"]], many["seeds"]).items()],
-        "best": train_best(lab)}
+    """The sweep and the best settings -> the record."""
+    plan, sweep, many = lab.plan, lab.plan["sweep"], lab.plan["many"]
+
+    def net(kind, depth):
+        return Net(kind, depth, sweep["init"], sweep["lr"])
+    trained = train_all(lab, [net(kind, depth) for kind in sweep["kinds"]
+                              for depth in sweep["depths"]], plan["seeds"])
+    deep = train_all(lab, [net("highway", depth) for depth in many["depths"]],
+                     many["seeds"])
+    return {"sweep": [row_of(*item) for item in trained.items()],
+            "T_thirds": thirds(trained[net("highway", 30)]),
+            "many": [row_of(*item) for item in deep.items()], "best": train_best(lab)}
 
 
 # --------------------------------------------------------------------------------------
 # The figure
-
-
-def draw_over_depth(axes: Axes, rows: list[dict], **style: Any) -> None:
-    """Test accuracy over depth: the median of the seeds, and their range."""
-    x = [row["depth"] for row in rows]
-    values = [[100 * (value or 0) for value in row["test_acc"]] for row in rows]
-    axes.plot(x, [median(found) for found in values], **style)
-    axes.fill_between(x, [min(found) for found in values],
-                      [max(found) for found in values], color=style["color"],
-                      alpha=0.15, linewidth=0)
 
 
 SHOWN = {       # kind: its label and line in the figure
@@ -262,7 +247,7 @@ SHOWN = {       # kind: its label and line in the figure
 
 
 def draw_best(record: dict) -> Figure:
-    """Every kind at its best setting, by depth."""
+    """Every kind at its best setting: median and range of the seeds, by depth."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     depths = sorted({row["depth"] for row in record["best"]})
@@ -270,44 +255,20 @@ def draw_best(record: dict) -> Figure:
     for kind in record["plan"]["best"]["kinds"]:
         label, line = SHOWN[kind]
         rows = [row for row in record["best"] if row["kind"] == kind]
-        draw_over_depth(axes, rows, marker="o", linestyle=line, label=label,
-                        color=colour_of(kind.split(",")[0].removeprefix("scaled ")))
+        colour = colour_of(kind.split(",")[0].removeprefix("scaled "))
+        seeds = [[100 * (value or 0) for value in row["test_acc"]] for row in rows]
+        axes.plot(depths, [median(values) for values in seeds], marker="o",
+                  linestyle=line, label=label, color=colour)
+        axes.fill_between(depths, [min(values) for values in seeds], [
+            max(values) for values in seeds], color=colour, alpha=0.15, linewidth=0)
         trained += [label] * (error_of(rows[-1]) < FAILS)
-    over_depths(axes, depths)
-    axes.set_ylabel("test accuracy, %")
+    axes.axhline(10, color=GREY, linewidth=1, linestyle=":")
+    axes.set(xscale="log", xlabel="blocks", ylim=(0, 100), ylabel="test accuracy, %")
+    axes.set_xticks(depths, [str(depth) for depth in depths])
+    axes.minorticks_off()
     axes.legend(handlelength=3.5, loc="lower left", bbox_to_anchor=(0, 0.18))
     figure.suptitle(f"{len(trained)} of {len(SHOWN)} kinds of nets train with "
                     f"{depths[-1]} blocks, each at its best setting", **TITLE)
-    figure.supxlabel(f"{title_of(record['plan'])}; median and range of "
-                     f"{len(record['plan']['seeds'])} seeds; dotted: guessing",
-                     size=8.5)
-    return figure
-
-
-def over_depths(axes: Axes, depths: list[int]) -> None:
-    """An axis of depths, and the line of guessing."""
-    axes.axhline(10, color=GREY, linewidth=1, linestyle=":")
-    axes.set(xscale="log", xlabel="blocks", ylim=(0, 100))
-    axes.xaxis.set_major_locator(FixedLocator(depths))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter("{x:g}")
-
-
-def draw_sweeps(record: dict) -> Figure:
-    """Both kinds at the command's setting, by depth, from two initialisations."""
-    sweeps = record["plan"]["sweeps"]
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
-    panels = figure.subplots(1, len(sweeps["inits"]), sharey=True)
-    for axes, init in zip(panels, sweeps["inits"], strict=True):
-        for kind in sweeps["kinds"]:
-            draw_over_depth(axes, of(record["sweeps"], kind, init), marker="o",
-                            color=colour_of(kind), label=kind)
-        over_depths(axes, sweeps["depths"])
-        axes.set_title(f"{init} weights")
-    panels[0].set_ylabel("test accuracy, %")
-    panels[0].legend()
-    figure.suptitle(f"At one learning rate, {sweeps['lr']:g}, deep plain nets guess",
-                    **TITLE)
     figure.supxlabel(f"{title_of(record['plan'])}; median and range of "
                      f"{len(record['plan']['seeds'])} seeds; dotted: guessing",
                      size=8.5)
@@ -318,19 +279,14 @@ def draw_sweeps(record: dict) -> Figure:
 # Claims
 
 
-def of(rows: list[dict], kind: str, init: str) -> list[dict]:
-    """The rows of a kind with an initialisation, in rising depth."""
-    return [row for row in rows if (row["kind"], row["init"]) == (kind, init)]
-
-
-def loses(ends: list[dict], points: float) -> bool | None:
-    """Whether the second of two rows has a mean test accuracy so many points below the
-    first's; None within two standard errors of that."""
+def flat(ends: list[dict], points: float) -> bool | None:
+    """Whether the second of two rows has a mean test accuracy less than so many points
+    below the first's; None within two standard errors of that."""
     if any(row["mean"] is None or row["std"] is None for row in ends):
         return None
     difference = ends[0]["mean"] - ends[1]["mean"] - points / 100
     error = math.hypot(*(row["std"] / math.sqrt(row["n"]) for row in ends))
-    return difference > 0 if abs(difference) > 2 * error else None
+    return difference <= 0 if abs(difference) > 2 * error else None
 
 
 def accuracies(rows: Iterable[dict]) -> dict[str, str]:
@@ -339,113 +295,87 @@ def accuracies(rows: Iterable[dict]) -> dict[str, str]:
             for row in rows}
 
 
-def claims_on_sweeps(record: dict) -> list[Claim]:
-    """What depth does at the command's setting."""
-    plan, n = record["plan"], len(record["plan"]["seeds"])
-    claims = []
-    for init in plan["sweeps"]["inits"]:
-        for kind in plan["sweeps"]["kinds"]:
-            rows = of(record["sweeps"], kind, init)
-            ends = [rows[0], rows[-1]]
-            claims.append(Claim(
-                name=f"sweep-{kind}-{init}", source="ours", text=f"{kind} nets of "
-                f"{ends[1]['depth']} blocks have a mean test accuracy more than two "
-                f"points below that of {ends[0]['depth']} blocks, with {init} weights "
-                f"and a rate of {plan['sweeps']['lr']:g}",
-                ours=accuracies(ends), rows=ends, n=n, limit=2.0, after_data=True,
-                test=lambda points, ends=ends: loses(ends, points)))
-    deep = [row for row in of(record["sweeps"], "plain", "uniform")
-            if row["depth"] >= 20]
-    return [*claims, Claim(
-        name="sweep-plain-guess", source="reproduction", text="plain nets of 20 and "
-        "more blocks fail completely: their mean test accuracy is below 0.2",
-        paper="at chance", ours=accuracies(deep), rows=deep, n=n, limit=0.2,
-        test=lambda accuracy: all(row["mean"] < accuracy for row in deep),
-        after_data=True)]
-
-
-def claims_on_highway(record: dict) -> list[Claim]:
-    """What the earlier reproduction says of highway nets: depth costs nothing, lower
-    layers have higher T."""
-    ends = record["many"]
-
-    def flat(points):
-        lost = loses(ends, points)
-        return None if lost is None else not lost
-    row, = (row for row in record["sweeps"] if "T_thirds" in row)
+def claims_of_reproduction(record: dict) -> list[Claim]:
+    """What the earlier reproduction says: plain nets fail, depth costs highway nets
+    nothing, lower layers have higher T."""
+    deep = [row for row in record["sweep"]
+            if row["kind"] == "plain" and row["depth"] >= 20]
+    (opened,) = (row for row in record["sweep"]
+                 if (row["kind"], row["depth"]) == ("highway", 30))
+    ends, thirds, n = record["many"], record["T_thirds"], len(record["plan"]["seeds"])
     return [
+        Claim(name="sweep-plain-guess", source="reproduction", text="plain nets of 20 "
+              "and more blocks fail completely: their mean test accuracy is below 0.2",
+              paper="at chance", ours=accuracies(deep), rows=deep, n=n, limit=0.2,
+              test=lambda accuracy: all(row["mean"] < accuracy for row in deep),
+              after_data=True),
         Claim(name="depth-free", source="reproduction", text="depth costs highway nets "
               f"nothing: with {ends[1]['depth']} blocks they lose less than two points "
               f"of mean test accuracy against {ends[0]['depth']} blocks",
               paper="essentially flat", limit=2.0,
-              ours=accuracies(ends), rows=ends, n=ends[0]["n"], test=flat),
+              ours=accuracies(ends), rows=ends, n=ends[0]["n"],
+              test=lambda points: flat(ends, points)),
         Claim(name="lower-layers-open", source="reproduction", text="the lower layers "
               "have the higher T: in every seed, mean T of the first third of the "
               "blocks is above that of the last third",
               paper="lower layers develop higher T",
-              ours={"first third": [first for first, _ in row["T_thirds"]],
-                    "last third": [last for _, last in row["T_thirds"]]},
-              rows=[row], n=len(row["T_thirds"]), limit=1.0, after_data=True,
+              ours={"first third": [first for first, _ in thirds],
+                    "last third": [last for _, last in thirds]},
+              rows=[opened], n=len(thirds), limit=1.0, after_data=True,
               test=lambda times: agreed(first > times * last
-                                        for first, last in row["T_thirds"]))]
+                                        for first, last in thirds))]
 
 
 def claims_on_best(record: dict) -> list[Claim]:
     """Which nets train, and which are ahead, at their best settings."""
     rows = {(row["kind"], row["depth"]): row for row in record["best"]}
     depths, n = record["plan"]["best"]["depths"], len(record["plan"]["seeds"])
-    deepest = depths + record["plan"]["best"]["deepest"]["depths"]
 
     def trains(name, kind, at, text):
         own = [rows[kind, depth] for depth in at]
         return Claim(name=name, source="ours", text=f"{text} with their best "
-                     "initialisation and rate: their median test error is below 20 %",
-                     ours={f"{row['depth']} blocks": {"init": row["init"], "lr": row[
-                         "lr"], "error, %": listed(error_of(row), 3)} for row in own},
-                     rows=own, n=n, limit=FAILS,
+                     "initialisation and rate: their median test error is below 20 %. "
+                     "Ours is that error", rows=own, n=n, limit=FAILS,
+                     ours={f"{row['depth']} blocks": listed(error_of(row), 3)
+                           for row in own},
                      test=lambda limit: all(error_of(row) < limit for row in own))
 
-    def leads(name, kind, other, at):
-        pairs = [(rows[kind, depth], rows[other, depth]) for depth in at]
+    def leads(name, kind, other):
+        pairs = [(rows[kind, depth], rows[other, depth]) for depth in depths]
         return Claim(name=name, source="ours", text=f"{kind} nets have a higher test "
                      f"accuracy than {other} nets of as many blocks, each with its "
-                     f"best initialisation and rate, at {', '.join(map(str, at))} "
-                     "blocks, by an exact rank test",
-                     ours={f"{one['depth']} blocks": {kind: one["test_acc"],
-                                                      other: two["test_acc"]}
-                           for one, two in pairs}, n=n,
+                     f"best initialisation and rate, from {depths[0]} to {depths[-1]} "
+                     "blocks, by an exact rank test. Ours are medians", n=n,
+                     ours={f"{one['depth']} blocks": {
+                         name: round(median(row["test_acc"]), 4) for name, row in (
+                             (kind, one), (other, two))} for one, two in pairs},
                      rows=[row for pair in pairs for row in pair],
                      test=lambda: every(ahead(one["test_acc"], two["test_acc"])
                                         for one, two in pairs))
-    last = rows["plain", depths[-1]]
-    middle = [depth for depth in depths if depth <= 30]
+    tried = rows["plain", depths[-1]]["tried"]
+    deepest = depths + record["plan"]["best"]["deepest"]["depths"]
     return [
-        trains("best-plain-30", "plain", middle, "plain nets of up to 30 blocks train"),
+        trains("best-plain-30", "plain", [depth for depth in depths if depth <= 30],
+               "plain nets of up to 30 blocks train"),
         Claim(name="best-plain-100", source="ours", text=f"plain nets of {depths[-1]} "
-              "blocks train at no setting that was tried: with each of them, the "
-              "median test error is 20 % or more",
-              ours={f"{item['init']}, {item['lr']:g}": item["error"]
-                    for item in last["tried"]}, limit=FAILS, n=n,
-              rows=[{"trials": last["all_trials"]}], test=lambda limit: all(
-                  item["error"] >= limit for item in last["tried"])),
-        *(trains(f"best-{name}", kind, deepest, f"{kind} nets of up to {deepest[-1]} "
-                 "blocks train") for name, kind in (
-            ("residual", "residual"), ("scaled", "scaled residual"),
-            ("highway", "highway"), ("auto", "highway, auto"))),
-        *(leads(f"best-auto-{name}", "highway, auto", other, depths)
-          for name, other in (("plain", "plain"), ("residual", "residual"),
-                              ("scaled", "scaled residual")))]
+              f"blocks train at none of the {len(tried)} settings that were tried: "
+              "with each, the median test error is 20 % or more. Ours is the lowest",
+              ours=min(item["error"] for item in tried), limit=FAILS, n=n, rows=tried,
+              test=lambda limit: all(item["error"] >= limit for item in tried)),
+        trains("best-auto", "highway, auto", deepest,
+               f"highway, auto nets of up to {deepest[-1]} blocks train"),
+        leads("best-auto-plain", "highway, auto", "plain"),
+        leads("best-auto-scaled", "highway, auto", "scaled residual")]
 
 
 def claims(record: dict) -> list[Claim]:
     """All claims of a record."""
-    return [*claims_on_sweeps(record), *claims_on_highway(record),
-            *claims_on_best(record)]
+    return [*claims_of_reproduction(record), *claims_on_best(record)]
 
 
 EXPERIMENT = Experiment(
     name="headline", doc=__doc__, minutes=45, plan=PLAN, smoke=SMOKE, run=run,
-    claims=claims, figures={"figure": draw_best, "sweeps": draw_sweeps})
+    claims=claims, figures={"figure": draw_best})
 
 if __name__ == "__main__":
     main("headline")

@@ -1,4 +1,4 @@
-"""Depth: starts, training, use of layers, and verdicts that planted worlds must get."""
+"""Depth: starts, training, use of blocks, rates, and verdicts on planted worlds."""
 
 import math
 
@@ -6,13 +6,19 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.depth import EXPERIMENT, claims, plan, training, tutorial
+from experiments.depth import (
+    EXPERIMENT,
+    claims,
+    controls,
+    plan,
+    training,
+    tutorial,
+)
 from experiments.depth.plan import PLAN, Book, Net, net_config
 from experiments.lab import Lab, Trial
 from experiments.lab.judging import judge
-from tests.contracts import small_batch, small_net
 
-CONFIG = net_config(PLAN, Net(6, {"sum": 1.5}, "adam"), 2e-3, 3, epochs=2, batch=64,
+CONFIG = net_config(PLAN, Net(6, {"sum": 1.5}), 2e-3, 3, epochs=2, batch=64,
                     n_train=200, n_test=100)
 
 
@@ -47,60 +53,23 @@ def test_chrono_draws_time_scales_evenly_for_each_unit():
 
 
 def test_nets_train_as_hn_train_does(digits):
-    """Told by S and told by b_T."""
     result = training.train(CONFIG, digits)
     names = ("depth", "hidden", "seed", "epochs", "batch", "lr", "n_train", "n_test",
              "init")
-    bias = math.log(1.5 / 4.5)
-    shared = {name: CONFIG[name] for name in names}
-    config = hn.Config(**shared, gate_bias=bias)
+    config = hn.Config(**{name: CONFIG[name] for name in names},
+                       gate_bias=math.log(1.5 / 4.5))
     data = hn.scale_pixels(hn.take_subset(digits, config))
-    history, layer_T, _ = hn.train(hn.make_net(config, data), data, config)
+    history, _, _ = hn.train(hn.make_net(config, data), data, config)
     assert result["train_loss"] == history["train_loss"]
     assert result["test_acc"] == history["test_acc"][-1]
-    assert result["S_before"] == pytest.approx(sum(layer_T[0]), rel=1e-4)
-    assert result["S_after"] == pytest.approx(sum(layer_T[-1]), rel=1e-4)
-    same = training.by_bias(shared | {"gate_bias": bias}, digits)
-    assert same == {name: result[name] for name in ("status", "train_loss", "test_acc")}
-
-
-def test_what_starts_carry_is_exact_where_nothing_else_does(digits, monkeypatch):
-    make_net = training.make_net
-
-    def carrying(config, data):
-        net = make_net(config, data)
-        for name in ("W_H", "W_T"):
-            net.views(net.params)[name][...] = 0
-        return net
-    monkeypatch.setattr(training, "make_net", carrying)
-    config = plan.start_configs(PLAN)[30, 3.0, 0] | {"depth": 15, "dtype": "float64"}
-    result = training.start(config, digits)
-    assert result["S"] == pytest.approx(3, rel=1e-5)
-    assert result["carried"] == pytest.approx(0.8 ** 15, rel=1e-5)
-    gradient, output = (result[name]["rms"] for name in ("gradient", "output"))
-    assert gradient[0] / gradient[-1] == pytest.approx(0.8 ** 14, rel=1e-5)
-    assert output[-1] / output[0] == pytest.approx(0.8 ** 15, rel=1e-5)
-
-
-@pytest.mark.parametrize("block", hn.BLOCKS)
-def test_watching_leaves_the_gradient_alone(block):
-    net, (x, labels) = small_net(block, 4), small_batch()
-    own, expected = net.block, net.gradient((x, labels), net.cache(len(labels)))[1]
-    with training.watching(net) as found:
-        grad = net.gradient((x, labels), net.cache(len(labels)))[1]
-    assert np.array_equal(grad, expected) and net.block is own and len(found) == 4
-    dlogits = hn.cross_entropy(net.forward(x)[0], labels)[1]
-    last = net.views(net.params)["W_out"].T @ dlogits
-    assert found[0] == pytest.approx(training.rms(last), rel=1e-12)
 
 
 def test_the_tutorials_start(digits):
-    config = {"block": "highway", "start": "tutorial", "depth": 18, "gate_bias": -2.0,
-              "seed": 3}
+    config = {"start": "tutorial", "depth": 18, "seed": 3}
     net = tutorial.make_net(config, digits)
     for name, values in net.views(net.params).items():
         if name.startswith("b_"):
-            assert (values == np.float32(-2.0 if name == "b_T" else 0.1)).all()
+            assert (values == np.float32(0.1)).all()
         else:       # 0.8796: of a normal cut at two standard deviations
             assert np.abs(values).max() <= np.float32(0.2)
             assert values.std() == pytest.approx(0.08796, rel=3 / values.size ** 0.5)
@@ -113,8 +82,8 @@ def test_the_tutorials_start(digits):
 def test_the_tutorials_steps_are_on_the_summed_loss(digits):
     """Of 50 images: that is 50 times the rate, by plain SGD without a clip, on pixels
     from 0 to 1, epoch after epoch in new orders."""
-    config = {"block": "plain", "start": "he", "depth": 3, "gate_bias": -2.0, "seed": 0,
-              "batch": 50, "lr": 0.002, "steps": 65, "n_train": 1437}
+    config = {"start": "he", "depth": 3, "seed": 0, "batch": 50, "lr": 0.002,
+              "steps": 65, "n_train": 1437}
     result = tutorial.train(config, digits)
     assert result["status"] == "ok" and result["test_acc"] > 0.5
     steps, step = [], hn.train_step
@@ -130,10 +99,7 @@ def test_the_tutorials_steps_are_on_the_summed_loss(digits):
 
 
 # --------------------------------------------------------------------------------------
-# Which layers are used
-
-MEASURE = {"batch": 32, "kept": [1, 2, 3, 5, 50], "lesioned": 2}
-
+# Which blocks are used
 
 def gated_net(open_layers, depth=8):
     """A net whose gates are exactly 1 in some layers and exactly 0 in the others, and
@@ -147,54 +113,31 @@ def gated_net(open_layers, depth=8):
     return net, x, net.predict(x)
 
 
-def test_a_net_that_uses_its_first_three_layers():
-    net, x, labels = gated_net([0, 1, 2])
-    start, _, _ = gated_net([0, 1, 2, 5])
-    used = training.measure_use(net, start, x, labels, MEASURE)
-    assert (used["layers"], used["open"], used["open_before"]) == (8, 3, 4)
-    assert used["prefix"] == 3 and used["moved"] == 0
-    assert used["kept"]["layers"] == [1, 2, 3, 5]
-    assert used["lesions"]["first"] == [0, 2, 4, 6]
-    for losses in (used["kept"]["loss"], used["lesions"]["loss"]):
-        assert min(losses[:2]) > 2 * used["loss"]
-        assert losses[2:] == pytest.approx([used["loss"]] * 2, rel=5e-3)
-    assert used["curves"]["T"] == [1] * 3 + [0] * 5
-    assert min(used["curves"]["change"][:3]) > 0.1
-    assert used["curves"]["change"][3:] == [0] * 5
-    assert used["closed_loss"] > 2 * used["loss"]
-    # Three scattered layers need a prefix of seven, but no more than three are kept.
-    net, x, labels = gated_net([1, 4, 6])
-    used = training.measure_use(net, net, x, labels, MEASURE)
-    assert (used["open"], used["prefix"]) == (3, 7)
+@pytest.mark.parametrize("layers, prefix, more", [
+    ([0, 1, 2], 3, [True, False, False, False]),
+    # Three scattered blocks need a prefix of seven, but no more than three are kept.
+    ([1, 4, 6], 7, [True, False, False, None])])
+def test_a_net_that_uses_three_blocks(layers, prefix, more):
+    net, x, labels = gated_net(layers)
+    used = training.measure_use(net, x, labels, [1, 2, 3, 5], 32)
+    assert used["prefix"] == prefix and used["closed_loss"] > 2 * used["loss"]
+    assert min(used["kept"]["loss"][:2]) > 2 * used["loss"]
+    assert used["kept"]["loss"][2:] == pytest.approx([used["loss"]] * 2, rel=5e-3)
+    assert used["cut_loss"][prefix:] == pytest.approx([used["loss"]] * (9 - prefix),
+                                                      rel=5e-3)
     row = {"test_acc": [1.0], "used": [used]}
-    found = [claims.uses_more(row, blocks) for blocks in (2, 3, 4, 6)]
-    assert found == [True, False, False, None]
-
-
-def test_the_change_of_weights_leaves_biases_out():
-    net, start = (hn.DeepNet("highway", 4, 6, inputs=12, seed=2) for _ in range(2))
-    weights = net.views(net.params)
-    for name in ("W_H", "W_T"):
-        weights[name][1] *= 1.5
-    weights["W_H"][2, 0, 0] += 1
-    weights["b_T"][3] += 7
-    weights["W_in"][...] = 0
-    norm = math.sqrt(sum((start.views(start.params)[name][2] ** 2).sum()
-                         for name in ("W_H", "W_T")))
-    assert training.weight_change(net, start) == pytest.approx([0, 0.5, 1 / norm, 0],
-                                                               rel=1e-5)
+    assert [claims.uses_more(row, blocks) for blocks in (2, 3, 4, 6)] == more
 
 
 def test_gates_that_start_at_minus_20_carry_to_rounding(digits):
     """In float32 T is 0 or a few 2^-25, and the depth is all one."""
-    config = {"depth": 3, "gate_bias": -20.0, "epochs": 2, "lr": 5e-3, "batch": 64,
-              "hidden": 50, "init": "glorot", "seed": 0, "n_train": 640, "n_test": 360,
-              "measure": MEASURE | {"measured": 640}}
-    trained, deeper = (training.by_bias(config | {"depth": depth}, digits)
-                       for depth in (3, 9))
+    trained, deeper = (training.train(net_config(
+        PLAN, Net(depth, {"bias": -20.0}), 5e-3, 0, epochs=2, batch=64, n_train=640,
+        n_test=360, measure={"measured": 640, "kept": []}), digits)
+        for depth in (3, 9))
     for result in (trained, deeper):
         used = result["used"]
-        assert used["prefix"] == 0 and used["open"] == 0
+        assert used["prefix"] == 0
         assert used["closed_loss"] == pytest.approx(used["loss"], rel=1e-5)
     assert deeper["train_loss"] == pytest.approx(trained["train_loss"], rel=1e-5)
     assert deeper["test_acc"] == trained["test_acc"] > 0.8
@@ -206,22 +149,15 @@ def test_gates_that_start_at_minus_20_carry_to_rounding(digits):
 
 def start_of(config):
     """A trial's S before training, and its mean b_T."""
-    gates = config.get("gates", {"bias": config.get("gate_bias")})
-    bias = training.initial_biases(gates, config["depth"], 4, config["seed"])
+    bias = training.initial_biases(config["gates"], config["depth"], 4, config["seed"])
     return sigmoid(bias).sum() / 4, bias.mean()
-
-
-def border_of(config):
-    """The largest S that trains: what should move it does, the rest leaves it."""
-    lr = config["lr"] / {"adam": 1, "sgd": 200}[config.get("optimizer", "adam")]
-    return (12 * (1e-3 / lr) ** 0.3 * (config["epochs"] / 12) ** 0.3
-            * {1e-4: 0.5, 1e-8: 1, 1e-16: 2}[config.get("eps", 1e-8)])
 
 
 def lawful_loss(config):
     """Loss by S alone, with a border."""
     S, _ = start_of(config)
-    if border_of(config) < S:
+    border = 12 if config["optimizer"] == "adam" else 6
+    if border < S:
         return 2.3
     longer = (12 / config["epochs"]) ** 0.5 if config["depth"] == 10 else 1
     return min(0.07 * math.exp(0.005 * math.log(S) ** 2 + 0.12 * S), 2.3) * (
@@ -242,24 +178,17 @@ class World:
 
     def give(self, name, config):
         if name == "depth.tutorial":
-            return {"status": "ok", "test_acc": 0.11 if config["block"] == "plain"
-                    else 0.95}
+            return {"status": "ok", "test_acc": 0.11}
         S, _ = start_of(config)
-        if name == "depth.start":
-            ends = {"layer": [0, config["depth"]], "rms": [math.exp(-S), 1.0]}
-            return {"S": S, "carried": math.exp(-S), "output": ends, "gradient": ends,
-                    "W_in": 3 * math.exp(-S)}
         loss = self.loss(config)
-        result = {"status": "ok", "train_loss": [2.3, loss], "S_before": S,
-                  "S_after": S, "test_acc": 0.98 if loss < plan.TRAINS else 0.1}
+        result = {"status": "ok", "train_loss": [2.3, loss],
+                  "test_acc": 0.98 if loss < plan.TRAINS else 0.1}
         if "measure" in config:
-            kept = [m for m in config["measure"]["kept"] if m < config["depth"]]
-            times = 1 if S < 1e-4 else 3        # shut gates are not used
-            result["used"] = {
-                "layers": config["depth"], "loss": loss, "closed_loss": times * loss,
-                "open": 0, "prefix": config["depth"] * (times > 1), "lesions": {},
-                "kept": {"layers": kept, "loss": [times * loss] * len(kept)},
-                "curves": {"cut_loss": [times * loss, loss]}}
+            kept, times = config["measure"]["kept"], 1 if S < 1e-4 else 3
+            result["used"] = {      # shut gates are not used
+                "loss": loss, "closed_loss": times * loss,
+                "prefix": config["depth"] * (times > 1), "cut_loss": [],
+                "kept": {"blocks": kept, "loss": [times * loss] * len(kept)}}
         return result
 
     def trials(self, requests, load):
@@ -281,55 +210,37 @@ def verdicts(record):
 
 
 def test_a_lawful_world_gets_its_law(worlds):
-    """Shut gates do as well with SGD there, and half-open ones train at some rate."""
+    """Shut gates do as well there."""
     found = verdicts(worlds["lawful"])
     assert {name: verdict for name, verdict in found.items() if verdict != "holds"} == {
-        "depth-beats-ten": "open", "ten-thousand-beat-ten": "open",
-        "sgd-1000-blocks": "not learned", "thousand-layers-train": "not learned",
-        "half-open-fails": "does not hold", "chrono-loses": "does not hold",
-        "line-loses": "does not hold"}
+        "sgd-1000-blocks": "not learned", "thousand-layers-train": "not learned"}
 
 
 def test_a_lawless_world_does_not(worlds):
     found = verdicts(worlds["lawless"])
     assert {found[name] for name in (
-        "loss-follows-sum", "loss-not-by-bias-or-depth", "equal-sum-equal-loss",
-        "sum-1-near-best-sum", "sum-1-near-best-rule", "constant-t-as-good",
-        "bias-2-fails", "border-moves", "sgd-1000-blocks")} == {"does not hold"}
+        "equal-sum-equal-loss", "sum-1-near-best-rule", "constant-t-as-good",
+        "sgd-1000-blocks")} == {"does not hold"}
 
 
-def test_the_bisection_ends_around_the_border(worlds):
-    own = PLAN["border"]
-    step = 2 ** (own["octaves"] / 2 ** own["rounds"])
-    for row in worlds["lawful"]["border"]:
-        assert len(row["S"]) == len(own["seeds"])
-        for seed, border in enumerate(row["S"]):
-            below, above = (lawful_loss(net_config(
-                PLAN, Net(50, {"sum": S}, "adam"), 1e-3, seed) | row["change"] | {
-                    "depth": 50}) < plan.TRAINS
-                for S in (border / step, border * step))
-            assert below and not above
+# --------------------------------------------------------------------------------------
+# Rates
 
 
-def test_margins_bend_a_verdict_the_right_way(worlds):
-    order = ["does not hold", "not learned", "holds"]
-    for claim in worlds["lawful"]["claims"] + worlds["lawless"]["claims"]:
-        if claim["name"].startswith(("sum-1", "equal-sum", "border-stays", "lower")):
-            half, given, twice = map(order.index, claim["at"].values())
-            assert half <= given <= twice
+def book_of(loss):
+    """A book whose trials end with loss(config)."""
+    return Book(lambda configs: {name: Trial(
+        "depth.train", 1, None, config, "ok", None,
+        {"status": "ok", "train_loss": [loss(config)], "test_acc": 0.9}, 0.0, {})
+        for name, config in configs.items()})
 
 
 def test_rates_are_chosen_by_the_first_seed_and_only_where_it_trains():
     losses = {5e-4: 0.5, 1e-3: 0.2, 2e-3: 2.3}
-
-    def run(configs):
-        return {name: Trial("depth.train", 1, None, config, "ok", None, {
-            "status": "ok", "train_loss": [2.3 if config["gates"]["sum"] == 20 else
-                                           losses[config["lr"]]]}, 0.0, {})
-            for name, config in configs.items()}
-    book = Book(run)
+    book = book_of(lambda config: 2.3 if config["gates"]["sum"] == 20 else
+                   losses[config["lr"]])
     for S, lr in ((1.0, 1e-3), (20.0, 1e-3)):       # 1e-3 is the middle one, too
-        net = Net(300, {"sum": S}, "adam")
+        net = Net(300, {"sum": S})
         first = plan.by_rate(book, PLAN, net)
         assert [len(configs) for configs in first.values()] == [1, 1, 1]
         book.run(config for configs in first.values() for config in configs)
@@ -338,6 +249,34 @@ def test_rates_are_chosen_by_the_first_seed_and_only_where_it_trains():
         assert sum(map(len, again.values())) == 5
     assert plan.chosen_lr(book, PLAN, net._replace(gates={"sum": 1.0})) == 1e-3
     assert plan.chosen_lr(book, PLAN, net) is None
+
+
+@pytest.mark.parametrize("best, tried", [
+    (1e-3, [5e-4, 1e-3, 2e-3]), (2e-3, [5e-4, 1e-3, 2e-3, 4e-3]),
+    (1.6e-2, [5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2]),
+    (1.25e-4, [1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3])])
+def test_rates_are_tried_until_the_best_lies_inside(best, tried):
+    book = book_of(lambda config: 0.1 + abs(math.log(config["lr"] / best)))
+    for depth, seeds in ((30, [0, 1, 2]), (300, [0])):
+        net = Net(depth, {"sum": 1.0})
+        while any(config not in book for configs in controls.search(
+                book, PLAN, net).values() for config in configs):
+            book.run(config for configs in controls.search(book, PLAN, net).values()
+                     for config in configs)
+        found = controls.search(book, PLAN, net)
+        assert [*found] == tried
+        assert [config["seed"] for config in found[best]] == seeds
+        judged = controls.judged_configs(book, PLAN, net)
+        assert {config["lr"] for config in judged} == {best}
+        assert not {config["seed"] for config in judged} & {*seeds}
+
+
+def test_what_chooses_a_rate_is_what_the_rules_have_trained():
+    """So that finished trials are found again."""
+    net = Net(30, {"sum": 1.0})
+    there = controls.search(book_of(None), PLAN, net)
+    for lr, configs in plan.by_rate(book_of(None), PLAN, net).items():
+        assert there[lr] == configs
 
 
 # --------------------------------------------------------------------------------------
@@ -381,41 +320,95 @@ def test_more_negative_is_judged_with_every_seed(trains, expected):
         expected if expected == "open" else "does not hold")
 
 
-MANY = {"prefix": 900, "kept": {"layers": [10, 50], "loss": [0.9, 0.12]}}
-FEW = {"prefix": 900, "kept": {"layers": [10, 50], "loss": [0.9, 0.105]}}
-UNKNOWN = {"prefix": 900, "kept": {"layers": [10], "loss": [0.9]}}
-NONE = {"prefix": 0, "kept": {"layers": [10, 50], "loss": [0.1, 0.1]}}
+MANY = {"prefix": 900, "kept": {"blocks": [10, 50], "loss": [0.9, 0.12]}}
+FEW = {"prefix": 900, "kept": {"blocks": [10, 50], "loss": [0.9, 0.105]}}
+UNKNOWN = {"prefix": 900, "kept": {"blocks": [10], "loss": [0.9]}}
+NONE = {"prefix": 0, "kept": {"blocks": [10, 50], "loss": [0.1, 0.1]}}
 
 
-def deep(depth, bias, *nets, loss=0.1, closed_loss=0.1):
+def deep(bias, *nets, loss=0.1, closed_loss=0.1):
     """A row of nets on all images, (accuracy, what is used) for each seed."""
-    return {"depth": depth, "gate_bias": bias, "trials": [""] * len(nets),
+    return {"depth": 999, "gate_bias": bias, "trials": [""] * len(nets),
             "train_loss": [loss if used else None for _, used in nets],
             "test_acc": [accuracy for accuracy, _ in nets],
             "used": [used and {"loss": 0.1, "closed_loss": closed_loss} | used
                      for _, used in nets]}
 
 
-HUNDRED, SHUT = deep(99, -3.0, (0.975, MANY)), deep(999, -20.0, (0.9, NONE), loss=0.2)
+SHUT = deep(-20.0, (0.9, NONE), loss=0.2)
 
 
 @pytest.mark.parametrize("found, expected", [
     # The b_T is chosen by training loss; the better test accuracy does not count.
-    ([deep(999, -7.0, (0.96, MANY)), deep(999, -5.0, (0.99, NONE), loss=0.2), SHUT,
-      HUNDRED], ["holds", "holds", "holds"]),
-    ([deep(999, -7.0, (0.94, FEW)), SHUT, deep(99, -3.0, (0.963, MANY))],
-     ["does not hold"] * 3),
+    ([deep(-7.0, (0.96, MANY)), deep(-5.0, (0.99, NONE), loss=0.2), SHUT],
+     ["holds", "holds"]),
+    ([deep(-7.0, (0.94, FEW)), SHUT], ["does not hold"] * 2),
     # One seed does not use them, one diverged; not measured.
-    ([deep(999, -7.0, (0.96, MANY), (0.96, MANY | {"prefix": 50})), SHUT, HUNDRED],
-     ["holds", "holds", "does not hold"]),
-    ([deep(999, -7.0, (0.96, MANY), (None, None)), SHUT, HUNDRED],
-     ["does not hold", "holds", "does not hold"]),
-    ([deep(999, -7.0, (0.96, UNKNOWN)), SHUT, HUNDRED], ["holds", "holds", "open"]),
+    ([deep(-7.0, (0.96, MANY), (0.96, MANY | {"prefix": 50})), SHUT],
+     ["holds", "does not hold"]),
+    ([deep(-7.0, (0.96, MANY), (None, None)), SHUT], ["does not hold"] * 2),
+    ([deep(-7.0, (0.96, UNKNOWN)), SHUT], ["holds", "open"]),
     # What shut gates reach, too, is not learned; the tutorial counts all seeds.
-    ([deep(999, -7.0, (0.96, MANY)), deep(999, -20.0, (0.951, NONE), loss=0.2),
-      HUNDRED], ["not learned", "holds", "holds", "holds", "holds"]),
-    ([deep(999, -20.0, (0.95, NONE), (0.9, NONE), closed_loss=0.1002), HUNDRED],
-     ["does not hold", "holds"] + ["does not hold"] * 3)])
+    ([deep(-7.0, (0.96, MANY)), deep(-20.0, (0.951, NONE), loss=0.2)],
+     ["not learned", "holds", "holds", "holds"]),
+    ([deep(-20.0, (0.95, NONE), (0.9, NONE), closed_loss=0.1002)],
+     ["does not hold"] * 4)])
 def test_verdicts_on_deep_nets(found, expected):
-    made = [judge(claim)["verdict"] for claim in claims.claims_on_deep(found, -20.0)]
+    made = [judge(claim)["verdict"] for claim in claims.claims_on_thousand(found, -20)]
     assert made[:len(expected)] == expected
+
+
+def row(rule, depth, losses, **more):
+    return {"rule": rule, "depth": depth, "train_loss": losses, "trials": [],
+            "test_acc": [1 - loss for loss in losses], **more}
+
+
+def about(mean):
+    return [mean * (1 + part) for part in (-0.04, -0.01, 0.01, 0.04)]
+
+
+def judged(*, constant=1.0, deep=1.0, longer=0.5, deepest=1.0):
+    """{name: verdict} of rows whose losses are so many times those of ten blocks."""
+    depths = PLAN["controls"]["depths"]
+    ones = {depth: about(0.07 * (deep if depth > 10 else 1)) for depth in depths}
+    nets = [row("S = 1", depth, losses) for depth, losses in ones.items()]
+    nets += [row("constant T", depth, [constant * loss for loss in losses])
+             for depth, losses in ones.items()]
+    nets += [row("shallow", depth, about(0.09)) for depth in (1, 3)]
+    schedule = [row("", depth, about(0.04)) for depth in (1, 3, 10)]
+    record = {"plan": PLAN, "rules": [], "controls": {
+        "nets": nets, "schedule": schedule,
+        "longer": [row("", 10, about(0.07 * longer), epochs=epochs)
+                   for epochs in PLAN["controls"]["longer"]["epochs"]]},
+        "full": [row("", 10_000, about(0.04 * deepest))]}
+    return {claim["name"]: claim["verdict"]
+            for claim in map(judge, controls.claims(record))}
+
+
+FOUND = dict.fromkeys(("sum-1-near-best-rule", "constant-t-as-good", "equal-compute",
+                       "ten-as-good-as-10000"), "holds")
+NOT = "does not hold"
+
+
+@pytest.mark.parametrize("world, others", [
+    ({}, {}),
+    ({"constant": 1.4}, {"constant-t-as-good": NOT}),
+    ({"constant": 1.2}, {"constant-t-as-good": "open"}),    # within its noise
+    ({"constant": 0.7}, {"sum-1-near-best-rule": NOT}),
+    ({"deep": 0.4}, {"equal-compute": NOT}),
+    ({"deep": 1.5}, {"sum-1-near-best-rule": NOT}),
+    ({"longer": 1.5}, {"equal-compute": NOT}),
+    ({"deepest": 0.7}, {"ten-as-good-as-10000": NOT})])
+def test_verdicts_follow_the_numbers(world, others):
+    assert judged(**world) == FOUND | others
+
+
+def test_the_noise_of_a_ratio_is_that_of_drawn_means(rng):
+    """A thousand ratios of means of eight have the deviation that each one states."""
+    drawn = [controls.compared(rng.normal(1, 0.1, 8), rng.normal(2, 0.1, 8))
+             for _ in range(1000)]
+    ratios = [each["ratio"] for each in drawn]
+    mean = sum(ratios) / 1000
+    spread = math.sqrt(sum((ratio - mean) ** 2 for ratio in ratios) / 1000)
+    assert mean == pytest.approx(0.5, rel=0.01)
+    assert sum(each["error"] for each in drawn) / 1000 == pytest.approx(spread, rel=0.1)

@@ -119,19 +119,11 @@ def test_files_that_its_row_does_not_describe_are_refused(stripes, monkeypatch, 
         hn.load_dataset("stripes")
 
 
-def test_a_missing_file_of_it_is_named(stripes):
-    (stripes / "test-labels.txt").unlink()
-    with pytest.raises(hn.DataError, match="test-labels.txt: No such"):
-        hn.load_dataset("stripes")
-
-
-def test_a_broken_file_of_it_is_refused(stripes):
+def test_a_missing_or_broken_file_of_it_is_one_line(stripes):
     path = stripes / "test-labels.txt"
     path.write_bytes(path.read_bytes().replace(b"2", b"1"))
-    for name in ("test-labels.txt", "train-images.txt"):
-        with pytest.raises(hn.DataError, match=f"{name}.*other numbers"):
-            hn.load_dataset("stripes")
-        (stripes / "train-images.txt").write_bytes(b"1 2 3")
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit, match="test-labels.txt.*other numbers"):
         main(["--dataset", "stripes", "--no-save", "--jobs", "1"])
-    assert "other numbers" in str(caught.value)
+    path.unlink()
+    with pytest.raises(hn.DataError, match="test-labels.txt: No such"):
+        hn.load_dataset("stripes")

@@ -1,4 +1,4 @@
-"""The headline's sweeps: their nets, and what is concluded from them."""
+"""The headline: its nets, and what is concluded from them."""
 
 import pytest
 
@@ -41,16 +41,12 @@ def row(kind, depth, *accuracies, init="uniform", **more):
             "test_acc": accuracies, **mean_and_std(accuracies), **more}
 
 
-def verdicts(plain, deep_highway, thirds, best=lambda kind, depth: 0.9):
-    sweeps = [row(kind, depth, *found, init=init) for init in ("uniform", "glorot")
-              for kind, ends in (("highway", [(0.9, 0.91), deep_highway]),
-                                 ("plain", [(0.9, 0.91), plain]))
-              for depth, found in zip((5, 30), ends, strict=True)]
-    sweeps.append(row("highway", 10, 0.9, 0.9, T_thirds=thirds, init="other"))
-    plan = headline.PLAN | {"seeds": [0, 1]}
-    many = [row("highway", 5, 0.9, 0.91), row("highway", 50, *deep_highway)]
-    return {claim.name: judge(claim)["verdict"] for claim in headline.claims(
-        {"plan": plan, "sweeps": sweeps, "many": many, "best": best_rows(best)})}
+def verdicts(plain=(0.1, 0.1), deep=(0.9, 0.9), thirds=((1, 1), (1, 1)),
+             best=lambda kind, depth: 0.9):
+    record = {"plan": headline.PLAN, "T_thirds": thirds, "best": best_rows(best),
+              "sweep": [row("plain", 30, *plain), row("highway", 30, 0.9, 0.9)],
+              "many": [row("highway", 5, 0.9, 0.91), row("highway", 50, *deep)]}
+    return {claim.name: judge(claim)["verdict"] for claim in headline.claims(record)}
 
 
 def best_rows(accuracy):
@@ -58,31 +54,26 @@ def best_rows(accuracy):
     plan = headline.PLAN["best"]
     return [row(kind, depth, *(accuracy(kind, depth) + seed / 1e4 for seed in range(5)),
                 tried=[{"init": "he", "lr": 1e-3, "error": 100 - 100 * accuracy(
-                    kind, depth)}], all_trials=[])
+                    kind, depth), "trials": []}])
             for kind in plan["kinds"] for depth in plan["depths"] + [300]]
 
 
-def test_the_best_settings_are_judged_by_kind_and_depth():
-    def found(accuracy):
-        return {name: verdict for name, verdict in verdicts(
-            (0.1, 0.1), (0.9, 0.9), [[1, 1], [1, 1]], accuracy).items()
-            if name.startswith("best-")}
-    assert set(found(lambda kind, depth: {"plain": 0.9 - depth / 400,
-                                          "highway, auto": 0.95}.get(kind, 0.9)
-                     ).values()) == {"holds"}
-    upside_down = found(lambda kind, depth: {"plain": 0.7 + depth / 400,
-                                             "highway, auto": 0.5}.get(kind, 0.6))
-    assert set(upside_down.values()) == {"does not hold"}
+@pytest.mark.parametrize("accuracy, expected", [
+    (lambda kind, depth: {"plain": 0.9 - depth / 400, "highway, auto": 0.95
+                          }.get(kind, 0.9), "holds"),
+    (lambda kind, depth: {"plain": 0.7 + depth / 400, "highway, auto": 0.5
+                          }.get(kind, 0.6), "does not hold")])
+def test_the_best_settings_are_judged_by_kind_and_depth(accuracy, expected):
+    assert {verdict for name, verdict in verdicts(best=accuracy).items()
+            if name.startswith("best-")} == {expected}
 
 
-def test_verdicts_follow_the_numbers():
-    found = verdicts((0.1, 0.1), (0.9, 0.91), [[0.3, 0.1], [0.2, 0.1]])
-    assert {found["sweep-plain-uniform"], found["sweep-plain-guess"],
-            found["depth-free"], found["lower-layers-open"]} == {"holds"}
-    assert found["sweep-highway-glorot"] == "does not hold"
-    found = verdicts((0.9, 0.7), (0.5, 0.51), [[0.1, 0.3], [0.1, 0.2]])
-    assert {found[name] for name in ("sweep-plain-guess", "depth-free",
-                                     "lower-layers-open")} == {"does not hold"}
-    found = verdicts((0.9, 0.7), (0.95, 0.8), [[0.1, 0.3], [0.3, 0.1]])
-    assert {found[name] for name in ("sweep-plain-uniform", "depth-free",
-                                     "lower-layers-open")} == {"open"}
+@pytest.mark.parametrize("plain, deep, thirds, expected", [
+    ((0.1, 0.1), (0.9, 0.91), [[0.3, 0.1], [0.2, 0.1]], ["holds"] * 3),
+    ((0.9, 0.7), (0.5, 0.51), [[0.1, 0.3], [0.1, 0.2]], ["does not hold"] * 3),
+    ((0.9, 0.7), (0.95, 0.8), [[0.1, 0.3], [0.3, 0.1]],
+     ["does not hold", "open", "open"])])
+def test_the_reproductions_claims_follow_the_numbers(plain, deep, thirds, expected):
+    found = verdicts(plain, deep, thirds)
+    assert [found[name] for name in ("sweep-plain-guess", "depth-free",
+                                     "lower-layers-open")] == expected

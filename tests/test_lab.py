@@ -20,7 +20,7 @@ import pytest
 
 import highway_networks as hn
 from experiments import variants
-from experiments.lab import Claim, main, recheck, running, trial_function
+from experiments.lab import Claim, experiment, main, recheck, running, trial_function
 from experiments.lab.experiment import Lab, Replay, load_record, state_of
 from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
@@ -82,32 +82,23 @@ def test_a_newer_version_takes_the_trials_that_it_accepts(store):
     assert [(t.version, t.result["x2"]) for t in found] == [(1, 0), (1, 1), (2, 5)]
 
 
-def test_a_failed_trial_is_kept_and_run_again_only_when_asked(store):
+def test_a_failed_trial_is_run_again_and_costs_no_other(store):
     requests = toys.requests_of(toys.lucky, 4)
     trials = run(requests, store)
     assert [trial.status for trial in trials] == ["ok", "ok", "failed", "ok"]
     assert "ArithmeticError: no luck" in trials[2].error and trials[2].result is None
     assert trials[2].error.isprintable()
-    assert run(requests, store, True) == trials
-    assert [t.result for t in run(requests, store, True, retry_failed=True)] == [
-        0, 1, 2, 3]
-    assert store.save(trials[2]).status == "ok", "a failure replaces no success"
+    again = run(requests, store, True)
+    assert [trial.result for trial in again] == [0, 1, 2, 3]
+    assert again[:2] == trials[:2], "not run again: the seconds are the same"
+    assert store.save(trials[2]) == trials[2] and store.of("toy.%")[trials[2].hash
+                                                                    ].status == "ok"
 
 
 def test_a_result_that_is_not_json_fails_its_trial(store):
     results = [np.nan, [np.inf], {1, 2}, np.float32(1)]
     for trial in run(toys.requests_of(toys.odd_result, 4), store, results):
         assert trial.status == "failed" and trial.error and trial.result is None
-
-
-def test_each_trial_is_told_with_its_last_loss(store, capsys):
-    results = [{"train_loss": [2.0, 0.25]}, {"train_loss": 0.5}, [1],
-               {"status": "diverged", "train_loss": [None]}]
-    run(toys.requests_of(toys.odd_result, 4), store, results)
-    _, *told = capsys.readouterr().err.splitlines()
-    for line, words in zip(told, ("loss 0.25", "loss 0.5", "x 2", "diverged"),
-                           strict=True):
-        assert words in line and " ok" in line and line.startswith("trial ")
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
@@ -245,6 +236,19 @@ def test_a_cluster_that_is_lost_is_one_line_and_trials_are_kept(
         assert "no worker is left" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("step", ["get_versions", "upload_file"])
+def test_a_worker_that_is_lost_while_code_is_sent_is_one_line(store, cluster, step,
+                                                              monkeypatch):
+    import distributed
+
+    def lost(*given, **more):
+        raise distributed.comm.CommClosedError("in <TCP>: Stream is closed")
+    monkeypatch.setattr(distributed.Client, step, lost)
+    with pytest.raises(StoreError, match="lost .* worker") as caught:
+        run(requests_of_variants(), store, cluster=cluster[0])
+    assert "\n" not in str(caught.value)
+
+
 def test_workers_that_cannot_run_a_trial_are_one_line(store, cluster):
     """They have our code, and not that of the tests."""
     with pytest.raises(StoreError, match="cannot run trials: .*tests") as caught:
@@ -307,7 +311,7 @@ def toy(tmp_path, monkeypatch):
     monkeypatch.setattr(hn, "HERE", tmp_path)
     monkeypatch.setitem(sys.modules, "experiments.toy",
                         SimpleNamespace(EXPERIMENT=toys.EXPERIMENT))
-    monkeypatch.setattr(recheck, "NAMES", ("toy",))
+    monkeypatch.setattr(experiment, "NAMES", ("toy",))
     return lambda *words: main("toy", ["--jobs", "1", *words])
 
 

@@ -67,7 +67,7 @@ def test_a_name_that_is_not_there_is_an_error(tmp_path, monkeypatch):
     good = (hn.HERE / template).read_text()
     monkeypatch.setattr(texts, "PLACES", ("*.md.jinja",))
     monkeypatch.setattr(hn, "HERE", tmp_path)
-    monkeypatch.setattr(texts, "all_claims", list)
+    monkeypatch.setattr(texts, "all_records", dict)
     monkeypatch.setattr(texts, "read", lambda name: {})
     (tmp_path / "page.md.jinja").write_text("{{ hn.DATASETS.mnist.title }}")
     assert texts.rendered() == {tmp_path / "page.md": b"MNIST"}

@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from experiments.depth.claims import LOW, OPTIMIZERS, grouped
+from experiments.depth.claims import OPTIMIZERS, grouped
 from experiments.depth.controls import all_losses, shallow_rows
 from experiments.depth.plan import TRAINS
 from experiments.depth.record import GUESSING, mean_loss
@@ -17,6 +17,8 @@ from experiments.depth.training import KEEPS
 from experiments.lab.drawing import format_log, plain_numbers, title_of
 from experiments.lab.papers import GUIDELINE
 from highway_suite.figures import LIGHT, TITLE, label_right
+
+LOW = 2                 # the largest S with which nets of all depths train well
 
 
 def one_panel(record: dict, title: str, height: float = 4.4) -> tuple[Figure, Axes]:
@@ -158,17 +160,17 @@ def draw_map(record: dict) -> Figure:
 
 
 def draw_use(record: dict) -> Figure:
-    """The loss of nets of which only the first blocks are left open, first seed: for
-    each depth that with the best b_T, the shut one, and the deepest."""
-    shut = record["plan"]["deep_nets"]["shut"]
-    rows = [min(rows, key=mean_loss)
-            for rows in grouped(record["deep"], "depth").values()]
-    rows += [row for row in record["deep"] if row["gate_bias"] == shut]
+    """The loss of nets of which only the first blocks are left open, first seed: 1000
+    layers with the best b_T and with the shut one, and the deepest."""
+    shut = record["plan"]["thousand"]["shut"]
+    rows = [min(record["thousand"], key=mean_loss),
+            *(row for row in record["thousand"] if row["gate_bias"] == shut)]
     lines = {f"{row['depth']:,} blocks, $b_T$ = {row['gate_bias']:g}": row["used"][0]
              for row in rows}
-    last = max(record["full"], key=lambda row: row["depth"])["used"][0]
-    lines[f"{last['layers']:,} blocks, S = 1"] = last
-    figure, axes = one_panel(record, f"Of {last['layers']:,} blocks the first "
+    deepest = max(record["full"], key=lambda row: row["depth"])
+    depth, last = deepest["depth"], deepest["used"][0]
+    lines[f"{depth:,} blocks, S = 1"] = last
+    figure, axes = one_panel(record, f"Of {depth:,} blocks the first "
                              f"{last['prefix']:,} are needed to keep\nthe loss within "
                              f"{100 * KEEPS - 100:.0f} %")
     for (name, used), colour in zip(lines.items(), shades([*lines]).values(),

@@ -1,4 +1,4 @@
-"""The trial of a tutorial's net of 20 layers, here 18 blocks between two layers.
+"""The trial of a tutorial's plain net of 20 layers, here 18 blocks between two layers.
 
 J. Fleming's "Highway Networks with TensorFlow" (2015): plain SGD on the loss summed
 over a batch, relu, weights cut at two of their deviations.
@@ -38,14 +38,13 @@ def truncated_normal(rng: np.random.Generator, shape: tuple, std: float = 0.1
 
 def make_net(config: dict, data: hn.Data) -> hn.DeepNet:
     """The tutorial's net, untrained: its own start, or He's with biases of zero."""
-    net = hn.make_net(hn.Config(init="he", activation="relu", **{
-        name: config[name] for name in ("block", "depth", "gate_bias", "seed")}), data)
+    net = hn.make_net(hn.Config(block="plain", init="he", activation="relu", **{
+        name: config[name] for name in ("depth", "seed")}), data)
     if config["start"] == "tutorial":
         rng = np.random.default_rng([config["seed"], 2015])
         for name, values in net.views(net.params).items():
-            if name != "b_T":
-                values[...] = (truncated_normal(rng, values.shape)
-                               if name.startswith("W") else 0.1)
+            values[...] = (truncated_normal(rng, values.shape)
+                           if name.startswith("W") else 0.1)
     return net
 
 

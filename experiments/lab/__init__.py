@@ -2,11 +2,10 @@
 
     trials.py       what a trial is, its hash, the store, packed files
     running.py      trials run in processes or on a cluster
-    experiment.py   Experiment and Lab: plan, trials, record, figures
+    experiment.py   Experiment and Lab: plan, trials, record, figures, all claims
     command.py      python3 -m experiments.NAME
     judging.py      Claim and judge: one test, one of four verdicts
     recheck.py      the deciding trials trained again, the claim judged again
-    claims.py       all claims; experiments.claims is their command
     texts.py        the pages, rendered from records
     papers.py       the papers' numbers
 """

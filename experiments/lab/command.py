@@ -69,8 +69,6 @@ def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
                         help="processes (default: one per core)")
     parser.add_argument("--cluster", metavar="ADDRESS", help="of a Dask scheduler, "
                         "tcp://HOST:PORT, whose workers run the trials instead")
-    parser.add_argument("--retry-failed", action="store_true",
-                        help="run failed trials again")
     return parser
 
 
@@ -141,8 +139,7 @@ class Work:
             + ["--smoke"] * options.smoke + ["--fresh"] * options.fresh
             + ["--only", *options.only] * bool(options.only))
         self.folder.mkdir(parents=True, exist_ok=True)
-        source = Training(self.store, self.packed, options.jobs, options.cluster,
-                          options.retry_failed)
+        source = Training(self.store, self.packed, options.jobs, options.cluster)
         record, changed = self.lab(source).record(command), []
         path = self.folder / "record.json"
         if self.apart or not is_same(record, path):

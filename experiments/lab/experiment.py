@@ -18,6 +18,7 @@ from typing import Any
 from PIL import Image
 
 import highway_networks as hn
+from experiments import NAMES
 from experiments.lab.judging import Claim, judge
 from experiments.lab.running import describer, run_trials
 from experiments.lab.trials import Request, Store, StoreError, Trial
@@ -73,15 +74,13 @@ class Training:
     finished: Mapping[str, Trial]           # packed ones
     jobs: int | None = None
     cluster: str | None = None
-    retry_failed: bool = False
     asked: set[str] = field(default_factory=set)
 
     def trials(self, requests: Sequence[Request], load: Callable[[], Any]
                ) -> list[Trial]:
         """Raises StoreError, hn.DataError."""
         trials = run_trials(requests, self.store, load, finished=self.finished,
-                            jobs=self.jobs, cluster=self.cluster,
-                            retry_failed=self.retry_failed)
+                            jobs=self.jobs, cluster=self.cluster)
         self.asked |= {trial.hash for trial in trials}
         return trials
 
@@ -141,7 +140,7 @@ class Lab:
         for trial in trials:
             if trial.status == "failed":
                 raise StoreError(f"trial {trial.hash} failed: {trial.error}. Mend that "
-                                 "and run again with --retry-failed")
+                                 "and run again")
         return dict(zip(configs, trials, strict=True))
 
     def record(self, command: str) -> dict:
@@ -192,6 +191,24 @@ def load_record(path: Path) -> tuple[dict, str]:
         raise RecordError(f"{path}: {error}. Make it with: python3 -m experiments."
                           f"{path.parent.name}") from error
     return record, hashlib.sha256(content).hexdigest()
+
+
+def all_records() -> dict[str, dict]:
+    """The records of all experiments, {name: record}. Raises RecordError."""
+    return {name: load_record(folder_of(name) / "record.json")[0] for name in NAMES}
+
+
+def all_claims(records: Mapping[str, dict]) -> list[dict]:
+    """The judged claims of records, each with its "experiment". Raises RecordError
+    where two have the same name."""
+    found: dict[str, dict] = {}
+    for name, record in records.items():
+        for claim in record["claims"]:
+            if claim["name"] in found:
+                raise RecordError(f"two claims are called {claim['name']}: of "
+                                  f"{found[claim['name']]['experiment']} and {name}")
+            found[claim["name"]] = claim | {"experiment": name}
+    return list(found.values())
 
 
 @contextmanager

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments import NAMES
 from experiments.lab.experiment import (
     Lab,
     Replay,
     Training,
+    all_claims,
+    all_records,
     folder_of,
     get,
-    load_record,
 )
 from experiments.lab.running import describer, duration, run_trials
 from experiments.lab.trials import Store, StoreError, Trial, read_packed
@@ -42,19 +42,18 @@ def numerics(env: Mapping) -> dict:
     return {name: value for name, value in env.items() if not name.startswith("git")}
 
 
-def find(name: str) -> tuple[str, dict, dict]:
-    """A claim's name -> its experiment's name, its record and the claim. RecordError.
-    """
-    known = []
-    for experiment in NAMES:
-        path = folder_of(experiment) / "record.json"
-        if path.exists():
-            record, _ = load_record(path)
-            for claim in record["claims"]:
-                known.append(claim["name"])
-                if claim["name"] == name:
-                    return experiment, record, claim
-    raise RecordError(f"no claim {name!a}; there are {', '.join(sorted(known))}")
+def find(name: str) -> dict:
+    """The claim of that name, as committed. Raises RecordError."""
+    claims = {claim["name"]: claim for claim in all_claims(all_records())}
+    if name not in claims:
+        raise RecordError(f"no claim {name!a}; there are {', '.join(sorted(claims))}")
+    return claims[name]
+
+
+def made_by(lab: Lab, name: str) -> dict:
+    """A claim, made of a lab's trials. Raises StoreError, RecordError."""
+    claims = {claim["name"]: claim for claim in lab.record("")["claims"]}
+    return claims.get(name, {}) | {"experiment": lab.experiment.name}
 
 
 def seconds_of(trials: Collection[Trial], jobs: int = CORES) -> float:
@@ -161,28 +160,22 @@ def recheck_claim(name: str, store: Store, *, minutes: float = 2, sample: int = 
     """Recheck a claim and print what comes of it -> the exit code: 0 the verdict (or,
     of a sample, the numbers) came out again, 1 it did not, 2 there is none. Raises
     RecordError, StoreError, hn.DataError."""
-    experiment, record, claim = find(name)
-    committed = read_packed(folder_of(experiment) / "trials")
-    replay = Replay(committed)
-    lab = Lab(get(experiment), replay, data_dir=data_dir)
+    claim = find(name)
+    experiment = get(claim["experiment"])
+    committed = read_packed(folder_of(experiment.name) / "trials")
+    lab = Lab(experiment, Replay(committed), data_dir=data_dir)
     print(f"{claim['source']}: {claim['claim']}\nverdict, as committed: "
           f"{claim['verdict']}", flush=True)
-    made = {item["name"]: item for item in lab.record("")["claims"]}
-    if made.get(name) != claim:
+    if made_by(lab, name) != claim:
         raise RecordError(f"the committed trials do not give the committed claim {name}"
-                          f": make the record with python3 -m experiments.{experiment}")
+                          f": make the record with python3 -m experiments."
+                          f"{experiment.name}")
     deciding = [committed[found] for found in claim["trials"]]
     if not deciding:
         print("no trial decides it: its numbers came out again from what is committed")
         return 0
     seconds = seconds_of(deciding, jobs or CORES)
-    print(f"{len(deciding)} trials decide it, which take about {duration(seconds)} on "
-          f"{jobs or CORES} cores:")
-    describe = describer([trial.config for trial in deciding])
-    for trial in deciding[:12]:
-        print(f"    {trial.function} {describe(trial.config)}  {trial.seconds:.0f} s")
-    if len(deciding) > 12:
-        print(f"    and {len(deciding) - 12} more")
+    announce(deciding, seconds, jobs or CORES)
     if sample:
         chosen = sorted(deciding, key=lambda trial: trial.seconds)[:sample]
         print(f"a sample of them, the {len(chosen)} cheapest; it gives no verdict")
@@ -192,12 +185,21 @@ def recheck_claim(name: str, store: Store, *, minutes: float = 2, sample: int = 
               f"{math.ceil(seconds / 60)} gives the verdict, --sample N compares N "
               "trials without one")
         return 2
-    again = train_again(lab, [trial.hash for trial in deciding], store, jobs)
+    again = train_again(lab, claim["trials"], store, jobs)
     # Where they lead an adaptive plan elsewhere, what it then asks for is trained too.
-    new = Lab(get(experiment), Training(store, committed | again, jobs),
-              data_dir=data_dir)
-    judged = {item["name"]: item for item in new.record("")["claims"]}[name]
-    return tell(claim, judged, committed, again)
+    new = Lab(experiment, Training(store, committed | again, jobs), data_dir=data_dir)
+    return tell(claim, made_by(new, name), committed, again)
+
+
+def announce(deciding: list[Trial], seconds: float, cores: int) -> None:
+    """Say which trials decide a claim, and about how long they take."""
+    print(f"{len(deciding)} trials decide it, which take about {duration(seconds)} on "
+          f"{cores} cores:")
+    describe = describer([trial.config for trial in deciding])
+    for trial in deciding[:12]:
+        print(f"    {trial.function} {describe(trial.config)}  {trial.seconds:.0f} s")
+    if len(deciding) > 12:
+        print(f"    and {len(deciding) - 12} more")
 
 
 def tell(claim: dict, judged: dict, committed: Mapping[str, Trial],

@@ -3,8 +3,8 @@
     trials = run_trials(requests, store, load, jobs=2)
 
 The same call again, after a crash or beside a process that is still at it, runs what is
-missing. A trial that raises is kept as failed, and so is one whose worker is killed
-twice; the others go on.
+missing. A trial that raises has failed, and so has one whose worker is killed twice;
+the others go on, and the next call runs it again.
 """
 
 from __future__ import annotations
@@ -29,13 +29,7 @@ from collections.abc import (
 )
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import (
-    AbstractContextManager,
-    closing,
-    contextmanager,
-    nullcontext,
-    suppress,
-)
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,22 +39,13 @@ from experiments.lab.trials import Request, Store, StoreError, Trial
 from highway_suite.checkpoints import Checkpoint
 from highway_suite.files import parse_json
 from highway_suite.records import environment
-from highway_suite.terminal import BLAS_THREADS, say
+from highway_suite.terminal import say
 from highway_suite.workers import end_with, ended_by_signals, sparing_children_ctrl_c
 
 KILLED = "its worker was killed, and again when it ran alone"
 SLOW = 30               # seconds without a word
 PATIENCE = 10           # seconds that a scheduler has to answer
 LOOK, ALONE = 5, 300    # seconds between looks, and that there may be no worker
-
-
-def one_blas_thread() -> AbstractContextManager:
-    """The body's products use one thread, where threadpoolctl is installed."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return nullcontext()
-    return threadpool_limits(1, "blas")
 
 
 def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
@@ -72,16 +57,11 @@ def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
                             anyway=True) if path else None
     more = [checkpoint] if declared.resumable else []
     try:
-        with one_blas_thread():
+        with hn.blas_threads(1):
             result = request.function(copy.deepcopy(request.config), data, *more)
         result = parse_json(json.dumps(result))         # as its line will give it back
     except Exception as caught:         # not SystemExit, as which a SIGTERM may come
-        where = traceback.extract_tb(caught.__traceback__)[-1]
-        status, result = "failed", None
-        words = "".join(letter if letter.isprintable() else " "   # for a terminal
-                        for letter in str(caught)[:500])
-        error = (f"{type(caught).__name__}: {words} "
-                 f"({Path(where.filename).name}, line {where.lineno})")
+        status, result, error = "failed", None, in_a_line(caught)
     seconds, env = time.perf_counter() - start, environment()
     if checkpoint:
         seconds += checkpoint.seconds_before    # that it took before it was interrupted
@@ -89,6 +69,15 @@ def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
             env = env | {"went_on_from": checkpoint.environments[:-1]}
     return Trial(declared.name, declared.version, request.dataset, request.config,
                  status, error, result, round(seconds, 3), env)
+
+
+def in_a_line(error: Exception) -> str:
+    """What an exception says, and where it was raised, for a terminal."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    words = "".join(letter if letter.isprintable() else " "
+                    for letter in str(error)[:500])
+    return (f"{type(error).__name__}: {words} ({Path(where.filename).name}, line "
+            f"{where.lineno})")
 
 
 def checkpoint_of(store: Store, request: Request) -> Path | None:
@@ -100,11 +89,10 @@ def checkpoint_of(store: Store, request: Request) -> Path | None:
     return folder / f"{request.hashes[0]}.npz"
 
 
-def compute_and_save(request: Request, data: Any, store: Store, again: bool) -> Trial:
+def compute_and_save(request: Request, data: Any, store: Store) -> Trial:
     """The work of a local process. It keeps the trial itself, so that nothing finished
     is lost, whatever becomes of the process that asked for it."""
-    there = store.find(request.hashes[0])
-    if there and not (again and there.status == "failed"):
+    if there := store.find(request.hashes[0]):
         return there            # by another process, or just before a worker was killed
     checkpoint = checkpoint_of(store, request)
     trial = store.save(compute(request, data, checkpoint))
@@ -133,26 +121,12 @@ def work(request: Request) -> Trial:
 
 
 @contextmanager
-def one_thread_inherited() -> Iterator[None]:
-    """Processes that are started in the body get one BLAS thread each."""
-    before = {name: os.environ.pop(name, None) for name in BLAS_THREADS}
-    os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            del os.environ[name]
-            if value is not None:
-                os.environ[name] = value
-
-
-@contextmanager
 def pool_of(jobs: int, things: dict) -> Iterator[ProcessPoolExecutor]:
     """A pool of spawned processes, which share things; they end with the body."""
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), start_worker,
                                (os.getpid(), things))
     try:
-        with one_thread_inherited(), sparing_children_ctrl_c():
+        with sparing_children_ctrl_c():
             pool.submit(int)                            # starts all of them
         yield pool
     finally:
@@ -220,14 +194,17 @@ def tell_versions(client: Any) -> None:
             f"{here[name]}: last bits of their trials may differ")
 
 
-@contextmanager
-def connected(address: str) -> Iterator[tuple]:
-    """-> Dask's package and a client of the scheduler there, whose workers have our
-    code. Raises StoreError."""
+def dask() -> Any:
+    """Dask's package. Raises StoreError."""
     try:
         import distributed
     except ImportError as error:
         raise StoreError("a cluster needs Dask: pip install -e '.[cluster]'") from error
+    return distributed
+
+
+def connect(distributed: Any, address: str) -> Any:
+    """A client of the scheduler there, which has a worker. Raises StoreError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")     # of other versions: it is said below
@@ -235,19 +212,25 @@ def connected(address: str) -> Iterator[tuple]:
     except Exception as error:      # sockets, timeouts, addresses: each its own kind
         raise StoreError(f"no Dask scheduler answers at {address}: {error}. Start one "
                          "with: dask scheduler") from error
-    with client:
+    try:
+        client.wait_for_workers(1, timeout=3 * PATIENCE)
+    except (distributed.TimeoutError, TimeoutError) as error:
+        client.close()
+        raise StoreError(f"the Dask scheduler at {address} has no worker. Start: dask "
+                         f"worker {address} --nthreads 1") from error
+    return client
+
+
+def send_code(client: Any, address: str) -> None:
+    """Give the workers our code. Raises StoreError, OSError."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = zip_of_code(folder)
         try:
-            client.wait_for_workers(1, timeout=3 * PATIENCE)
-        except (distributed.TimeoutError, TimeoutError) as error:
-            raise StoreError(f"the Dask scheduler at {address} has no worker. Start: "
-                             f"dask worker {address} --nthreads 1") from error
-        tell_versions(client)
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                client.upload_file(zip_of_code(folder))
-            except Exception as error:
-                raise not_fit(address, error) from error
-        yield distributed, client
+            client.upload_file(archive)
+        except OSError:
+            raise
+        except Exception as error:
+            raise not_fit(address, error) from error
 
 
 def not_fit(address: str, error: BaseException) -> StoreError:
@@ -282,48 +265,58 @@ def on_cluster(todo: dict[str, Request], address: str, things: dict
                ) -> Generator[Trial, None, list[str]]:
     """An attempt for `run_all`, on a Dask cluster. Its workers may not see the store:
     they hand their trials back to be kept here. Raises StoreError."""
-    with connected(address) as (distributed, client):
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Sending large graph")
-            # Unlike scattered data, a task's result outlives the worker that has it.
-            data = client.submit(copy.copy, things["data"], pure=False)
-        killed, futures = [], {
-            client.submit(compute, request, data, pure=False, priority=-number): name
-            for number, (name, request) in enumerate(todo.items())}
-        completed = distributed.as_completed(futures, loop=client.loop)
+    distributed = dask()
+    try:
+        with connect(distributed, address) as client:
+            tell_versions(client)
+            send_code(client, address)
+            return (yield from on_workers(todo, distributed, client, address, things))
+    except (distributed.CancelledError, OSError) as error:  # also of a worker's socket
+        raise StoreError(f"lost the Dask scheduler at {address}, or a worker while it "
+                         f"got our code ({type(error).__name__}). Run again when both "
+                         "are there: finished trials are kept") from error
 
-        def next_one(seconds):
-            end = time.monotonic() + seconds
-            while not completed.has_ready():
-                if time.monotonic() > end:
-                    raise TimeoutError
-                time.sleep(0.02)
-            return next(completed)
-        try:
-            while not completed.is_empty():
-                future = watched(next_one, distributed, client, address)
-                try:        # its result may have been lost with its worker
-                    trial = watched(future.result, distributed, client, address)
-                except distributed.KilledWorker:
-                    killed.append(futures[future])
-                    continue
-                except (distributed.CancelledError, OSError, StoreError):
-                    raise
-                except Exception as error:      # it could not even begin
-                    raise not_fit(address, error) from error
-                del todo[futures[future]]
-                yield things["store"].save(trial)
-        except (distributed.CancelledError, OSError) as error:
-            raise StoreError(f"lost the Dask scheduler at {address}. Start one and run "
-                             "again: finished trials are kept") from error
-        return killed
+
+def on_workers(todo: dict[str, Request], distributed: Any, client: Any, address: str,
+               things: dict) -> Generator[Trial, None, list[str]]:
+    """The same on workers that have our code. Raises StoreError, OSError."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sending large graph")
+        # Unlike scattered data, a task's result outlives the worker that has it.
+        data = client.submit(copy.copy, things["data"], pure=False)
+    killed, futures = [], {
+        client.submit(compute, request, data, pure=False, priority=-number): name
+        for number, (name, request) in enumerate(todo.items())}
+
+    def next_done(seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for future in futures:
+                if future.done():
+                    return future
+            time.sleep(0.02)
+        raise TimeoutError
+    while futures:
+        future = watched(next_done, distributed, client, address)
+        try:        # its result may have been lost with its worker
+            trial = watched(future.result, distributed, client, address)
+        except distributed.KilledWorker:
+            killed.append(futures.pop(future))
+            continue
+        except (distributed.CancelledError, OSError, StoreError):
+            raise
+        except Exception as error:      # it could not even begin
+            raise not_fit(address, error) from error
+        del todo[futures.pop(future)]
+        yield things["store"].save(trial)
+    return killed
 
 
 # --------------------------------------------------------------------------------------
 # All trials
 
 
-def run_all(requests: dict[str, Request], attempt: Callable, store: Store
+def run_all(requests: dict[str, Request], attempt: Callable
             ) -> Generator[Trial, None, None]:
     """Run requests, {hash: Request}; yield the Trials as they finish.
 
@@ -342,15 +335,13 @@ def run_all(requests: dict[str, Request], attempt: Callable, store: Store
         say(f"a worker was killed while trial {name} was out; it runs alone now")
         if (yield from attempt({name: request})):
             declared = request.function.declared
-            yield store.save(Trial(declared.name, declared.version, request.dataset,
-                                   request.config, "failed", KILLED, None, 0,
-                                   environment()))
+            yield Trial(declared.name, declared.version, request.dataset,
+                        request.config, "failed", KILLED, None, 0, environment())
 
 
 def run_trials(requests: Sequence[Request], store: Store, load: Callable[[], Any], *,
                finished: Mapping[str, Trial] | None = None, jobs: int | None = None,
-               cluster: str | None = None, retry_failed: bool = False
-               ) -> list[Trial]:
+               cluster: str | None = None) -> list[Trial]:
     """Run what has no finished trial, in the store or among those given; return the
     Trials of all, in order. Raises StoreError; then, and after Ctrl-C, what is finished
     is kept.
@@ -367,11 +358,10 @@ def run_trials(requests: Sequence[Request], store: Store, load: Callable[[], Any
         there |= store.of(name)
     wanted = {request.hashes[0]: request for request in requests}
     todo = {name: request for name, request in wanted.items()
-            if not (trial := request.found_in(there))
-            or retry_failed and trial.status == "failed"}
+            if not request.found_in(there)}
     if todo:
         jobs = jobs or os.cpu_count() or 1
-        things = {"data": load(), "store": store, "again": retry_failed}
+        things = {"data": load(), "store": store}
 
         def attempt(todo):
             if cluster:
@@ -379,7 +369,7 @@ def run_trials(requests: Sequence[Request], store: Store, load: Callable[[], Any
             return (in_this_process(todo, things) if jobs == 1 else
                     in_processes(todo, jobs, things))
         tell = progress(requests, len(wanted), len(todo))
-        with ended_by_signals(), closing(run_all(todo, attempt, store)) as trials:
+        with ended_by_signals(), closing(run_all(todo, attempt)) as trials:
             for trial in trials:
                 there[trial.hash] = trial
                 tell(trial)
@@ -407,16 +397,6 @@ def describer(configs: Collection[dict]) -> Callable[[dict], str]:
     return describe
 
 
-def loss_in(result: Any) -> str:
-    """The last training loss of a trial's result in words, where it has one."""
-    losses = result.get("train_loss") if isinstance(result, dict) else None
-    last = losses[-1] if isinstance(losses, list) and losses else losses
-    if isinstance(last, (int, float)):
-        return f"  loss {last:.4g}"
-    return "  diverged" if isinstance(result, dict) and (
-        result.get("status") == "diverged") else ""
-
-
 def duration(seconds: float) -> str:
     """Seconds as a reader would say it."""
     return (f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
@@ -436,8 +416,8 @@ def progress(requests: Sequence[Request], total: int, todo: int
         seconds = (time.monotonic() - start) * (total - done) / (done - total + todo)
         ahead = f"  about {duration(seconds)} left" if seconds > 1 else ""
         why = f"  {trial.error}" if trial.error else ""
-        say(f"trial {done}/{total}  {describe(trial.config)}{loss_in(trial.result)}  "
-            f"{trial.status}  {trial.seconds:.1f} s{why}{ahead}")
+        say(f"trial {done}/{total}  {describe(trial.config)}  {trial.status}  "
+            f"{trial.seconds:.1f} s{why}{ahead}")
     return tell
 
 

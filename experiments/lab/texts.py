@@ -23,7 +23,7 @@ import inspect
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,11 @@ import numpy as np
 
 import highway_networks as hn
 from experiments import NAMES
-from experiments.lab.claims import all_claims
 from experiments.lab.experiment import (
+    all_claims,
+    all_records,
     failing_in_a_line,
-    folder_of,
     get,
-    load_record,
 )
 from experiments.lab.judging import FAILS, HOLDS, NOT_LEARNED, OPEN
 from highway_suite.files import parse_json, read_file, write_files
@@ -144,19 +143,6 @@ def counts(claims: Iterable[Mapping]) -> dict[str, int]:
 # Rendering
 
 
-class Records(Mapping):
-    """The records of all experiments, each read when it is asked for."""
-
-    def __getitem__(self, name: str) -> dict:
-        return load_record(folder_of(name) / "record.json")[0]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(NAMES)
-
-    def __len__(self) -> int:
-        return len(NAMES)
-
-
 def read(name: str) -> dict:
     """A record at the top of the checkout."""
     return parse_json(read_file(hn.HERE / name).decode())
@@ -215,9 +201,10 @@ def rendered() -> dict[Path, bytes]:
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters |= {"percent": percent, "number": number, "span": span,
                             "mean": mean, "words": words, "table": table}
-    claims = all_claims()
+    records = all_records()
+    claims = all_claims(records)
     environment.globals |= {
-        "records": Records(), "claim": {item["name"]: item for item in claims},
+        "records": records, "claim": {item["name"]: item for item in claims},
         "claims": claims, "counts": counts, "verdict_of": verdict_of,
         "run": read("run.json"), "sweep": read("run_sweep.json"),
         "speed": read("benchmarks/speed.json"), "hn": hn,
@@ -227,8 +214,7 @@ def rendered() -> dict[Path, bytes]:
     for pattern in PLACES:
         for path in sorted(hn.HERE.glob(pattern)):
             about: dict[str, Any] = {}
-            if path.parent.parent.name == "results" and path.parent.name in NAMES:
-                record = Records()[path.parent.name]
+            if record := records.get(path.parent.name):
                 about = {"record": record, "plan": record["plan"],
                          "claims_section": section_of(record["claims"])}
             template = environment.get_template(path.relative_to(hn.HERE).as_posix())

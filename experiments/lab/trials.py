@@ -134,27 +134,30 @@ class Store:
                              "trials in it are kept") from error
 
     def save(self, trial: Trial) -> Trial:
-        """Keep a trial, unless it failed and there is one that did not; return the one
-        that is kept."""
+        """Keep a trial, unless it failed; of two of a hash the first is kept, and
+        returned."""
+        if trial.status != "ok":
+            return trial
         self.execute("INSERT INTO trials VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
                      "status = excluded.status, line = excluded.line "
-                     "WHERE trials.status != 'ok' OR excluded.status = 'ok'",
+                     "WHERE trials.status != 'ok'",     # as earlier releases kept some
                      (trial.hash, trial.function, trial.status, trial.line))
         return self.find(trial.hash) or trial
 
     def find(self, name: str) -> Trial | None:
         """The trial of this hash, or None."""
-        return self.read("WHERE hash = ?", (name,)).get(name)
+        return self.read("hash = ?", name).get(name)
 
     def of(self, function: str) -> dict[str, Trial]:
         """All trials of a function, {hash: Trial}; "NAME.%" is every one of NAME."""
-        return self.read("WHERE function LIKE ?", (function,))
+        return self.read("function LIKE ?", function)
 
-    def read(self, where: str, values: Sequence) -> dict[str, Trial]:
+    def read(self, where: str, value: str) -> dict[str, Trial]:
         """Trials that were chosen, {hash: Trial}; none where there is no file yet."""
         if not self.path.exists():
             return {}
-        rows = self.execute(f"SELECT hash, line FROM trials {where}", values)
+        rows = self.execute("SELECT hash, line FROM trials WHERE status = 'ok' AND "
+                            + where, (value,))
         return {name: parse_trial(line) for name, line in rows}
 
 

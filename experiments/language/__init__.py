@@ -18,7 +18,7 @@ Training is plain gradient descent on 20 streams of 35 words, with the state car
 The gradient of the sum over 35 steps is clipped at norm 5. The rate starts at 1. From
 the third epoch on it is halved after each epoch in which the validation perplexity fell
 by less than 1. After 20 epochs the net reads the test text, once. Nine nets train
-alike. Then their gates are held at their means, and layers are left out.
+alike. Then their gates are held at their means.
 
 P2 is silent, and we assume: b_C starts around +2, so that C carries what T does at
 b_T = -2. Deviations: the small model; 20 epochs for 25; the LSTMs start every epoch
@@ -37,16 +37,15 @@ trial takes two hours on one core and keeps a checkpoint after each epoch.
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial
-from experiments.lab.judging import listed, or_infinite
+from experiments.lab.judging import agreed, listed, or_infinite
 from experiments.lab.papers import TABLE_1A, name_of
 from experiments.language.text import content, load
 from experiments.language.train import train_model
@@ -88,13 +87,11 @@ def make_config(plan: dict, net: dict, seed: int) -> dict:
 
 def row_of(net: dict, trials: list[Trial]) -> dict:
     """The trials of one net of the plan -> its row."""
-    results: list[Any] = [trial.result for trial in trials]
-    names = ("status", "lr", "train_loss", "grad_norm", "valid_perplexity",
-             "test_perplexity", "instead")
-    return {"block": net["block"], "depth": net["depth"], "seeds": net["seeds"],
-            "parameters": results[0]["parameters"],
-            **{name: [result.get(name) for result in results] for name in names},
-            "trials": [trial.hash for trial in trials]}
+    return net | {
+        "parameters": trials[0].result["parameters"],
+        **{name: [trial.result[name] for trial in trials] for name in (
+            "valid_perplexity", "test_perplexity", "held_gates")},
+        "trials": [trial.hash for trial in trials]}
 
 
 def run(lab: Lab) -> dict:
@@ -159,8 +156,11 @@ def draw(record: dict) -> Figure:
 # --------------------------------------------------------------------------------------
 # Claims
 
-BySeed = Mapping[tuple, Mapping[int, float]]    # (block, layers) -> seed -> perplexity
-THREE = {"full": ("full", 2), "highway": ("highway", 2), "C-only": ("c_only", 2)}
+NAMES = {       # of nets in claims: block, layers
+    "nothing": ("plain", 0), "plain": ("plain", 1), "one highway": ("highway", 1),
+    "two highway": ("highway", 2), "full": ("full", 2), "highway": ("highway", 2),
+    "C-only": ("c_only", 2), "T-only": ("t_only", 2), "four residual": ("residual", 4)}
+THREE = ("full", "highway", "C-only")
 
 
 def learnt(net: dict, at: int) -> bool:
@@ -169,128 +169,120 @@ def learnt(net: dict, at: int) -> bool:
     return last is not None and last <= GUESSES
 
 
-def test_perplexities(nets: list[dict]) -> BySeed:
-    """The test perplexity of each seed; infinite where the run diverged or guesses."""
-    return {(net["block"], net["depth"]): {
-        seed: value if learnt(net, i) and value is not None else math.inf
-        for i, (seed, value) in enumerate(zip(net["seeds"], net["test_perplexity"],
-                                              strict=True))} for net in nets}
+def read(net: dict, at: int) -> float:
+    """The test perplexity of a seed; infinite where it diverged or guesses."""
+    value = net["test_perplexity"][at]
+    return value if learnt(net, at) and value is not None else math.inf
 
 
-def costs_of_holding(nets: list[dict]) -> BySeed:
-    """What holding its gates at their means costs a net, in validation perplexity; NaN
-    where a run diverged or guesses."""
-    def cost(net, i):
-        if not learnt(net, i):
-            return math.nan
-        held = net["instead"][i]["held_gates"]
-        return math.inf if held is None else held - net["valid_perplexity"][i][-1]
-    return {(net["block"], net["depth"]): {
-        seed: cost(net, i) for i, seed in enumerate(net["seeds"])} for net in nets
-        if (net["block"], net["depth"]) in THREE.values()}
+def cost_of_holding(net: dict, at: int) -> float:
+    """What holding its gates at their means costs a seed, in validation perplexity; NaN
+    where it diverged or guesses."""
+    if not learnt(net, at):
+        return math.nan
+    held = net["held_gates"][at]
+    return math.inf if held is None else held - net["valid_perplexity"][at][-1]
 
 
-class Judged:
-    """What claims on a record's nets have in common."""
+class Said(NamedTuple):
+    """A sentence of a source: measure(value of each net) is at least the limit or, with
+    `within`, at most the limit."""
 
-    def __init__(self, nets: list[dict]):
-        self.rows = {(net["block"], net["depth"]): net for net in nets}
-
-    def claim(self, name: str, source: str, text: str, values: BySeed,
-              nets: Mapping[str, tuple], measure: Callable[..., float], limit: float, *,
-              paper: Any = None, within: bool = False) -> Claim:
-        """A claim about measure(value of each net): it is at least a limit or, with
-        `within`, at most the limit. nets: {name: (block, layers)}."""
-        seeds = sorted(set.intersection(*(set(values[key]) for key in nets.values())))
-        found = [measure(*(values[key][seed] for key in nets.values()))
-                 for seed in seeds]
-
-        def holds(limit):
-            verdicts = {None if math.isnan(number) else number <= limit if within else
-                        number >= limit for number in found}
-            return verdicts.pop() if len(verdicts) == 1 else None
-        rows = [{"trials": [hash for seed, hash in zip(
-            self.rows[key]["seeds"], self.rows[key]["trials"], strict=True)
-            if seed in seeds]} for key in nets.values()]
-        ours = {name: listed([values[key][seed] for seed in seeds])
-                for name, key in nets.items()}
-        return Claim(name=name, source=source, text=text, paper=paper, n=len(seeds),
-                     ours=ours | {"apart" if within else "margin": listed(found)},
-                     rows=rows, test=holds, limit=limit)
+    name: str
+    source: str
+    text: str
+    nets: Sequence[str]
+    measure: Callable[..., float]
+    limit: float
+    paper: Any = None
+    within: bool = False
+    value: Callable[[dict, int], float] = read
 
 
-def claims_of_kim(record: dict) -> list[Claim]:
-    """Kim et al.'s statements."""
-    judged, test = Judged(record["nets"]), test_perplexities(record["nets"])
-    one, two = {"one highway": ("highway", 1)}, {"two highway": ("highway", 2)}
-    plain, nothing = {"plain": ("plain", 1)}, {"nothing": ("plain", 0)}
-
-    def pair(name, text, worse, better):
-        nets = worse | better
-        return judged.claim(name, "Kim Table 7", f"{text}, by at least 1 in test "
-                            "perplexity", test, nets, operator.sub, 1.0,
-                            paper={name: KIM[key] for name, key in nets.items()})
-    return [
-        judged.claim("lm-one-highway", "Kim Table 7", "one highway layer has the same "
-                     "test perplexity as theirs: they differ by at most 4", test, one,
-                     lambda ours: abs(ours - KIM["highway", 1]), 4.0,
-                     paper=KIM["highway", 1], within=True),
-        pair("lm-plain-harms", "a plain layer is worse than nothing", plain, nothing),
-        pair("lm-highway-helps", "a highway layer is better than nothing", nothing,
-             one),
-        pair("lm-two-highway", "two highway layers are better than one", one, two)]
+def kims(*nets: str) -> dict:
+    """Their numbers in Kim et al."""
+    return {name: KIM[NAMES[name]] for name in nets}
 
 
-def claims_of_p2(record: dict) -> list[Claim]:
-    """P2's statements on Table 1a."""
-    judged, test = Judged(record["nets"]), test_perplexities(record["nets"])
-    t_only, residual, plain = {"T-only": ("t_only", 2)}, {
-        "four residual": ("residual", 4)}, {"plain": ("plain", 1)}
-    last = {"worst of three": max(TABLE_1A[block].perplexity
-                                  for block, _ in THREE.values())}
+def p2s(*nets: str) -> dict:
+    """Their numbers in P2."""
+    return {name: TABLE_1A[NAMES[name][0]].perplexity for name in nets}
 
-    def theirs(nets):
-        return {name: TABLE_1A[block].perplexity for name, (block, _) in nets.items()}
 
-    def ahead(*values):
-        *three, other = values
-        return other - max(three)
-    return [
-        judged.claim("lm-three-similar", "P2 5.2", "full, highway and C-only perform "
-                     "alike: their test perplexities differ by at most 1.5", test,
-                     THREE, lambda *three: max(three) - min(three), 1.5,
-                     paper=theirs(THREE), within=True),
-        judged.claim("lm-three-t-only", "P2 5.2", "full, highway and C-only are each "
-                     "better than T-only, by at least 1 in test perplexity (b_T of "
-                     "T-only is not searched)", test, THREE | t_only, ahead, 1.0,
-                     paper=last | theirs(t_only)),
-        judged.claim("lm-three-residual", "P2 5.2", "full, highway and C-only are each "
-                     "substantially better than four residual layers, by at least 5 in "
-                     "test perplexity", test, THREE | residual, ahead, 5.0,
-                     paper=last | theirs(residual)),
-        judged.claim("lm-residual-plain", "P2 5.2", "four residual layers are close to "
-                     "one plain layer: their test perplexities differ by at most 3",
-                     test, residual | plain,
-                     lambda one, other: abs(one - other), 3.0,
-                     paper=theirs(residual | plain), within=True),
-        judged.claim("lm-input-gate", "P2 5.2", "all forms with a gate on the input "
-                     "have a significant advantage: the worst of them is better than "
-                     "the best of the others, by at least 1 in test perplexity", test,
-                     THREE | t_only | residual | plain,
-                     lambda *values: ahead(*values[:3], min(values[3:])), 1.0,
-                     paper=last | theirs(t_only)),
-        judged.claim("lm-dynamic", "P2 5.2", "it is crucial to replace parts of the "
-                     "input dynamically: in full, highway and C-only, gates that are "
-                     "held at their means over the words raise the validation "
-                     "perplexity by at least 5",
-                     costs_of_holding(record["nets"]), THREE,
-                     lambda *costs: math.nan if any(map(math.isnan, costs)) else
-                     min(costs), 5.0)]
+def less(*values: float) -> float:
+    """By how much the worst of all but the last is better than the last."""
+    return values[-1] - max(values[:-1])
+
+
+def spread(*values: float) -> float:
+    """The largest difference."""
+    return max(values) - min(values)
+
+
+WORST = {"worst of three": max(p2s(*THREE).values())}
+SAID = [
+    Said("lm-one-highway", "Kim Table 7", "one highway layer has the same test "
+         "perplexity as theirs: they differ by at most 4", ["one highway"],
+         lambda ours: abs(ours - KIM["highway", 1]), 4.0, KIM["highway", 1], True),
+    *(Said(name, "Kim Table 7", f"{text}, by at least 1 in test perplexity", nets,
+           lambda worse, better: worse - better, 1.0, kims(*nets))
+      for name, text, nets in (
+          ("lm-plain-harms", "a plain layer is worse than nothing",
+           ("plain", "nothing")),
+          ("lm-highway-helps", "a highway layer is better than nothing",
+           ("nothing", "one highway")),
+          ("lm-two-highway", "two highway layers are better than one",
+           ("one highway", "two highway")))),
+    Said("lm-three-similar", "P2 5.2", "full, highway and C-only perform alike: their "
+         "test perplexities differ by at most 1.5", THREE, spread, 1.5, p2s(*THREE),
+         True),
+    Said("lm-three-t-only", "P2 5.2", "full, highway and C-only are each better than "
+         "T-only, by at least 1 in test perplexity (b_T of T-only is not searched)",
+         [*THREE, "T-only"], less, 1.0, WORST | p2s("T-only")),
+    Said("lm-three-residual", "P2 5.2", "full, highway and C-only are each "
+         "substantially better than four residual layers, by at least 5 in test "
+         "perplexity", [*THREE, "four residual"], less, 5.0,
+         WORST | p2s("four residual")),
+    Said("lm-residual-plain", "P2 5.2", "four residual layers are close to one plain "
+         "layer: their test perplexities differ by at most 3",
+         ["four residual", "plain"], spread, 3.0, p2s("four residual", "plain"), True),
+    Said("lm-input-gate", "P2 5.2", "all forms with a gate on the input have a "
+         "significant advantage: the worst of them is better than the best of the "
+         "others, by at least 1 in test perplexity",
+         [*THREE, "T-only", "four residual", "plain"],
+         lambda *values: less(*values[:3], min(values[3:])), 1.0,
+         WORST | p2s("T-only")),
+    Said("lm-dynamic", "P2 5.2", "it is crucial to replace parts of the input "
+         "dynamically: in full, highway and C-only, gates that are held at their means "
+         "over the words raise the validation perplexity by at least 5", THREE,
+         lambda *costs: float(np.min(costs)), 5.0, value=cost_of_holding)]
+
+
+def judged(said: Said, nets: Mapping[tuple, dict]) -> Claim:
+    """A sentence with our numbers: seed by seed, of those that all of its nets have."""
+    own = {name: nets[NAMES[name]] for name in said.nets}
+    seeds = sorted(set.intersection(*(set(net["seeds"]) for net in own.values())))
+    at = {name: [net["seeds"].index(seed) for seed in seeds]
+          for name, net in own.items()}
+    ours = {name: [said.value(net, i) for i in at[name]] for name, net in own.items()}
+    found = [said.measure(*values) for values in zip(*ours.values(), strict=True)]
+
+    def holds(limit):
+        return agreed(None if math.isnan(number) else number <= limit if said.within
+                      else number >= limit for number in found)
+    return Claim(
+        name=said.name, source=said.source, text=said.text, paper=said.paper,
+        n=len(seeds), test=holds, limit=said.limit,
+        ours={name: listed(values) for name, values in (ours | {
+            "apart" if said.within else "margin": found}).items()},
+        rows=[{"trials": [net["trials"][i] for i in at[name]]}
+              for name, net in own.items()])
 
 
 def claims(record: dict) -> list[Claim]:
     """The papers' statements, with our numbers."""
-    return [*claims_of_kim(record), *claims_of_p2(record)]
+    nets = {(net["block"], net["depth"]): net for net in record["nets"]}
+    return [judged(said, nets) for said in SAID]
 
 
 EXPERIMENT = Experiment(

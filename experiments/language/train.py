@@ -1,10 +1,9 @@
 """One trial of the language model: the net, its training by `hn.fit`, and its
-perplexity without its layers or with its gates held."""
+perplexity with its gates held."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -95,51 +94,43 @@ def learn(training: Training, config: dict, checkpoint: Any = None) -> tuple[lis
 
 @trial_function("language.train", resumable=True)
 def train_model(config: dict, text: Text, checkpoint: Any = None) -> dict:
-    """One trial: rates and losses of each epoch, the test perplexity, and what
-    `without` measures."""
+    """One trial: losses of each epoch, the test perplexity, and the validation
+    perplexity with its gates held (None without gates)."""
     training = make_training(config, text)
     history, status = learn(training, config, checkpoint)
-    found: dict[str, Any] = {"test_perplexity": None}
+    found: dict[str, Any] = {"test_perplexity": None, "held_gates": None}
     if status == "ok":
         loss = read_through(training.net, text.test, config["batch"] * config["steps"])
         found = {"test_perplexity": listed(perplexity(loss)),
-                 "instead": without(training, mean_gates(training))}
+                 "held_gates": held_perplexity(training)}
     missing = [None] * (config["epochs"] - len(history))
     return {"status": status, "parameters": int(training.net.params.size), **found,
-            "lr": [learning_rate(config, history[:n]) for n in range(len(history))]
-            + missing,
             **{name: [row[name] for row in history] + missing
-               for name in ("train_loss", "grad_norm", "valid_perplexity")}}
+               for name in ("train_loss", "valid_perplexity")}}
 
 
 # --------------------------------------------------------------------------------------
-# The trained net without its layers, and with its gates held
+# The trained net with its gates held
 
 
-def mean_gates(training: Training) -> dict[str, np.ndarray]:
-    """The mean gates of each layer, {"T": (L, F)}, over all words of the training text.
-    """
+def mean_gates(training: Training) -> dict[int, np.ndarray]:
+    """The mean gates of each layer, {layer: (R - F, 1)}, over all words of the training
+    text."""
     net = training.net
     cache, F = net.cache(1, net.words), net.features
     net.read(np.arange(net.words), cache)
     counts = np.bincount(training.batches.words.ravel(), minlength=net.words)
-    return {gate: np.average([z[k * F:(k + 1) * F] for z in cache.family.z], axis=2,
-                             weights=counts)
-            for k, gate in enumerate(net.block.gates, 1) if net.depth}
+    return {layer: np.average(z[F:], axis=1, weights=counts)[:, None]
+            for layer, z in enumerate(cache.family.z)}
 
 
-def without(training: Training, gates: Mapping[str, np.ndarray]) -> dict:
-    """Validation perplexities of a trained net: with all gates held at their means (or
-    None without gates), and without each of the layers. Infinite ones are None, too."""
+def held_perplexity(training: Training) -> float | None:
+    """Validation perplexity of a trained net with all gates held at their means; None
+    without gates, or where it is infinite."""
     net, cache, _, valid = training
-    family = cache.family
-    if gates:
-        family.held = dict(enumerate(np.concatenate([*gates.values()], axis=1)[
-            :, :, None]))
-    held = perplexity(mean_loss(net, valid, cache)) if gates else None
-    family.held, skipped = {}, []
-    for layer in range(net.depth):
-        family.skipped = (layer,)
-        skipped.append(perplexity(mean_loss(net, valid, cache)))
-    family.skipped = ()
-    return {"held_gates": held and listed(held), "without_layer": listed(skipped)}
+    if not (net.depth and net.block.gates):
+        return None
+    cache.family.held = mean_gates(training)
+    held = perplexity(mean_loss(net, valid, cache))
+    cache.family.held = {}
+    return listed(held)

@@ -158,8 +158,8 @@ class Family:
     """L layers y = H T + x C of F units, by hn.BLOCKS, with relu; words are columns.
 
     x (L + 1, F + 1, D): the features are written into x[0], and x[L] is the output.
-    held {layer: (R - F, 1)} replaces the gates of a layer by numbers. skipped names
-    layers that only copy their input. Both serve to measure a trained net.
+    held {layer: (R - F, 1)} replaces the gates of a layer by numbers, to measure a
+    trained net.
     """
 
     def __init__(self, cache: Cache, net: LanguageModel):
@@ -170,8 +170,7 @@ class Family:
         self.x = [with_ones(U, N, dtype) for _ in range(net.depth + 1)]
         self.z = [columns(rows, N, dtype) for _ in range(net.depth)]
         self.dH, self.scratch = columns(U, N, dtype), columns(U, N, dtype)
-        self.U, self.skipped = U, tuple[int, ...]()
-        self.held: dict[int, np.ndarray] = {}
+        self.U, self.held = U, dict[int, np.ndarray]()
 
     def layers(self, D: int) -> list[hn.Layer]:
         """The layers at work on so many words."""
@@ -192,8 +191,6 @@ class Family:
             if l in self.held:
                 layer.gates[...] = self.held[l]
             self.block.forward(layer.x, layer.rows, layer.y, self.scratch[:, :D])
-            if l in self.skipped:
-                np.copyto(layer.y, layer.x)
         return self.x[-1][:, :D]
 
     def backward(self, d: np.ndarray) -> np.ndarray:

@@ -19,7 +19,6 @@ from experiments.lab.experiment import (
     get,
     load_record,
 )
-from experiments.lab.running import one_blas_thread
 from experiments.trained_nets.trials import configs, trained_net
 from highway_suite.datasets import load
 from highway_suite.files import write_file
@@ -31,7 +30,7 @@ def make(plan: dict, block: str, data: hn.Data, digest: str) -> bytes:
     """The content of the file with the weights of the first seed's net. Raises
     RecordError if their hash is another."""
     config = configs(plan)[block, plan["seeds"][0]]
-    with one_blas_thread():
+    with hn.blas_threads(1):
         net, training = trained_net(config, hn.scale_pixels(data))
     if training["sha256"] != digest:
         raise RecordError(f"the {block} net that was trained here has the hash "
