@@ -101,6 +101,12 @@ def test_main_trains_both_arms_and_writes(tmp_path, monkeypatch, capsys):
     assert len([line for line in err.splitlines() if "epoch" in line]) == 4
 
 
+def test_a_seed_has_its_own_images_whatever_stands_beside_it():
+    both, alone = (cli.main([*DIGITS, "--n-train", "500", "--no-save", *seeds])
+                   for seeds in (("--seeds", "0,1"), ("--seed", "1")))
+    assert numbers_of(both)["runs"][1] == numbers_of(alone)["runs"][0]
+
+
 def test_plain_hidden_and_a_command_without_paths_of_the_machine(tmp_path):
     record = cli.main([*DIGITS, "--plain-hidden", "71", "--out",
                        str(tmp_path / "name.json")])

@@ -175,6 +175,13 @@ def test_where_nothing_fits_the_message_says_what_is_there(tmp_path):
         assert way in str(caught.value)
 
 
+@pytest.mark.parametrize("change", [{"images": (20, 21)}, {"shape": (28, 29)}])
+def test_a_row_that_says_something_else_is_refused(small_mnist, monkeypatch, change):
+    monkeypatch.setitem(hn.DATASETS, "mnist", hn.DATASETS["mnist"]._replace(**change))
+    with pytest.raises(hn.DataError, match=r"\(\(20, 20\), 784\)"):
+        hn.load_dataset("mnist", small_mnist)
+
+
 def test_swapped_files_are_refused_and_left_alone(small_mnist):
     train, test = (small_mnist / f"{part}-labels-idx1-ubyte.gz"
                    for part in ("train", "t10k"))
