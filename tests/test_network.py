@@ -107,52 +107,36 @@ def test_evaluating_between_forward_and_backward_changes_nothing(seed):
     assert np.array_equal(net.backward(dlogits, cache), expected)
 
 
+@pytest.mark.parametrize("closed", [(), (1, 3)])
 @pytest.mark.parametrize("activation", list(hn.ACTIVATIONS))
 @pytest.mark.parametrize("block", FORMS)
-def test_probes(block, activation, seed):
-    net, (x, _) = small_net(block, 3, activation, seed), small_batch(seed)
+def test_probes(block, activation, closed, seed):
+    """What a net answers is what the papers' formulas give; closed layers copy."""
+    net, (x, _) = small_net(block, 5, activation, seed), small_batch(seed)
     act = {"tanh": np.tanh, "relu": lambda z: np.maximum(z, 0)}[activation]
-    w, outputs = net.views(net.params), net.block_outputs(x.T)
-    assert outputs.shape == (6, 4, 7)
+    w, outputs = net.views(net.params), net.block_outputs(x.T, closed)
+    assert outputs.shape == (6, 6, 7)
     outputs = np.moveaxis(outputs, 0, 2)
     np.testing.assert_allclose(outputs[0], act(w["W_in"] @ x + w["b_in"]), atol=1e-14)
-    for layer in range(3):
+    for layer in range(5):
         before = outputs[layer]
 
         def affine(name, x=before, layer=layer):
             return w["W_" + name][layer] @ x + w["b_" + name][layer][:, None]
         gates = {name: 1 / (1 + np.exp(-affine(name))) for name in net.block.gates}
         y = FORMS[block](before, act(affine("H")), gates.get("T"), gates.get("C"))
+        if layer in closed:
+            assert np.array_equal(outputs[layer + 1], before)
+            y, gates = before, dict.fromkeys(gates, 0)
         np.testing.assert_allclose(outputs[layer + 1], y, rtol=1e-10, atol=1e-14)
         if "T" in gates:
-            T = net.gates(x.T)[:, layer].T
-            np.testing.assert_allclose(T, gates["T"], rtol=1e-12)
+            T = net.gates(x.T, closed)[:, layer].T
+            np.testing.assert_allclose(T, gates["T"] + 0 * T, rtol=1e-12)
     logits = w["W_out"] @ outputs[-1] + w["b_out"][:, None]
-    assert np.array_equal(net.predict(x.T), logits.argmax(axis=0))
+    for layers in (closed, (k for k in closed), np.array(closed, int)):
+        assert np.array_equal(net.predict(x.T, layers), logits.argmax(axis=0))
     p = np.exp(logits) / np.exp(logits).sum(axis=0)
-    np.testing.assert_allclose(net.predict_proba(x.T), p.T, rtol=1e-10)
-
-
-@pytest.mark.parametrize("block", list(hn.BLOCKS))
-def test_closed_layers_copy_their_input(block, seed):
-    net, x = small_net(block, 5, seed=seed), small_batch(seed)[0].T
-    outputs = np.moveaxis(net.block_outputs(x, closed=[1, 3]), 0, 2)
-    for layer in range(5):
-        same = np.array_equal(outputs[layer], outputs[layer + 1])
-        assert same == (layer in (1, 3))
-    w = net.views(net.params)
-    logits = w["W_out"] @ outputs[-1] + w["b_out"][:, None]
-    assert np.array_equal(net.predict(x, closed=[1, 3]), logits.argmax(axis=0))
-    p = net.predict_proba(x, closed=[1, 3])
-    np.testing.assert_allclose(p, hn.softmax(logits).T, rtol=1e-10)
-    if "T" in net.block.gates:
-        T = net.gates(x, closed=[1, 3])
-        assert [not T[:, layer].any() for layer in range(5)] == [0, 1, 0, 1, 0]
-    for layers in ((k for k in (1, 3)), np.array([1, 3])):
-        again = net.block_outputs(x, closed=layers)
-        assert np.array_equal(np.moveaxis(again, 0, 2), outputs)
-    everything = net.block_outputs(x, closed=range(5))
-    assert np.array_equal(everything[:, 5], everything[:, 0])
+    np.testing.assert_allclose(net.predict_proba(x.T, closed), p.T, rtol=1e-10)
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 21, 22])
@@ -260,8 +244,8 @@ NET = small_net("highway", 3)
 @pytest.mark.parametrize("change", [
     {"params": np.ones(1)}, {"params": NET.params[:-1]}, {"params": NET.params[None]},
     {"params": NET.params.astype(str)}, {"params": np.append(NET.params[1:], np.nan)},
-    {"params": None}, {"depth": 2}, {"depth": "3"}, {"depth": [3, 3]}, {"block": "no"},
-    {"activation": "no"}, {"hidden": None}], ids=lambda change: "-".join(change))
+    {"depth": 2}, {"depth": "3"}, {"depth": [3, 3]}, {"block": "no"}, {"hidden": None}],
+    ids=lambda change: "-".join(change))
 def test_what_is_no_saved_net_is_refused(change, tmp_path):
     """Nothing is broadcast or converted."""
     whole = {"params": NET.params, **NET.settings} | change
@@ -271,16 +255,15 @@ def test_what_is_no_saved_net_is_refused(change, tmp_path):
         hn.DeepNet.load(tmp_path / "net.npz")
 
 
-def test_other_files_are_no_saved_nets(tmp_path):
+def test_other_files_are_no_saved_nets_and_no_pickle_is_run(tmp_path):
     NET.save(tmp_path / "net.npz")
     content = (tmp_path / "net.npz").read_bytes()
     np.save(tmp_path / "array.npy", NET.params)
     np.savez(tmp_path / "pickle.npz", **NET.settings,
              params=np.array([Pickled(tmp_path / "made")], object))
-    (tmp_path / "empty").write_bytes(b"")
-    (tmp_path / "cut").write_bytes(content[:200])
-    (tmp_path / "flipped").write_bytes(content[:90] + b"flipped" + content[97:])
-    for name in ("array.npy", "pickle.npz", "empty", "cut", "flipped"):
+    for number, part in enumerate((b"", content[:200], content[:90] + content[97:])):
+        (tmp_path / f"{number}.npz").write_bytes(part)
+    for name in ("array.npy", "pickle.npz", "0.npz", "1.npz", "2.npz"):
         with pytest.raises(ValueError, match="not a saved DeepNet"):
             hn.DeepNet.load(tmp_path / name)
     assert not (tmp_path / "made").exists()
