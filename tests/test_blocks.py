@@ -128,30 +128,6 @@ def test_the_papers_ranking_is_judged_relation_by_relation(changed, expected):
     assert verdicts(blocks.claims_on_ranking(lost))["residual-plain"] == "open"
 
 
-def test_t_only_leads_if_it_is_ahead_of_all_at_every_depth():
-    ahead, behind = {"t_only": 1}, {"t_only": 1, "full": 0.5}
-    for errors, expected in ((ahead, "holds"), ({"t_only": 1.95}, "open"),
-                             (behind, "does not hold")):
-        nets = fake_nets(PAPER | ahead, 19) + fake_nets(PAPER | errors)
-        shallow = fake_nets(PAPER, 9)
-        assert verdicts(blocks.claims_on_t_only(shallow + nets, 19)) == {
-            "t-only": expected}
-
-
-@pytest.mark.parametrize("deep, expected", [
-    ([(19, [2.3, 2.3], [0.1])], ["open", "open"]),
-    ([(49, [2.3, None], [0.1, None])], ["holds", "holds"]),
-    ([(49, [0.3, 0.21], [0.1, 0.5])], ["holds", "does not hold"]),
-    ([(49, [2, 2], [None]), (99, [0.15, 3], [0.49])], ["open", "holds"]),
-    ([(49, [0.08, 0.07], [0.49])], ["does not hold", "holds"])])
-def test_verdicts_on_plain_nets(deep, expected):
-    nets = [{"block": "plain", "depth": depth, "train_loss": {"final": 2 * losses},
-             "test_acc": {"final": losses}, "trials": [],
-             "search": {"held_out_acc": accuracies}}
-            for depth, losses, accuracies in [(9, [0.1, 0.2], [0.9]), *deep]]
-    assert list(verdicts(blocks.claims_on_plain(nets)).values()) == expected
-
-
 def trial_of(result):
     return Trial("blocks.train", 1, None, {}, "ok", None, result, 0, {})
 
