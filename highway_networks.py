@@ -951,20 +951,18 @@ class DeepNet:
         """The net that `save` wrote. Raises OSError for a file that cannot be opened,
         ValueError for one that is something else; of its block BLOCKS has a row."""
         names = "block", "depth", "hidden", "inputs", "classes", "activation"
-        try:
-            with (open(expanded(path), "rb") as file,
-                  np.load(file) as archive):            # no pickles
-                params = archive["params"]
-                net = cls(**{name: archive[name].item() for name in names},
-                          dtype=params.dtype)
-            if params.shape != net.params.shape or not np.isfinite(params).all():
-                raise ValueError(f"{params.shape} weights, not {net.params.size}, "
-                                 "each a finite number")
-            net.params[...] = params
-        except OSError:
-            raise
-        except Exception as error:      # zipfile, zlib, numpy: each its own kind
-            raise ValueError(f"{path} is not a saved DeepNet: {error}") from error
+        with open(expanded(path), "rb") as file:
+            try:
+                with np.load(file) as archive:          # no pickles
+                    params = archive["params"]
+                    net = cls(**{name: archive[name].item() for name in names},
+                              dtype=params.dtype)
+                if params.shape != net.params.shape or not np.isfinite(params).all():
+                    raise ValueError(f"{params.shape} weights, not {net.params.size}, "
+                                     "each a finite number")
+            except Exception as error:      # zipfile, zlib, numpy: each its own kind
+                raise ValueError(f"{path} is not a saved DeepNet: {error}") from error
+        net.params[...] = params
         return net
 
 

@@ -22,7 +22,7 @@ try:
 except ImportError as error:
     if __name__ != "__main__":
         raise
-    end_without("make_highway_networks_gif.py", error)
+    end_without("make_highway_networks_gif.py", error.name)
 
 
 def animate(record: Path, out: Path) -> dict[Path, bytes]:

@@ -30,7 +30,7 @@ try:
 except ImportError as error:
     if __name__ != "__main__":
         raise
-    end_without("visualize_highway_networks.py", error)
+    end_without("visualize_highway_networks.py", error.name)
 
 
 def redraw(options: argparse.Namespace) -> dict[Path, bytes]:

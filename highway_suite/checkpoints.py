@@ -13,7 +13,6 @@ file has goes on to them.
 
 from __future__ import annotations
 
-import copy
 import glob
 import hashlib
 import io
@@ -103,8 +102,8 @@ class Checkpoint:
             return []
         try:
             state, found = self.read(arrays)
-            for name, stream in streams.items():    # on copies first: it may raise
-                copy.deepcopy(stream.bit_generator).state = state["streams"][name]
+            for name, stream in streams.items():    # which may raise
+                stream.bit_generator.state = state["streams"][name]
         except MemoryError:
             raise
         except Exception as error:      # zipfile, zlib, numpy: each its own kind
@@ -113,8 +112,6 @@ class Checkpoint:
                                   "this one away to begin anew") from error
         for name, array in arrays.items():
             array[...] = found[name]
-        for name, stream in streams.items():
-            stream.bit_generator.state = state["streams"][name]
         self.seconds_before = float(state["seconds"])
         self.environments = [there for there in state["environments"]
                              if there != numerics()] + [numerics()]

@@ -38,9 +38,11 @@ def git_state() -> tuple[str | None, bool | None]:
 
 @lru_cache(maxsize=1)
 def blas_in_use() -> dict:
-    """What threadpoolctl knows of it; to ask takes longer than to train a small net."""
-    return next((library for library in hn.threadpoolctl.threadpool_info()
-                 if library["user_api"] == "blas"), {}) if hn.threadpoolctl else {}
+    """What threadpoolctl knows of NumPy's, where SciPy brings another; to ask takes
+    longer than to train a small net."""
+    known = hn.threadpoolctl.threadpool_info() if hn.threadpoolctl else ()
+    return min((library for library in known if library["user_api"] == "blas"),
+               key=lambda library: "numpy" not in library["filepath"], default={})
 
 
 def environment(threads: int | None = 1) -> dict:

@@ -13,7 +13,6 @@ import highway_networks as hn
 from highway_suite.datasets import DATASETS
 
 JUST_GUESSING = 0.05        # at most so far above chance in test accuracy
-VERDICTS = {True: "holds", False: "does not hold", None: "open"}     # on a claim
 INITS = {"uniform": "U(±1/√fan_in)", "glorot": "Glorot", "he": "He"}
 
 
@@ -92,12 +91,6 @@ def check(value: Any, kind: Any, place: str = "") -> None:
                 check(value[known], inner, below)
             elif known == name:
                 raise RecordError(f"field '{below}' is missing")
-
-
-def field(holder: dict, name: str, kind: Any, place: str = "") -> Any:
-    """What a field holds, if it is of this kind. Raises RecordError."""
-    check(holder, {name: kind}, place.rstrip("."))
-    return holder[name]
 
 
 def check_version(record: Any, schema: str, version: int) -> None:

@@ -39,11 +39,6 @@ class Arm(NamedTuple):
     chance: float | None    # share of the commonest test label, mean over the seeds
 
     @property
-    def train_loss(self) -> np.ndarray:
-        """(S, E) nats, mean over the steps of the epoch"""
-        return self.history["train_loss"]
-
-    @property
     def test_acc(self) -> np.ndarray:
         """(S, E) fraction, after the epoch"""
         return self.history["test_acc"]

@@ -16,13 +16,13 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
                 "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")   # read as NumPy loads
 
 
-def say(text: str, stream: TextIO | None = None, end: str = "\n") -> bool:
+def say(text: str, stream: TextIO | None = None) -> bool:
     """Write to a stream, stderr unless another is given -> whether it took it. It may
     be closed, full, or a pipe that nobody reads any more: no reason to lose what was
     computed."""
     stream = stream or sys.stderr
     try:
-        stream.write(text + end)
+        stream.write(f"{text}\n")
         stream.flush()
         return True
     except (AttributeError, OSError, ValueError):   # None, broken, closed or ASCII only
@@ -43,9 +43,9 @@ def in_range(kind: type, low: float, high: float) -> Callable:
     return number
 
 
-def end_without(program: str, missing: ImportError) -> NoReturn:
-    """End a script, with 1 and a line, that lacks a library."""
-    library = str(missing.name).split(".")[0]
+def end_without(program: str, module: str | None) -> NoReturn:
+    """End a program, with 1 and a line, that lacks a library."""
+    library = str(module).split(".")[0]
     raise SystemExit(f"{program} needs {library}. Install: python3 -m venv .venv && "
                      ".venv/bin/pip install -e .") from None
 
@@ -59,8 +59,7 @@ def check_libraries(package: str) -> None:
         return
     for name in ("numpy", "matplotlib", "imageio"):
         if find_spec(name) is None:
-            raise SystemExit(f"python3 -m {package} needs {name}. Install: python3 -m "
-                             "venv .venv && .venv/bin/pip install -e .")
+            end_without(f"python3 -m {package}", name)
     if find_spec("threadpoolctl") is None:
         os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
 

@@ -87,16 +87,9 @@ def sparing_children_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
 
 
-class Ended(KeyboardInterrupt):
-    """This process was told to end, by a signal of that number."""
-
-    def __init__(self, number: int):
-        super().__init__(number)
-        self.number = number
-
-
 @contextmanager
-def ended_by_signals(ending: Callable[[int], BaseException] = Ended) -> Iterator[None]:
+def ended_by_signals(ending: Callable[[int], BaseException] = KeyboardInterrupt
+                     ) -> Iterator[None]:
     """SIGTERM, and SIGHUP of a terminal that is closed, end the body as Ctrl-C does, or
     with another exception, made of the signal's number, so that worker processes and
     temporary files go too. Signals that are ignored, as under nohup, stay so."""

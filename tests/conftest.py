@@ -70,21 +70,6 @@ def images(rng):
     return rng.normal(size=(40, 6)), rng.integers(3, size=40)
 
 
-@pytest.fixture
-def home(tmp_path, monkeypatch):
-    """A checkout of its own for what experiments write."""
-    monkeypatch.setattr(hn, "HERE", tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def study(tmp_path):
-    """A record -> its Study."""
-    from highway_suite.studies import load
-    from tests.records_for_figures import save
-    return lambda record: load(save(tmp_path / "r.json", record))
-
-
 @pytest.fixture(scope="session")
 def digits():
     """The shipped digits, uint8 Data."""

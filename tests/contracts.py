@@ -7,7 +7,6 @@ the net could hide under.
 """
 
 import os
-import pickle
 
 import numpy as np
 import psutil
@@ -26,14 +25,13 @@ class WrongGradient(AssertionError):
     """An entry of the gradient differs from the complex-step derivative."""
 
 
-def small_net(block, depth, activation="tanh", seed=0, dtype="float64", kind=None):
+def small_net(block, depth, activation="tanh", seed=0, dtype="float64"):
     """12 pixels, 7 units, 5 classes: small, and no two sizes alike. Biases are drawn,
     because zero ones would hide an error in their use. Where H T adds to all of x, a
     deep relu net would double its signal from layer to layer and press its gates to 0
     and 1; smaller weights keep them open."""
-    net = (kind or hn.DeepNet)(block, depth, 7, inputs=12, classes=5, init="glorot",
-                               activation=activation, gate_bias=-1.0, seed=seed,
-                               dtype=dtype)
+    net = hn.DeepNet(block, depth, 7, inputs=12, classes=5, init="glorot",
+                     activation=activation, gate_bias=-1.0, seed=seed, dtype=dtype)
     rng = np.random.default_rng([seed, 1])
     for name, weights in net.views(net.params).items():
         if name.startswith("b_"):
@@ -141,27 +139,6 @@ def check_block(block, dtype, seed=0):
                                    logits_again[:, columns], rtol=1e-4, atol=1e-6)
     deep = small_net(block, 100, seed=seed, dtype=dtype)
     assert np.isfinite(gradient(deep, x, labels)).all()
-
-
-class Memory:
-    """A checkpoint that keeps what it is told, as bytes."""
-
-    kept = None
-
-    def save(self, arrays, streams, history):
-        assert "params" in arrays and set(streams) == {"batches"}
-        self.kept = pickle.dumps((arrays, {
-            name: rng.bit_generator.state for name, rng in streams.items()}, history))
-
-    def load(self, arrays, streams):
-        if self.kept is None:
-            return []
-        kept, states, history = pickle.loads(self.kept)
-        for name, array in arrays.items():
-            array[...] = kept[name]
-        for name, rng in streams.items():
-            rng.bit_generator.state = states[name]
-        return history
 
 
 def contrast(*colours):

@@ -41,12 +41,12 @@ def test_scikit_learns_own_checks(estimator, check):
         np.random.set_state(state)
 
 
-@pytest.mark.parametrize("depth, least", [(10, 0.96), (100, 0.95)])
-def test_defaults_learn_digits_as_they_are(depth, least):
+@pytest.mark.parametrize("change", [{}, {"depth": 100, "max_iter": 6}])
+def test_defaults_learn_digits_as_they_are(change):
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=y)
-    net = HighwayClassifier(depth=depth, random_state=0).fit(X, y)
-    assert net.score(X_test, y_test) > least - 0.02       # one split, not the median
+    net = HighwayClassifier(**change, random_state=0).fit(X, y)
+    assert net.score(X_test, y_test) > 0.94
 
 
 def test_it_trains_the_machines_net(table):

@@ -175,6 +175,13 @@ def test_where_nothing_fits_the_message_says_what_is_there(tmp_path):
         assert way in str(caught.value)
 
 
+@pytest.mark.parametrize("change", [{"images": (20, 21)}, {"shape": (28, 29)}])
+def test_a_row_that_says_something_else_is_refused(small_mnist, monkeypatch, change):
+    monkeypatch.setitem(hn.DATASETS, "mnist", hn.DATASETS["mnist"]._replace(**change))
+    with pytest.raises(hn.DataError, match=r"\(\(20, 20\), 784\)"):
+        hn.load_dataset("mnist", small_mnist)
+
+
 def test_swapped_files_are_refused_and_left_alone(small_mnist):
     train, test = (small_mnist / f"{part}-labels-idx1-ubyte.gz"
                    for part in ("train", "t10k"))
@@ -221,13 +228,12 @@ def test_a_wrong_file_is_an_error_even_where_a_missing_one_is_not(tmp_path):
 # Arrays
 
 
-def data_of(x=None, y=None, **more):
-    x = np.zeros((4, 2)) if x is None else x
-    y = np.array([0, 1, 2, 1]) if y is None else y
-    return hn.Data(x, y, x, y, **{"classes": 3, **more})
-
-
 ONES = np.ones((4, 2))
+
+
+def data_of(x=ONES, **more):
+    y = np.array([0, 1, 2, 1])
+    return hn.Data(x, y, x, y, classes=3, **more)
 
 
 @pytest.mark.parametrize("change, cure", [
@@ -237,17 +243,25 @@ ONES = np.ones((4, 2))
     ({"y": np.array([-1, 0, 1, 2])}, "-1"), ({"x": ONES > 0}, "bool.*astype"),
     ({"x": ONES * 1j}, "complex"), ({"x": ONES * np.nan}, "image 0.*nan_to_num"),
     ({"x": np.array([[0, 1], [0, np.inf], [0, 1], [0, 1]])}, "image 1"),
-    ({"x": ONES.tolist()}, "NumPy arrays"), ({"x": ONES[:3]}, r"\(N, P\)")])
-def test_arrays_of_another_kind_are_told_the_kind_wanted(change, cure):
+    ({"x": ONES.tolist()}, "NumPy arrays"), ({"x": ONES[:3]}, r"\(N, P\)"),
+    ({"x": ONES[:, 0]}, r"\(N, P\)"), ({"x": np.ones((4, 0))}, r"\(N, P\)"),
+    ({"x": np.ones((4, 2, 1))}, r"\(N, P\)"), ({"x": ONES[:, :1]}, r"\(N, P\)"),
+    ({"y": np.ones((4, 1), int)}, r"\(N,\)"), ({"y": [0, 1, 2, 1]}, "NumPy arrays")])
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_arrays_of_another_kind_are_told_the_kind_wanted(change, cure, part):
+    good = data_of()
     with pytest.raises(hn.DataError, match=cure) as caught:
-        data_of(**change)
+        replace(good, **{f"{name}_{part}": array for name, array in change.items()})
     assert "must" in str(caught.value)
 
 
-def test_pixels_are_scaled_once(digits):
-    scaled = hn.scale_pixels(digits)
-    assert (scaled.x_train.min(), scaled.x_train.max()) == (-1, 1)
-    assert scaled.x_train.dtype == np.float32 and scaled.y_train.dtype == np.intp
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_pixels_are_scaled_once(digits, dtype):
+    scaled = hn.scale_pixels(digits, dtype)
+    for x, y, raw in ((scaled.x_train, scaled.y_train, digits.x_train),
+                      (scaled.x_test, scaled.y_test, digits.x_test)):
+        assert x.dtype == dtype and y.dtype == np.intp
+        np.testing.assert_array_equal(x, raw / np.dtype(dtype).type(8) - 1)
     with pytest.raises(hn.DataError, match="already"):
         hn.scale_pixels(scaled)
     with pytest.raises(hn.DataError, match="already"):     # a part of it, no pixel < 0

@@ -313,14 +313,14 @@ def draw(page, strokes, size=1.0, at=(0.0, 0.0)):
 
 
 @browser_test
-@pytest.mark.parametrize("size, at", [(1.0, (0.0, 0.0)), (0.4, (0.05, 0.5))])
-def test_drawn_digits_are_read(open_page, size, at):
+def test_drawn_digits_are_read(open_page):
     """Large and small. The address of a drawing shows the same image again; undo takes
     back a stroke; the walk keeps it."""
     page = open_page("#i=8")
-    for digit, strokes in DIGITS.items():
+    for (digit, strokes), place in itertools.product(
+            DIGITS.items(), [(1.0, (0.0, 0.0)), (0.4, (0.05, 0.5))]):
         page.locator("#blank").click()
-        draw(page, strokes, size, at)
+        draw(page, strokes, *place)
         settled(page)
         assert readings(page)["highway"][0] == digit
     drawn = address_of(page)
@@ -535,11 +535,10 @@ def test_first_weights_follow_their_rule_and_are_shared(open_page):
 
 
 @browser_test
-@pytest.mark.parametrize("script", [None, "delete window.Worker"])
-def test_thirty_plain_blocks_guess_and_highway_learns(open_page, script):
-    """The first click of the second room, beside the page and in slices of its time;
-    and the plain gradient vanishes on its way to the first block."""
-    page = open_page("#train", script)
+def test_thirty_plain_blocks_guess_and_highway_learns(open_page):
+    """The first click of the second room; and the plain gradient vanishes on its way to
+    the first block."""
+    page = open_page("#train")
     highway, plain = page.evaluate(
         "playground.shown.arms.map(({norms}) => norms[0] / norms[29])")
     assert plain < 1e-5 and highway > 1e-2
@@ -684,22 +683,16 @@ def test_nonsense_in_the_address_gets_one_line(open_page):
 
 
 @browser_test
-def test_all_that_can_be_used_has_a_name(open_page):
-    """For who hears the page."""
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_who_hears_or_hardly_sees_the_page_can_use_it(open_page, scheme):
+    """All that can be used has a name, and all text the WCAG's contrast, AA."""
     for address in ("#i=0", "#train"):
-        unnamed = open_page(address).evaluate("""
+        page = open_page(address, color_scheme=scheme)
+        unnamed = page.evaluate("""
             [...document.querySelectorAll("button, input, select, canvas[role]")]
             .filter(e => !(e.ariaLabel || e.textContent.trim() || e.labels?.length))
             .map(e => e.outerHTML.slice(0, 80))""")
         assert unnamed == []
-
-
-@browser_test
-def test_text_has_contrast(open_page):
-    """WCAG AA, 4.5 to 1, for the colours of all text on both its grounds."""
-    themes = {scheme: open_page("#train", color_scheme=scheme).evaluate("readTheme()")
-              for scheme in ("light", "dark")}
-    for scheme, text, ground in itertools.product(
-            themes, ("text", "muted"), ("page", "panel")):
-        theme = themes[scheme]
-        assert contrast(theme[text], theme[ground]) >= 4.5, (scheme, text, ground)
+    theme = page.evaluate("readTheme()")
+    for text, ground in itertools.product(("text", "muted"), ("page", "panel")):
+        assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground)

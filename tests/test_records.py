@@ -49,9 +49,14 @@ def test_a_record_with_the_same_numbers_is_left_as_it_is(record, capsys):
     assert "wrote" in run("--seed", "1")
 
 
-def test_round_trip_and_keys(record):
-    value = read_record(record)
-    assert to_json(value) + "\n" == record.read_text()
+def test_round_trip_and_keys_and_nothing_private(record):
+    value, text = read_record(record), record.read_text()
+    assert to_json(value) + "\n" == text
+    record.write_bytes(b"\xef\xbb\xbf" + record.read_bytes())    # a byte order mark
+    assert read_record(record) == value
+    assert value["env"]["numpy"] == np.__version__ and value["env"]["blas_threads"] == 1
+    for private in map(str, (ROOT, record.parent, Path.home(), os.uname().nodename)):
+        assert private not in text or len(private) < 4      # HOME=/ in a container
     assert {"schema", "schema_version", "command", "dataset", "seed", "seeds", "hidden",
             "depth", "epochs", "batch_size", "lr", "n_train", "n_test", "config", "env",
             "summary", "runs"} <= set(value)
@@ -63,14 +68,6 @@ def test_round_trip_and_keys(record):
     assert arm["final_test_acc"] == arm["history"]["test_acc"][-1]
     assert arm["final_T_per_layer"] == arm["layer_T_history"][-1][1]
     assert value["runs"][0]["plain"]["layer_T_history"] == []
-
-
-def test_environment_names_no_user_host_or_path(record):
-    env = read_record(record)["env"]
-    assert env["numpy"] == np.__version__ and env["blas_threads"] == 1
-    text = json.dumps(read_record(record))
-    for private in map(str, (ROOT, record.parent, Path.home(), os.uname().nodename)):
-        assert private not in text or len(private) < 4      # HOME=/ in a container
 
 
 def test_a_record_says_whether_code_was_changed(tmp_path, monkeypatch):
@@ -178,22 +175,16 @@ BAD = [
     (lambda record: record["runs"].append(
         record["runs"][0] | {"seed": 1, "plain": make_arm("plain", 6, 1, 3)}),
      "history.epoch' of plain 6"),
-    (set_to(["0.1"] * 4, *HIGHWAY, "history", "test_acc"), "history.test_acc"),
     (set_to([0.5, 1.5, 0.5, 0.5], *HIGHWAY, "history", "test_acc"),
      "history.test_acc[1]"),
     (set_to([1, 2, 2, 3], *HIGHWAY, "history", "epoch"), "history.epoch[2]"),
-    (set_to({"epoch": [], "train_loss": [], "train_acc": [], "test_acc": []}, *HIGHWAY,
-            "history"), "history.epoch"),
+    (set_to([], *HIGHWAY, "history", "epoch"), "history.epoch"),
     (set_to(None, *HIGHWAY, "history", "test_acc", 1), "highway.status"),
     (set_to(0.1, *T_HISTORY, 2), "layer_T_history[2]"),
     (set_to(1.01, *T_HISTORY, 2, 1, 4), "layer_T_history[2][1][4]"),
     (set_to(1, *T_HISTORY, 2, 0), "layer_T_history epoch[2]"),
-    (lambda record: [record.pop(name) for name in ("schema", "config")]
-     and record.update(command=5), "command"),
     (set_to(GONE, "config"), "config"),
-    (set_to("small", "config", "init"), "config.init"),
     (set_to("cifar", "dataset"), "dataset"),
-    (set_to(None, "n_train"), "n_train"),
     (set_to("a\nb", "command"), "command"),
 ]
 
@@ -213,18 +204,16 @@ def test_a_bad_field_is_one_line_that_names_it(change, field):
     '{"loss": [1, 2]}', '{"schema": "highway-networks/experiment"}',
     '{"schema": "highway-networks/run", "schema_version": 99}', "GIF89a"])
 def test_a_file_that_is_no_record_is_one_line_and_not_to_be_replaced(tmp_path, text):
-    """Obeyed, the command that makes a record would write over it."""
+    """Obeyed, the command that makes a record would write over it; it is told where no
+    file is."""
     path = tmp_path / "r.json"
+    with pytest.raises(RecordError, match="r.json.*make it"):
+        read_with_hash(path, "make it")
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(RecordError) as caught:
         read_with_hash(path, "make it")
     line = str(caught.value)
     assert line.startswith(str(path)) and "\n" not in line and "make it" not in line
-
-
-def test_of_a_record_that_is_not_there_the_command_is_told(tmp_path):
-    with pytest.raises(RecordError, match="absent.json.*make it"):
-        read_with_hash(tmp_path / "absent.json", "make it")
 
 
 def test_what_is_no_file_or_too_long_is_not_read(tmp_path, monkeypatch):
@@ -236,12 +225,6 @@ def test_what_is_no_file_or_too_long_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr(files.read_file, "__defaults__", (500,))
     with pytest.raises(RecordError, match="502 bytes"):
         read_record(tmp_path / "r.json")
-
-
-def test_a_byte_order_mark_does_no_harm(record):
-    value = read_record(record)
-    record.write_bytes(b"\xef\xbb\xbf" + record.read_bytes())
-    assert read_record(record) == value
 
 
 def test_a_record_of_data_that_a_script_added_is_for_that_script(tmp_path, monkeypatch):

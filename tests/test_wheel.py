@@ -10,6 +10,7 @@ import zipfile
 import pytest
 
 import highway_networks as hn
+from highway_suite.datasets import DATASETS
 from highway_suite.samples import TRAINED
 
 PROJECT = (hn.HERE / "pyproject.toml").read_text(encoding="utf-8")
@@ -47,7 +48,7 @@ def test_a_wheel_has_the_suite_and_nothing_of_a_general_name(wheel):
     modules = {f"highway_suite/{path.name}"
                for path in (hn.HERE / "highway_suite").glob("*.py")}
     digits = {f"highway_suite/digits/{file.name}.gz"
-              for file in hn.DATASETS["digits"].files}
+              for file in DATASETS["digits"].files}
     samples = {"highway_suite/mnist40/images.npz"} | {
         f"highway_suite/trained_nets/{block}.npz" for block in TRAINED}
     sources = {f"highway_suite/{name}/README.md" for name in ("digits", "mnist40")}
