@@ -1110,7 +1110,9 @@ def blas_threads(threads: int | None) -> Iterator[int | None]:
 def threads_for(hidden: int, asked: int | None = None) -> int | None:
     """The rule: the threads asked for; else one for a narrow net, and for a wide one,
     trained alone, all that BLAS uses by default, which is None. On two cores all gain
-    1.08 times at 50 units, 1.66 at 200, 1.88 at 1000."""
+    1.08 times at 50 units, 1.66 at 200, 1.88 at 1000. Raises ValueError below one."""
+    if asked is not None and asked < 1:
+        raise ValueError(f"threads is {asked!r}; allowed: 1 and more, or None")
     return asked or (None if hidden >= WIDE else 1)
 
 

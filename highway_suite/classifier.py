@@ -113,6 +113,9 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         self._start(X, np.unique(y))
         y, held_out = self._indices(y), None
         if self.early_stopping:
+            if not 0 < self.validation_fraction < 1:
+                raise ValueError(f"validation_fraction is {self.validation_fraction!r};"
+                                 " allowed: above 0 and below 1")
             X, X_held, y, y_held = train_test_split(
                 X, y, test_size=self.validation_fraction, random_state=self._seed)
             held_out = X_held, y_held

@@ -133,7 +133,8 @@ def test_a_spread_far_from_1_is_warned_of(table):
 
 
 @pytest.mark.parametrize("change", [
-    {"learning_rate": -1.0}, {"batch_size": 0}, {"max_iter": 0}, {"block": "no"}])
+    {"learning_rate": -1.0}, {"batch_size": 0}, {"max_iter": 0}, {"block": "no"},
+    {"validation_fraction": 1.0, "early_stopping": True}])
 def test_a_wrong_setting_is_named_as_it_was_given(table, change):
     with pytest.raises(ValueError, match=f"^{next(iter(change))} is"):
         HighwayClassifier(**SMALL | change).fit(*table)
