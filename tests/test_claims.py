@@ -83,7 +83,7 @@ class World:
 
 
 @pytest.mark.parametrize("name", sorted(     # these have worlds of their own
-    {*NAMES} - {"depth", "convolution", "trained_nets"}))
+    {*NAMES} - {"optimization", "depth", "convolution", "trained_nets"}))
 def test_every_claim_can_be_judged_otherwise(name):
     """All but those that nothing here can decide."""
     committed = read_packed(folder_of(name) / "trials")

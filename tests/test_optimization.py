@@ -103,6 +103,7 @@ def changed(**about):
     ({}, 200, "plain-shallow", "", "plain-deep"),
     ({"highway_49": {"least": [2e-4, 3e-4]}}, 200, "", "", "highway"),
     ({"highway_49": {"least": [2e-4, 3e-4]}}, 400, "", "highway", ""),
+    ({"plain_9": {"least": [2e-4, 3e-4]}}, 400, "", "plain-shallow", ""),
     # The best run decides, whatever the others do; where all diverged, it is missed.
     ({"highway_49": {"least": BAD}}, 400, "highway", "", ""),
     ({"highway_49": {"least": [0.1, 1e-5], "final": [None, 1e-5]}}, 200,
