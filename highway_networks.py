@@ -1007,6 +1007,9 @@ def clip_norm(grad: np.ndarray, limit: float) -> float:
     return norm
 
 
+PIECE = 1 << 16     # weights that Adam moves at a time, so that they stay in the cache
+
+
 class Adam:
     """Kingma, Ba 2015. The moments are kept without their factors (1 - beta), which go
     into the step size instead: two passes over the vectors less, the same update.
@@ -1020,25 +1023,29 @@ class Adam:
     def __init__(self, params: np.ndarray, beta1: float = 0.9, beta2: float = 0.999,
                  eps: float = 1e-8):
         self.m, self.v = np.zeros_like(params), np.zeros_like(params)
-        self.scratch, self.steps = np.empty_like(params), np.zeros(1, int)
+        self.scratch = np.empty_like(params[:PIECE])
+        self.steps = np.zeros(1, int)
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
 
     def step(self, params: np.ndarray, grad: np.ndarray, lr: float) -> None:
-        m, v, scratch = self.m, self.v, self.scratch
         self.steps += 1
         t = int(self.steps[0])
         first = (1 - self.beta1) / (1 - self.beta1 ** t)        # m_hat = first m
         second = math.sqrt((1 - self.beta2) / (1 - self.beta2 ** t))
-        np.multiply(m, self.beta1, out=m)
-        np.add(m, grad, out=m)
-        np.multiply(v, self.beta2, out=v)
-        np.multiply(grad, grad, out=scratch)
-        np.add(v, scratch, out=v)
-        np.sqrt(v, out=scratch)                     # sqrt(v_hat) = second * scratch
-        np.add(scratch, self.eps / second, out=scratch)
-        np.divide(m, scratch, out=scratch)
-        np.multiply(scratch, lr * first / second, out=scratch)
-        np.subtract(params, scratch, out=params)
+        for start in range(0, params.size, PIECE):
+            piece = slice(start, start + PIECE)
+            m, v, g, p = self.m[piece], self.v[piece], grad[piece], params[piece]
+            scratch = self.scratch[:p.size]
+            np.multiply(m, self.beta1, out=m)
+            np.add(m, g, out=m)
+            np.multiply(v, self.beta2, out=v)
+            np.multiply(g, g, out=scratch)
+            np.add(v, scratch, out=v)
+            np.sqrt(v, out=scratch)                 # sqrt(v_hat) = second * scratch
+            np.add(scratch, self.eps / second, out=scratch)
+            np.divide(m, scratch, out=scratch)
+            np.multiply(scratch, lr * first / second, out=scratch)
+            np.subtract(p, scratch, out=p)
 
 
 class SGD:

@@ -30,7 +30,7 @@ def trace(net: hn.DeepNet, name: str, batch: int, optimizer: Any = hn.Adam) -> T
     return trace_pass(net, x, np.zeros(batch, np.intp), optimizer(net.params))
 
 
-@trial_function("data_movement.passes")
+@trial_function("data_movement.passes", version=2)
 def price_passes(config: dict, _: Any) -> dict:
     """Both passes of all forms of one size -> rows. The nets are as wide as the highway
     net, or, matched, have as many parameters."""
