@@ -1116,8 +1116,9 @@ def blas_threads(threads: int | None) -> Iterator[int | None]:
 
 def threads_for(hidden: int, asked: int | None = None) -> int | None:
     """The rule: the threads asked for; else one for a narrow net, and for a wide one,
-    trained alone, all that BLAS uses by default, which is None. On two cores all gain
-    1.08 times at 50 units, 1.66 at 200, 1.88 at 1000. Raises ValueError below one."""
+    trained alone, all that BLAS uses by default, which is None. Two cores were 1.0 to
+    1.1 times as fast as one at 50 units, 1.2 to 1.7 at 200, 1.4 to 1.9 at 1000. Raises
+    ValueError below one."""
     if asked is not None and asked < 1:
         raise ValueError(f"threads is {asked!r}; allowed: 1 and more, or None")
     return asked or (None if hidden >= WIDE else 1)
