@@ -147,9 +147,11 @@ def contrast() -> str:
 
 def facts(record: dict) -> dict:
     """Every number of the text, by name."""
-    depth, hidden = (record["plan"]["net"][name] for name in ("depth", "hidden"))
+    plan = record["plan"]
+    depth, hidden = (plan["net"][name] for name in ("depth", "hidden"))
+    n_train, _ = hn.DATASETS[plan["dataset"]].images
     found = {"depth": depth, "layers": depth + 1, "last": depth - 1, "hidden": hidden,
-             "epochs": record["plan"]["epochs"], "n_train": f"{record['n_train']:,}",
+             "epochs": plan["epochs"], "n_train": f"{n_train:,}",
              "images_rule": IMAGES_RULE, "most_residual": MOST_RESIDUAL, "site": SITE,
              "contrast": html.escape(contrast())}
     for block in BLOCKS:

@@ -114,7 +114,9 @@ def test_class_differences_are_measured_where_they_are():
     parts["W_T"][...] = 0
     parts["W_T"][2], parts["W_H"][...] = 1, 0
     x = np.linspace(-1, 1, 60, dtype="float32")[:, None]
-    apart = measures.class_differences(net, x, np.repeat([0, 1, 2], 20))
+    sizes = [10, 20, 30]
+    apart = measures.class_differences(net, x, np.repeat([0, 1, 2], sizes))
+    np.testing.assert_allclose(np.average(apart, axis=0, weights=sizes), 0, atol=1e-9)
     for classes in ([0, 1], [2, 0]):
         found = measures.shares_of_blocks(apart, classes)
         assert found["two"] == found["all"] == pytest.approx([0, 0, 1, 0], abs=1e-9)
@@ -314,12 +316,24 @@ def test_a_verdict_is_that_of_all_nets_and_their_controls():
 
 
 @pytest.mark.parametrize("draws", [
-    [[0.01, 0.01, 0.01, 0.9]], [[0.2, 0.3, 0.4, 0.5]], [[0.02, 0.2, 0.1, 0.3]]],
+    [[0.01, 0.011, 0.012, 0.9]], [[0.2, 0.3, 0.4, 0.5]], [[0.02, 0.2, 0.1, 0.3]]],
     ids=["one step", "much from the first step on", "not in order"])
 def test_an_error_that_does_not_grow_smoothly(draws):
     nets = [net_of(True) | {"shuffled": {"before": 0.01, "error": draws}}]
     assert verdicts_of(verdicts.claims_on_shuffling(
         {"highway": nets, "residual": nets}))["highway-shuffle"] == NO
+
+
+def test_one_block_decides_what_is_said_of_any_block():
+    """The worst of a highway net, the gentlest of a plain one."""
+    one = [0.6] + [0] * 7
+    nets = {kind: [net_of(True) | {"one_closed": {"error": error, "loss": [0.1] * 8}}]
+            for kind, error in (("highway", one), ("plain", [0.9] * 7 + [0.4]),
+                                ("residual", one))}
+    found = verdicts_of(verdicts.claims_on_lesions(nets["highway"], [3, 7])
+                        + verdicts.claims_on_plain_and_residual(nets))
+    for name in ("highway-survives", "highway-hardly-hurt", "plain-destroyed"):
+        assert found[name] == NO
 
 
 def test_equal_values_share_their_rank():
