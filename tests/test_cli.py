@@ -173,6 +173,7 @@ def test_the_file_alone_writes_the_same_record(tmp_path, small_mnist):
                            capture_output=True,
                            env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
     assert ended.returncode == 0, ended.stderr
+    assert "highway 3" in ended.stdout and "wrote r.json" in ended.stdout
     alone = read_record(tmp_path / "r.json")
     words = ["--dataset", "mnist", "--data-dir", str(small_mnist), *arguments[2:-2]]
     beside = cli.main([*words, "--jobs", "1", "--no-save"])

@@ -81,22 +81,6 @@ def test_a_name_that_is_not_in_the_table_is_one_clear_line():
         hn.load_dataset("fasion")
 
 
-def test_shipped_digits(digits):
-    assert digits.x_train.shape == (1437, 64) and digits.x_test.shape == (360, 64)
-    assert digits.x_train.max() == digits.x_test.max() == 16
-    assert set(digits.y_train) == set(digits.y_test) == set(range(10))
-    rows = {row.tobytes() for row in np.vstack([digits.x_train, digits.x_test])}
-    assert len(rows) == 1797, "an image stands on both sides of the split"
-
-
-def test_mnist_as_it_is(mnist):
-    assert mnist.x_train.shape == (60000, 784) and mnist.x_test.shape == (10000, 784)
-    assert mnist.y_train[:5].tolist() == [5, 0, 4, 1, 9]
-    assert mnist.x_train.mean() == pytest.approx(33.318421, abs=1e-6)
-    assert np.bincount(mnist.y_test).tolist() == [980, 1135, 1032, 1010, 982, 892, 958,
-                                                  1028, 974, 1009]
-
-
 def test_the_hash_of_the_content_takes_the_row_alone():
     assert content_hash("mnist") == (
         "ca679089cd9dd461d7b26e36e51216fc71f9271f8082e09656a7c1d29a50483b")

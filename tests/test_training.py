@@ -36,7 +36,9 @@ def test_config_refuses_what_is_not_allowed(name, value):
         hn.Config(**{name: value})
 
 
-def test_config_takes_numpys_numbers_as_pythons():
+def test_config_takes_the_smallest_values_and_numpys_numbers_as_pythons():
+    hn.Config(seed=0, depth=1, hidden=1, epochs=1, batch=1, n_train=1, n_test=1,
+              gate_bias=-100, momentum=0, clip=0)
     config = hn.Config(depth=np.int64(3), lr=np.float32(0.5), clip=2)
     assert config == hn.Config(depth=3, lr=0.5, clip=2.0)
     assert type(config.depth) is int and type(config.lr) is float
