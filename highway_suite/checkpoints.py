@@ -13,6 +13,7 @@ file has goes on to them.
 
 from __future__ import annotations
 
+import copy
 import glob
 import hashlib
 import io
@@ -20,6 +21,7 @@ import json
 import time
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from highway_suite.files import LIMIT, check_target, parse_json, read_file, writ
 from highway_suite.records import environment
 
 STATE = "state.json"    # the member beside the arrays
+LITTER = 3600           # seconds; a file that is older is not being written
 KEYS = {"config", "data", "environments", "history", "seconds", "streams"}
 
 
@@ -96,14 +99,16 @@ class Checkpoint:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         check_target(self.path)
         litter = f".{glob.escape(self.path.name[:40])}.*.part"
-        for left in self.path.parent.glob(litter):
-            left.unlink(missing_ok=True)        # by one that was killed as it wrote
+        for left in self.path.parent.glob(litter):      # one was killed as it wrote;
+            with suppress(FileNotFoundError):           # what is new is being written
+                if time.time() - left.stat().st_mtime > LITTER:
+                    left.unlink()
         if not self.path.exists():
             return []
         try:
             state, found = self.read(arrays)
-            for name, stream in streams.items():    # which may raise
-                stream.bit_generator.state = state["streams"][name]
+            for name, stream in streams.items():    # on copies first: it may raise
+                copy.deepcopy(stream.bit_generator).state = state["streams"][name]
         except MemoryError:
             raise
         except Exception as error:      # zipfile, zlib, numpy: each its own kind
@@ -112,6 +117,8 @@ class Checkpoint:
                                   "this one away to begin anew") from error
         for name, array in arrays.items():
             array[...] = found[name]
+        for name, stream in streams.items():
+            stream.bit_generator.state = state["streams"][name]
         self.seconds_before = float(state["seconds"])
         self.environments = [there for there in state["environments"]
                              if there != numerics()] + [numerics()]

@@ -162,7 +162,8 @@ def obtain(dataset: str, data_dir: Path | None, jobs: int) -> tuple[str, hn.Data
 def checkpoint_of(path: Path, config: hn.Config, data: hn.Data,
                   anyway: bool) -> Checkpoint:
     """FILE.npz -> the checkpoint FILE-highway-30-0.npz of a net."""
-    name = f"{path.stem}-{config.block}-{config.depth}-{config.seed}.npz"
+    name = path.name.removesuffix(".npz")
+    name = f"{name}-{config.block}-{config.depth}-{config.seed}.npz"
     return Checkpoint(path.with_name(name), vars(config), data_hash(
         data.x_train, data.y_train, data.x_test, data.y_test), anyway)
 
@@ -244,6 +245,8 @@ def main(argv: list[str] | None = None) -> dict:
         arms, threads = train(hn.make_configs(settings), data, own, jobs)
     except (hn.DataError, CheckpointError) as error:
         sys.exit(f"{PROGRAM}: {error}")
+    except OSError as error:        # of a checkpoint
+        sys.exit(f"{PROGRAM}: {error.filename}: {error.strerror}; no record written")
     except (BrokenExecutor, MemoryError):
         sys.exit(f"{PROGRAM}: a process was killed or lacks memory; no record written. "
                  "Try --jobs 1, or smaller nets")

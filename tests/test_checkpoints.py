@@ -153,10 +153,26 @@ def test_another_processor_goes_on_when_asked_and_is_noted(data, halfway, tmp_pa
 def test_a_folder_is_made_and_litter_removed_before_the_first_epoch(data, tmp_path):
     folder = tmp_path / "new" / "folder"
     killed(ADAM, data, folder / "run.npz", 1)
-    for name in (".run.npz.0123abcd.part", ".other.npz.0123abcd.part"):
+    litter = [".other.npz.0123abcd.part", ".run.npz.0123abcd.part",
+              ".run.npz.76543210.part"]
+    for name in litter:
         (folder / name).write_bytes(b"killed as it wrote")
+    for name in litter[:2]:         # the third is new: somebody may be writing it
+        os.utime(folder / name, (0, 0))
     killed(ADAM, data, folder / "run.npz", 2)
-    assert sorted(os.listdir(folder)) == [".other.npz.0123abcd.part", "run.npz"]
+    assert sorted(os.listdir(folder)) == [litter[0], litter[2], "run.npz"]
+
+
+def test_a_stream_that_does_not_fit_leaves_the_others(data, tmp_path):
+    arrays, path = {"a": np.zeros(2)}, tmp_path / "run.npz"
+    streams = {name: np.random.default_rng(7) for name in ("one", "two")}
+    Checkpoint(path, {}).save(arrays, streams, [{"epoch": 1}])
+    streams = {"one": np.random.default_rng(8), "two": np.random.Generator(
+        np.random.MT19937(8))}
+    before = streams["one"].bit_generator.state
+    with pytest.raises(CheckpointError):
+        Checkpoint(path, {}).load(arrays, streams)
+    assert streams["one"].bit_generator.state == before
 
 
 def test_what_cannot_be_written_is_said_before_the_first_epoch(data, tmp_path):
@@ -199,3 +215,16 @@ def test_the_command_goes_on_with_its_checkpoints(tmp_path, monkeypatch):
             assert one[block]["history"] == other[block]["history"]
     with pytest.raises(SystemExit, match="c-highway-2-0.npz"):
         cli.main([*words, "2"])
+
+
+def test_each_name_has_its_own_files_and_a_fault_of_one_is_one_line(tmp_path,
+                                                                    monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["--dataset", "digits", "--depth", "2", "--epochs", "1", "--blocks",
+             "plain", "--no-save", "--checkpoint"]
+    for name in ("run.1", "run.2"):
+        cli.main([*words, name])
+    assert sorted(os.listdir()) == ["run.1-plain-2-0.npz", "run.2-plain-2-0.npz"]
+    (tmp_path / "c-plain-2-0.npz").mkdir()
+    with pytest.raises(SystemExit, match="c-plain-2-0.npz: not a regular file"):
+        cli.main([*words, "c"])
