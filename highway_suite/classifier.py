@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ import highway_networks as hn
 # Config's names for what scikit-learn's estimators call otherwise.
 NAMES = {"lr": "learning_rate", "batch": "batch_size", "epochs": "max_iter"}
 SPREADS = 0.1, 10       # of inputs; what lies outside is warned of
+FAR = 10                # spreads; a feature's mean further from 0 is warned of
 FLOATS = np.float64, np.float32
 
 
@@ -74,7 +76,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     X is never scaled. Only the initial weights of the input projection follow it: they
     are divided by the spread of X, the square root of the mean variance of its
     features, and its biases start at minus what the mean row gives. So inputs such as
-    0 to 16 are learned from as they are. A spread outside 0.1 to 10 is warned of.
+    0 to 16 are learned from as they are. A spread outside 0.1 to 10 is warned of, and a
+    feature whose mean is more than ten spreads from 0, beside which a net may guess.
     Arrays are float32 where X is, else float64.
 
     After fit: classes_, n_features_in_, n_iter_ (epochs), loss_curve_ (the mean loss of
@@ -110,16 +113,15 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         """Train a new net on rows X (N, P) and their labels y (N,) -> self."""
         X, y = validate_data(self, X, y, dtype=FLOATS)
         check_classification_targets(y)
-        self._start(X, np.unique(y))
-        y, held_out = self._indices(y), None
-        if self.early_stopping:
-            if not 0 < self.validation_fraction < 1:
-                raise ValueError(f"validation_fraction is {self.validation_fraction!r};"
-                                 " allowed: above 0 and below 1")
-            X, X_held, y, y_held = train_test_split(
-                X, y, test_size=self.validation_fraction, random_state=self._seed)
-            held_out = X_held, y_held
-        self._train(X, y, self.max_iter, held_out)
+        self._check_stopping()
+        with self._whole_or_none():
+            self._start(X, np.unique(y))
+            y, held_out = self._indices(y), None
+            if self.early_stopping:
+                X, X_held, y, y_held = train_test_split(
+                    X, y, test_size=self.validation_fraction, random_state=self._seed)
+                held_out = X_held, y_held
+            self._train(X, y, self.max_iter, held_out)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> HighwayClassifier:
@@ -133,11 +135,39 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         check_classification_targets(y)
         if first and classes is None:
             raise ValueError("the first call of partial_fit needs classes, all labels")
-        if first:
-            self._start(X, np.unique(classes))
-        X = X.astype(self.net_.dtype, copy=False)
-        self._train(X, self._indices(y), 1, None)
+        if not first and classes is not None and not np.array_equal(
+                np.unique(classes), self.classes_):
+            raise ValueError("classes are not those of the first call of partial_fit")
+        with self._whole_or_none() if first else nullcontext():
+            if first:
+                self._start(X, np.unique(classes))
+            X = X.astype(self.net_.dtype, copy=False)
+            self._train(X, self._indices(y), 1, None)
         return self
+
+    def _check_stopping(self):
+        """Raise ValueError for settings of early_stopping that are not allowed."""
+        if not 0 < self.validation_fraction < 1:
+            raise ValueError(f"validation_fraction is {self.validation_fraction!r}; "
+                             "allowed: above 0 and below 1")
+        patience = self.n_iter_no_change
+        if not (isinstance(patience, (int, np.integer)) and patience >= 1):
+            raise ValueError(f"n_iter_no_change is {patience!r}; allowed: whole "
+                             "numbers, 1 and more")
+
+    @contextmanager
+    def _whole_or_none(self):
+        """Where the body fails there is no net left, which had other labels or was not
+        trained."""
+        try:
+            yield
+        except Exception:
+            with suppress(AttributeError):
+                del self.net_
+            raise
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "net_")
 
     def _config(self, dtype: str) -> hn.Config:
         """The machine's own Config, which checks every value."""
@@ -166,16 +196,19 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
 
     def _fit_projection(self, X):
         """Start the input projection at W_in (x - mean) / spread. Warns where the
-        spread is far from 1."""
+        spread is far from 1, or a mean from 0."""
         spread = math.sqrt(X.var(axis=0, dtype=np.float64).mean())
         spread = spread or 1.0          # where all rows are equal
-        if not SPREADS[0] <= spread <= SPREADS[1]:
+        mean = X.mean(axis=0)
+        away = abs(mean).max() / spread
+        if not SPREADS[0] <= spread <= SPREADS[1] or away > FAR:
             warnings.warn(
-                f"the spread of X is {spread:.3g}, far from 1, and nothing scales it: "
-                "make_pipeline(StandardScaler(), HighwayClassifier())", stacklevel=4)
+                f"the spread of X is {spread:.3g}, and the mean of a feature is "
+                f"{away:.3g} spreads from 0, but nothing scales it: make_pipeline("
+                "StandardScaler(), HighwayClassifier())", stacklevel=4)
         weights = self.net_.views(self.net_.params)
         weights["W_in"][...] /= spread
-        weights["b_in"][...] = -weights["W_in"] @ X.mean(axis=0)[:, None]
+        weights["b_in"][...] = -weights["W_in"] @ mean[:, None]
 
     def _indices(self, y):
         """Labels -> their places in classes_. Raises ValueError for another label."""

@@ -14,6 +14,7 @@ pytest.importorskip("sklearn")
 
 from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -97,6 +98,28 @@ def test_partial_fit_goes_on_as_one_fit(table):
         HighwayClassifier(**SMALL).partial_fit(X, y)
     with pytest.raises(ValueError, match="not among classes"):
         parts.partial_fit(X, y + 1)
+    with pytest.raises(ValueError, match="first call"):
+        parts.partial_fit(X, y, classes=[0, 1, 2, 3])
+    parts.predict(X)
+
+
+DIVERGING = {"block": "residual", "activation": "relu", "optimizer": "sgd", "clip": 0.0,
+             "learning_rate": 1e3, "depth": 30}
+
+
+@pytest.mark.parametrize("change", [{"depth": 0}, DIVERGING])
+def test_no_net_is_left_of_a_fit_that_failed(table, change):
+    X, y = table
+    net = HighwayClassifier(**SMALL).fit(X, np.array(["cat", "dog", "cow"])[y])
+    with pytest.raises((ValueError, hn.Diverged)):
+        net.set_params(**change).fit(X, y)
+    with pytest.raises(NotFittedError):
+        net.predict(X)
+    first = HighwayClassifier(**SMALL)
+    with pytest.raises(ValueError, match="not among classes"):
+        first.partial_fit(X, y, classes=[0, 1])
+    with pytest.raises(NotFittedError):
+        first.predict(X)
 
 
 def test_early_stopping_keeps_the_best_weights(table):
@@ -122,11 +145,14 @@ def test_pickles_pipelines_and_searches(table):
     assert search.fit(X, y).best_params_["highwayclassifier__depth"] in (2, 4)
 
 
-def test_a_spread_far_from_1_is_warned_of(table):
+def test_a_spread_far_from_1_or_a_mean_far_from_0_is_warned_of(table):
     X, y = table[0] / table[0].std(), table[1]
     for factor in (0.01, 100):
         with pytest.warns(UserWarning, match="spread of X is"):
             HighwayClassifier(**SMALL).fit(factor * X, y)
+    for far in (X + 20, np.column_stack([X, np.full(len(X), 2024.0)])):
+        with pytest.warns(UserWarning, match="spreads from 0"):
+            HighwayClassifier(**SMALL).fit(far, y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         HighwayClassifier(**SMALL).fit(5 * X + 3, y)
@@ -134,7 +160,7 @@ def test_a_spread_far_from_1_is_warned_of(table):
 
 @pytest.mark.parametrize("change", [
     {"learning_rate": -1.0}, {"batch_size": 0}, {"max_iter": 0}, {"block": "no"},
-    {"validation_fraction": 1.0, "early_stopping": True}])
+    {"validation_fraction": 1.0}, {"n_iter_no_change": 0}, {"n_iter_no_change": None}])
 def test_a_wrong_setting_is_named_as_it_was_given(table, change):
     with pytest.raises(ValueError, match=f"^{next(iter(change))} is"):
         HighwayClassifier(**SMALL | change).fit(*table)
@@ -142,9 +168,7 @@ def test_a_wrong_setting_is_named_as_it_was_given(table, change):
 
 def test_divergence_is_an_error_and_verbose_shows_training(table, capfd):
     with pytest.raises(hn.Diverged, match="smaller learning_rate"):
-        HighwayClassifier(**SMALL | {"block": "residual", "activation": "relu",
-                                     "optimizer": "sgd", "clip": 0.0,
-                                     "learning_rate": 1e3, "depth": 30}).fit(*table)
+        HighwayClassifier(**SMALL | DIVERGING).fit(*table)
     HighwayClassifier(**SMALL, verbose=True).fit(*table)
     assert "train accuracy" in capfd.readouterr().err
 
