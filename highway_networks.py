@@ -1587,6 +1587,8 @@ def main(argv: list[str] | None = None) -> dict:
     quick, data_dir, out = (given.pop(name) for name in ("quick", "data_dir", "out"))
     settings = cap_images(resolve(given, quick))
     out = out or Path("run.json" if settings == resolve({}) else "last_run.json")
+    if out.is_dir() or not out.parent.is_dir():     # said before any training begins
+        parser.error(f"argument --out: {out}: no file can be written there")
     words = ["python3", parser.prog, *(sys.argv[1:] if argv is None else argv)]
     try:
         configs, data = make_configs(settings), load_dataset("mnist", data_dir)

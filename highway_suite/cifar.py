@@ -36,12 +36,20 @@ BATCH = re.compile(r"(?:(?P<top>.*)/)?(?P<part>data_batch_[1-5]|test_batch|train
                    r"(?P<kind>\.bin|)")
 IMAGE = re.compile(r"(?:(?P<top>.*)/)?(?P<part>train|test)/(?:.*/)?(?P<label>[^/]+)/"
                    r"[^/.][^/]*(?P<kind>\.png)")
+MOST = 1 << 28      # bytes of a file; the largest has 155 MB
 PACKED = (".zip", ".tar", ".tar.gz", ".tgz")
 
 
 def known(name: str) -> re.Match | None:
     """What the name of one of CIFAR's files says, or None."""
     return BATCH.fullmatch(name) or IMAGE.fullmatch(name)
+
+
+def bounded(file: Any, size: int) -> Any:
+    """The file, if it is of at most MOST bytes. Raises DataError."""
+    if size > MOST:
+        raise hn.DataError(f"a file of {size:,} bytes: no file of CIFAR is so large")
+    return file
 
 
 def members(path: Path) -> Iterator[tuple[str, Path | bytes]]:
@@ -51,17 +59,17 @@ def members(path: Path) -> Iterator[tuple[str, Path | bytes]]:
             for file in sorted(path.glob("/".join("*" * level))):
                 name = file.relative_to(path).as_posix()
                 if known(name) and file.is_file():
-                    yield name, file
+                    yield name, bounded(file, file.stat().st_size)
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as packed:
-            yield from ((name, packed.read(name))
-                        for name in packed.namelist() if known(name))
+            yield from ((info.filename, packed.read(bounded(info, info.file_size)))
+                        for info in packed.infolist() if known(info.filename))
     else:
         with tarfile.open(path) as packed:
             for member in packed:
                 file = packed.extractfile(member) if known(member.name) else None
                 if file:        # not for a folder
-                    yield member.name, file.read()
+                    yield member.name, bounded(file, member.size).read()
 
 
 def groups_of(path: Path) -> dict[tuple[str, str], dict[str, list]]:

@@ -268,6 +268,16 @@ def test_a_damaged_archive_is_one_line(name, parts, tmp_path, source, rng):
             assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("source", ["official", "official, unpacked", "PNG zip"])
+def test_a_file_that_claims_to_be_huge_is_not_read(name, parts, tmp_path, source,
+                                                   monkeypatch):
+    put, contents, file = sources(name, parts)[source]
+    put(contents, tmp_path / file)
+    monkeypatch.setattr(cifar, "MOST", 100)
+    with pytest.raises(hn.DataError, match="bytes: no file of CIFAR"):
+        load(name, tmp_path)
+
+
 def test_what_is_not_there_is_named(name, parts, tmp_path):
     (tmp_path / "cifar.npz").touch()
     with pytest.raises(hn.MissingData, match="found there: cifar.npz"):

@@ -182,6 +182,13 @@ def test_the_file_alone_writes_the_same_record(tmp_path, small_mnist):
     assert alone["env"]["blas_threads"] == beside["env"]["blas_threads"] == 1
 
 
+@pytest.mark.parametrize("out", ["absent/r.json", "."])
+def test_the_small_command_trains_nothing_that_it_cannot_write(out, small_mnist):
+    with pytest.raises(SystemExit) as caught:
+        hn.main(["--data-dir", str(small_mnist), "--out", out])
+    assert caught.value.code == 2
+
+
 @pytest.mark.parametrize("library", ["joblib", "threadpoolctl"])
 def test_what_is_not_installed_is_done_without(tmp_path, library):
     (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError("

@@ -22,9 +22,11 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import highway_networks as hn
 from experiments.lab.experiment import (
@@ -39,7 +41,7 @@ from experiments.lab.experiment import (
     write_figures,
 )
 from experiments.lab.recheck import compare_again
-from experiments.lab.trials import Store, Trial, read_packed, write_packed
+from experiments.lab.trials import Store, StoreError, Trial, read_packed, write_packed
 from highway_suite.files import path_of, write_json
 from highway_suite.schema import RecordError
 from highway_suite.terminal import in_range
@@ -74,8 +76,16 @@ def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
 
 def is_chosen(trial: Trial, only: Sequence[str]) -> bool:
     """Whether a trial has all of these settings, "NAME=VALUE"."""
-    return all(str(trial.config.get(name)) == value for name, _, value in
+    return all(is_written(trial.config.get(name), text) for name, _, text in
                (word.partition("=") for word in only))
+
+
+def is_written(value: Any, text: str) -> bool:
+    """Whether a text means a setting's value: 1e-3 is 0.001."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        with suppress(ValueError):
+            return float(text) == value
+    return str(value) == text
 
 
 @dataclass
@@ -111,10 +121,13 @@ class Work:
         if self.options.smoke:
             return {}
         packed = read_packed(folder_of(self.experiment.name) / "trials")
-        if self.options.fresh:
-            packed = {name: trial for name, trial in packed.items() if self.options.only
-                      and not is_chosen(trial, self.options.only)}
-        return packed
+        if not self.options.fresh:
+            return packed
+        rest = {name: trial for name, trial in packed.items() if self.options.only
+                and not is_chosen(trial, self.options.only)}
+        if len(rest) == len(packed) > 0:
+            raise StoreError(f"no trial has {' '.join(self.options.only)}")
+        return rest
 
     def lab(self, source: Training | Replay) -> Lab:
         """The lab of these options."""
