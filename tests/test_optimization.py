@@ -77,8 +77,11 @@ def fake_net(block, depth, least, epochs_to=None, final=None, ten=0.01):
 
 
 def judged(nets, epochs=400):
-    claims = optimization.claims({"nets": nets, "plan": {
-        "rungs": [[9, 1], [3, 2], [1, epochs]], "seeds": [0, 1]}})
+    claims = optimization.claims({
+        "nets": nets, "long": [net for net in nets if net["block"] == "plain"
+                               and net["depth"] > 9], "plan": {
+            "rungs": [[9, 1], [3, 2], [1, epochs]], "seeds": [0, 1],
+            "long": {"epochs": epochs}}})
     return {claim.name.removeprefix("fig1-"): judge(claim) for claim in claims}
 
 
