@@ -85,7 +85,8 @@ PLAN: dict[str, Any] = {
         "searches": {
             "highway": searched(HIGHWAY, [
                 {"epochs": 5, "lr": [0.003, 0.01, 0.03],
-                 "gate_bias": [-1.0, -2.0, -3.0]}, AGAIN], START_2 | {"gate_bias": -2.0}),
+                 "gate_bias": [-1.0, -2.0, -3.0]}, AGAIN],
+                START_2 | {"gate_bias": -2.0}),
             "plain": searched(PLAIN, [
                 {"epochs": 5, "lr": [0.003, 0.01, 0.03]}, AGAIN], START_2)},
         "runs": [runs("highway", "highway", 2), runs("plain", "plain", 2)]}}
