@@ -11,7 +11,6 @@ from experiments import blocks
 from experiments.blocks import Net, Setting
 from experiments.lab import Lab, Trial
 from experiments.lab.experiment import Training, folder_of, load_record
-from experiments.lab.judging import judge, mean_and_std
 from experiments.lab.trials import Store, read_packed
 from experiments.nets.sizes import count_parameters
 
@@ -76,51 +75,6 @@ def test_a_grid_grows_where_its_best_lies_at_an_edge(best, expected):
     assert blocks.untried(found, blocks.PLAN) == [Setting(*new) for new in expected]
     found |= dict.fromkeys([Setting(*new) for new in expected], 0.4)
     assert blocks.untried(found, blocks.PLAN) == []
-
-
-PAPER = {"plain": 8.1, "residual": 8, "t_only": 5, "c_only": 2, "highway": 2.1,
-         "full": 1.95}
-
-
-def fake_nets(errors, depth=49, seeds=3):
-    """Nets of one depth whose seeds differ by 0.1 % around 1 - errors[form] %."""
-    finals = {form: [1 - (error + 0.1 * (seed - 1)) / 100 for seed in range(seeds)]
-              for form, error in errors.items()}
-    return [{"block": form, "depth": depth, "trials": [],
-             "test_acc": mean_and_std(final) | {"final": final}}
-            for form, final in finals.items()]
-
-
-def verdicts(claims):
-    return {claim.name.partition("-")[2]: judge(claim)["verdict"] for claim in claims}
-
-
-@pytest.mark.parametrize("changed, expected", [
-    ({}, "holds"), ({"t_only": 7.9}, "open"), ({"t_only": 2.1}, "open"),
-    ({"t_only": 1}, "does not hold"), ({"highway": 6}, "does not hold"),
-    ({"residual": 1}, "does not hold")])
-def test_the_papers_ranking_is_judged_at_every_depth(changed, expected):
-    nets = fake_nets(PAPER | changed)
-    for found in (nets + fake_nets(PAPER, 99), fake_nets(PAPER, 9) + nets):
-        assert verdicts(blocks.claims_on_forms(found))["ranking"] == expected
-
-
-def test_t_only_leads_if_it_is_ahead_of_all_at_every_depth():
-    ahead, behind = {"t_only": 1}, {"t_only": 1, "full": 0.5}
-    for errors, expected in ((ahead, "holds"), ({"t_only": 1.95}, "open"),
-                             (behind, "does not hold")):
-        nets = fake_nets(PAPER | ahead, 19) + fake_nets(PAPER | errors)
-        shallow = fake_nets(PAPER, 9)
-        assert verdicts(blocks.claims_on_forms(shallow + nets))["t-only"] == expected
-
-
-@pytest.mark.parametrize("deep, expected", [
-    ({19: [2.3, 2.3]}, "open"), ({49: [2.3, None]}, "holds"),
-    ({49: [2, 2], 99: [0.15, 3]}, "open"), ({49: [0.08, 0.07]}, "does not hold")])
-def test_plain_nets_get_worse_if_all_deep_ones_are(deep, expected):
-    nets = [{"block": "plain", "depth": depth, "train_loss": {"final": 2 * losses},
-             "trials": []} for depth, losses in ({9: [0.1, 0.2]} | deep).items()]
-    assert judge(blocks.claim_on_plain(nets))["verdict"] == expected
 
 
 def trial_of(result):
