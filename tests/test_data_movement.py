@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.data_movement import PLAN, costs, passes, skipping, tracing
-from experiments.data_movement.claims import chosen, claims
+from experiments.data_movement import costs, passes, skipping, tracing
+from experiments.data_movement.claims import chosen
 from experiments.data_movement.costs import movement
-from experiments.lab.judging import judge
 from experiments.nets import sizes
 
 # --------------------------------------------------------------------------------------
@@ -243,56 +242,3 @@ def test_how_much_is_skipped_is_not_chosen_on_test_images():
             for train, test, cost in ((1.0, 0.9, 3), (0.995, 0.5, 2), (0.98, 0.95, 1))]
     net = {"whole": {"test": 0.9, "bytedmd": 3}, "gates": rows}
     assert chosen(net, "gates", 0.01)["test"] == 0.5
-
-
-# --------------------------------------------------------------------------------------
-# Verdicts
-
-
-def judged(*, ratio, matched, epochs, nets, small=0.95):
-    """{name: verdict} of a record in which forms move so much of the plain net's data,
-    as few parameters as plain where matched; nets: (accuracy lost, by random units)."""
-    def of_size(parameters):
-        plain = dict.fromkeys(costs.MODELS, parameters)
-        own = {model: ratio * cost for model, cost in plain.items()}
-        same = {model: ratio / matched * cost for model, cost in plain.items()}
-        kinds = [("plain", False, plain), ("plain", True, same)] + [
-            (block, False, own) for block in PLAN["forms"] if block != "plain"]
-        return {"depth": 2, "hidden": parameters, "batch": 1, "trials": [], "nets": [
-            {"block": block, "matched": is_matched, "pass": name,
-             "parameters": parameters} | cost
-            for block, is_matched, cost in kinds for name in passes.PASSES]}
-
-    def skipped(lost, random):
-        rows = [{"train": 1.0, "test": 0.9, "bytedmd": 100, "random": [0.9],
-                 "left_out": 0},
-                {"train": 0.995, "test": 0.9 - lost, "bytedmd": 45,
-                 "random": [0.9 - random], "left_out": 1}]
-        return {"trials": [], "whole": {"test": 0.9, "bytedmd": 100}, "gates": rows,
-                "left_out": rows}
-    pruned = [skipped(*net) for net in nets]
-    record = {"plan": PLAN, "passes": [of_size(100), of_size(1000)],
-        "until_loss": [{"block": block, "depth": 9, "bytedmd": 10, "epochs": needed,
-                        "trials": []} for block, needed in zip(
-                            ("highway", "plain"), epochs, strict=True)],
-        "skipping": [net | {"block": block} for block in PLAN["lrs"] for net in pruned],
-        "small": [{"depth": depth, "bytedmd": cost, "trials": [],
-                   "test": [accuracy + place / 1000 for place in range(len(nets))]}
-                  for depth, cost, accuracy in ((5, 30, 0.5), (14, 45, small),
-                                                (19, 60, 0.99))]}
-    return {claim["name"]: claim["verdict"] for claim in map(judge, claims(record))}
-
-
-def test_verdicts_follow_the_numbers():
-    good = judged(ratio=1.05, matched=1.0, epochs=([5, 5, None], [10, None, None]),
-                  nets=[(0.011, 0.08), (0.005, 0.07), (0.004, 0.08)])
-    assert set(good.values()) == {"holds"}
-    dear = judged(ratio=1.2, matched=1.2, epochs=([10, 10, 10], [10, 10, 10]),
-                  nets=[(0.03, 0.05), (0.02, 0.05), (0.02, 0.05)], small=0.86)
-    assert dear.pop("carry-saves-nothing") == "holds"
-    assert dear.pop("residual-spares-few") == "holds"
-    assert set(dear.values()) == {"does not hold"}
-    cheap = judged(ratio=0.8, matched=1.0, epochs=([5], [10]), nets=[(0.0, 0.1)])
-    assert cheap.pop("carry-saves-nothing") == "does not hold"
-    assert cheap.pop("small-net-beats-pruned") == "open"    # one net of each
-    assert set(cheap.values()) == {"holds"}
