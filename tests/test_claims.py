@@ -14,10 +14,13 @@ from experiments.lab.trials import Trial, read_packed
 from highway_suite.schema import RecordError
 
 # What trials find: all of the same shape the same, or each that of another one, or its
-# own; and how far, in natural logarithms, numbers and lists are moved then, and the
-# items within a list.
-WORLDS = [("equal", 0, 0), ("dealt", 0, 0), ("own", 0.5, 0.5), ("own", 4, 1),
-          ("own", 2, 2), ("own", 0.1, 0.1), ("equal", 0.1, 0.1), ("dealt", 2, 2)] * 4
+# own; how far, in natural logarithms, numbers and lists are moved then, and the items
+# within a list; and how many times as large all are.
+WORLDS = [("equal", 0, 0, 1), ("dealt", 0, 0, 1), ("own", 0, 0, 1000),
+          ("own", 0.5, 0.5, 1), ("own", 4, 1, 1), ("own", 2, 2, 1),
+          ("own", 0.1, 0.1, 1), ("equal", 0.1, 0.1, 1), ("dealt", 2, 2, 1)] * 4
+OF_NO_TRIAL = {"table-1-parameters", "table-3-parameters"}
+HELD_ELSEWHERE = {"narrow-gates-fail"}      # in test_convolution.py
 
 
 def shape(value):
@@ -29,16 +32,17 @@ def shape(value):
     return isinstance(value, (int, float, type(None)))
 
 
-def moved(value, rng, far, within):
+def moved(value, rng, far, within, times=1):
     """A result with its measured numbers moved; small whole ones count or name things.
     """
     if isinstance(value, dict):
-        return {name: moved(item, rng, far, within) for name, item in value.items()}
+        return {name: moved(item, rng, far, within, times)
+                for name, item in value.items()}
+    factor = times * math.exp(rng.gauss(0, far))
     if isinstance(value, list):
-        factor = math.exp(rng.gauss(0, far))
         return [moved(factor * item if is_measured(item) else item, rng, within, within)
                 for item in value]
-    return value * math.exp(rng.gauss(0, far)) if is_measured(value) else value
+    return factor * value if is_measured(value) else value
 
 
 def is_measured(value):
@@ -60,7 +64,8 @@ class World:
         def in_common(trial):
             same = {name for name, value in trial.config.items()
                     if value == request.config.get(name)}
-            return [*(name in same for name in ("epochs", "block", "depth")), len(same)]
+            return [*(name in same for name in ("pictured", "epochs", "block",
+                                              "depth")), len(same)]
         name = request.function.declared.name
         return request.found_in(self.committed) or max(
             (trial for trial in self.committed.values() if trial.function == name),
@@ -83,19 +88,20 @@ class World:
 
 
 @pytest.mark.parametrize("name", sorted(     # these have worlds of their own
-    {*NAMES} - {"optimization", "depth", "convolution", "trained_nets"}))
+    {*NAMES} - {"optimization", "depth"}))
 def test_every_claim_can_be_judged_otherwise(name):
     """All but those that nothing here can decide."""
     committed = read_packed(folder_of(name) / "trials")
     record, _ = load_record(folder_of(name) / "record.json")
     deaf = {claim["name"]: claim["verdict"] for claim in record["claims"]
             if claim["verdict"] != OPEN}
+    deaf = {name: deaf[name] for name in {*deaf} - OF_NO_TRIAL - HELD_ELSEWHERE}
     for seed, world in enumerate(WORLDS):
         if not deaf:
             break
         try:
             there = Lab(get(name), World(committed, seed, *world)).record("")
-        except RecordError:         # a world in which a net that is needed diverged
+        except (RecordError, KeyError, ValueError):     # a net that is needed diverged
             continue
         for claim in there["claims"]:
             if claim["verdict"] != deaf.get(claim["name"]):

@@ -193,167 +193,22 @@ def test_only_weights_of_the_hash_are_made(digits, tmp_path):
 
 
 # --------------------------------------------------------------------------------------
-# Verdicts: worlds in which all that the papers say is so, or nothing is
-
-STATES = ("trained", "untrained")
-PLAN = trained_nets.PLAN | {
-    "early": 2, "idle": [3, 7],
-    "harder": trained_nets.PLAN["harder"] | {"changing": 6}}
-YES, NO, OPEN, NOT_LEARNED = "holds", "does not hold", "open", "not learned"
-NEVER_JUDGED = {"gates-sparse", "vgg-guesses", "resnet-hardly-hurt", "resnet-shuffle",
-                "resnet50-error-mean"}
-
-
-def verdicts_of(claims):
-    return {claim["name"]: claim["verdict"] for claim in map(judge, claims)}
-
-
-def both(trained, untrained):
-    return dict(zip(STATES, (trained, untrained), strict=True))
-
-
-def shares(*values):
-    """Of eight blocks: the values of the first, 0 of the others; their sum is 1."""
-    return [value / sum(values) for value in values] + [0.0] * (8 - len(values))
-
-
-def state(so):
-    """What is measured of a net of eight blocks after training, or before it."""
-    change = shares(8, 0, 2) if so else shares(1, 1, 8)
-    return {
-        "estimation": {"std": [4, 3, 2, 1, 0], "mean": [0.2, -0.1, 0.1, 0.09, 0],
-                       "bias_share": [0.01, 0.02, 0.09, 0.03]} if so else {
-            "std": [4, 5, 2, 3, 0], "mean": [0.2, -1.1, 0.1, 0.1, 0],
-            "bias_share": [0.01, 0.02, 0.19, 0.03]},
-        "steps_bias": [0.01, 0.09 if so else 0.19], "still": [0.6 if so else 0.4] * 3,
-        "closed": {"per_example": [0.5], "of_mean": [0.4 if so else 0.6]},
-        "sparsity": 0.5 if so else 0.2, "hoyer_of_mean": 0.1, "change": change,
-        "differences": {"two": change, "all": change}, "mixing": 0.7 if so else 0.3}
-
-
-def net_of(so, before=False):
-    """A net of MNIST, after and before training. Where it is so, its first blocks
-    matter and the others do not."""
-    after, earlier = state(so), state(before)
-    return {name: both(after[name], earlier[name]) for name in after} | {
-        "trials": ["0"], "loss": 0.1, "error": 0.0,
-        "one_closed": {
-            "loss": [50, 2, 0.1, 0.1, 0.11, 0.19, 0.1, 0.5] if so else
-                    [0.15, 0.15, 0.5, 0.5, 0.5, 0.5, 0.5, 0.9],
-            "error": [0.03, 0.03] + [0] * 6 if so else [0.9, 0.6] + [0.9] * 6},
-        "shuffled": {"before": 0.01, "error": [
-            [0.01, 0.1, 0.2, 0.3], [0.03, 0.1, 0.2, 0.3]] if so else [
-            [0.2, 0.3, 0.1, 0.5]]},
-        "bias": {"fell": 0.8 if so else 0.2}, "mean_fall": 0.1,
-        "told": both(0.97 if so else 0.7, 0.97 if before else 0.7),
-        "held": dict.fromkeys(("all", "its class"), [1.1, 0.04] if so else [0.9, 0.3])}
-
-
-def other_net(so, cost=0.02):
-    """A net of harder data. Where it is so, its first six blocks do the work, one as
-    much as the other, and each costs so much error if closed; else two do."""
-    used = 6 if so else 2
-    costs = np.repeat([cost, 0], [used, 8 - used])
-    change = shares(*[1] * 6) if so else shares(1, 1, 0, 0, 0, 0, 0.3, 0.3)
-    return {"trials": ["0"], "error": 0.1, "one_closed": {"error": list(0.1 + costs)},
-            "change": both(change, shares(*[1] * 8)),
-            "sparsity": {"trained": 0.8 if so else 0.1},
-            "differences": both({"two": change, "all": change},
-                                {"two": shares(1), "all": shares(1)}),
-            "bias": {"fell": 0.8 if so else 0.2, "with_depth": 0.8 if so else -0.8,
-                     "with_activity": -0.8 if so else 0.8}}
-
-
-def rates_of(fitted, held_out=None, **more):
-    """Data with two rates, that of the lowest training error and the best on held-out
-    images; whether it is so of each of their nets."""
-    def rate(lr, group):
-        return {"lr": lr, "nets": [other_net(so, **more) for so in group]}
-    return {"gate_bias": -4.0, "fitted": 0.4, "held_out": 0.1,
-            "rates": [rate(0.4, fitted), rate(0.1, held_out or fitted)]}
-
-
-def world(so, before=False, plain=False, easy=None, harder=None):
-    """The verdicts on three nets of each kind, on MNIST and on CIFAR-100. before:
-    whether it is so of untrained nets; plain: whether plain nets' estimates are as
-    good; easy: whether MNIST's nets are as those of harder data, not so by default."""
-    nets = dict.fromkeys(("highway", "residual"), [net_of(so, before)] * 3)
-    nets["plain"] = [net_of(plain, before) | {      # the contrary is said of their use
-        "one_closed": net_of(not so)["one_closed"]}] * 3
-    return verdicts_of(verdicts.claims({"nets": nets, "plan": PLAN, "harder": {
-        "mnist": rates_of([(not so) if easy is None else easy] * 3),
-        **(harder or {"cifar100": rates_of([so] * 3)})}}))
-
-
-def test_all_holds_in_a_world_in_which_it_is_so_and_nothing_in_its_contrary():
-    for so, verdict in ((True, YES), (False, NO)):
-        found = world(so)
-        assert {name for name in found if found[name] == OPEN} == NEVER_JUDGED
-        assert set(found.values()) == {verdict, OPEN}
-
-
-def test_what_was_so_before_training_or_of_plain_nets_is_not_learned():
-    estimates = {f"{kind}-{what}" for kind in ("highway", "residual") for what in (
-        "error-shrinks", "error-mean", "error-bias", "step-bias")}
-    for controls, expected in (
-            ({"plain": True}, estimates | {"stripes"}),
-            ({"before": True}, estimates | {
-                "stripes", "gates-active", "early-change", "class-differences-early",
-                "best-mixing"})):
-        found = world(True, **controls)
-        assert {name for name in found if found[name] == NOT_LEARNED} == expected
+# Verdicts
 
 
 def test_a_verdict_is_that_of_all_nets_and_their_controls():
     def found(*values):
-        about = verdicts.about([{"trials": []}], [both(*value) for value in values],
-                             lambda value, limit: value > limit)
+        about = verdicts.about(
+            [{"trials": []}], [{"trained": after, "untrained": before}
+                               for after, before in values],
+            lambda value, limit: value > limit)
         claim = judge(Claim(name="", source="", text="", limit=2, **about))
         return [claim["at"][limit] for limit in ("1", "2", "4")]
-    assert found((3, 0), (5, 1)) == [YES, YES, OPEN]
-    assert found((3, 3), (5, 1)) == [NOT_LEARNED, NOT_LEARNED, OPEN]
-    assert found((1, 1), (3, 3)) == [OPEN, OPEN, NO]
-
-
-@pytest.mark.parametrize("draws", [
-    [[0.01, 0.011, 0.012, 0.9]], [[0.2, 0.3, 0.4, 0.5]], [[0.02, 0.2, 0.1, 0.3]]],
-    ids=["one step", "much from the first step on", "not in order"])
-def test_an_error_that_does_not_grow_smoothly(draws):
-    nets = [net_of(True) | {"shuffled": {"before": 0.01, "error": draws}}]
-    assert verdicts_of(verdicts.claims_on_shuffling(
-        {"highway": nets, "residual": nets}))["highway-shuffle"] == NO
-
-
-def test_one_block_decides_what_is_said_of_any_block():
-    """The worst of a highway net, the gentlest of a plain one."""
-    one = [0.6] + [0] * 7
-    nets = {kind: [net_of(True) | {"one_closed": {"error": error, "loss": [0.1] * 8}}]
-            for kind, error in (("highway", one), ("plain", [0.9] * 7 + [0.4]),
-                                ("residual", one))}
-    found = verdicts_of(verdicts.claims_on_lesions(nets["highway"], [3, 7])
-                        + verdicts.claims_on_plain_and_residual(nets))
-    for name in ("highway-survives", "highway-hardly-hurt", "plain-destroyed"):
-        assert found[name] == NO
+    assert found((3, 0), (5, 1)) == ["holds", "holds", "open"]
+    assert found((3, 3), (5, 1)) == ["not learned", "not learned", "open"]
+    assert found((1, 1), (3, 3)) == ["open", "open", "does not hold"]
 
 
 def test_equal_values_share_their_rank():
     assert verdicts.rank_correlation([5, 5, 5]) == 0
     assert verdicts.rank_correlation([1, 1, 2, 2]) == pytest.approx(0.8 ** 0.5)
-
-
-@pytest.mark.parametrize("groups, expected", [
-    ({"fitted": [True] * 3}, [YES, YES]),
-    ({"fitted": [False, True, True]}, [OPEN, OPEN]),        # seeds disagree
-    ({"fitted": [False] * 3, "held_out": [True] * 3}, [OPEN, YES]),
-    ({"fitted": [True] * 3, "cost": 0.004}, [NO, NO])])     # less than half a point
-def test_each_rate_decides_its_own_claims(groups, expected):
-    found = world(True, harder={"cifar100": rates_of(**groups)})
-    assert [found[f"more-blocks-matter{of}-cifar100"]
-            for of in ("", "-held-out")] == expected
-
-
-@pytest.mark.parametrize("easy, expected", [(False, YES), (True, OPEN)])
-def test_harder_data_are_compared_with_mnist_chosen_alike(easy, expected):
-    found = world(True, easy=easy, harder={"cifar10": rates_of([True] * 3)})
-    assert found["more-blocks-matter-cifar10"] == expected
-    assert "biases-fall-cifar10" not in found
