@@ -90,18 +90,6 @@ def test_gradient_by_complex_step(block, depth, seed):
     check_gradient(small_net(block, depth, seed), seed)
 
 
-def test_gradient_in_one_direction_at_full_size(seed):
-    """The experiment's own sizes, but for its vocabulary and batch."""
-    net = small_net(units=300, numbers=15, maps=25, widths=(1, 2, 3, 4, 5, 6),
-                    scale=0.05, seed=seed)
-    direction = np.random.default_rng(seed).normal(size=net.params.size)
-    net.views(direction)["E"][rl.PADDING] = 0
-    twin = complex_twin(net)
-    twin.params += 1j * STEP * direction
-    expected = loss_of(twin, seed).imag / STEP
-    assert gradient(net, seed) @ direction == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("block, depth", FORMS)
 def test_gradient_agrees_with_torch(block, depth):
     """PyTorch's own LSTM, convolution and cross-entropy, and its automatic derivatives,
@@ -277,10 +265,3 @@ def test_a_batch_of_other_words_leaves_no_trace_but_the_state(seed):
     net.backward(cache)
     net.forward(small_batch(net, seed, first=False), with_state(cache, seed))
     assert np.array_equal(net.backward(cache), expected)
-
-
-@pytest.mark.parametrize("spelling, widths", [
-    ([[1, 0], [1, 2]], (1,)), ([[1, 2], [1, 0]], (3,))])
-def test_a_spelling_that_does_not_fit_is_refused(spelling, widths):
-    with pytest.raises(ValueError, match="the longest first"):
-        rl.LanguageModel(np.array(spelling), widths=widths)
