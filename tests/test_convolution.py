@@ -48,18 +48,6 @@ def test_nets_in_colour_have_the_papers_parameters(table, classes, count):
     assert [*dict.fromkeys(side for side, _ in net.shapes)] == [32, 16, 8, 1]
 
 
-@pytest.mark.parametrize("side", [28, 8])
-@pytest.mark.parametrize("depth", plan.STAGES)
-def test_twins_have_the_same_layers_without_gates(depth, side):
-    found = {block: ct.layers(SMALL | {"block": block, "stages": plan.STAGES[depth]},
-                              side) for block in ("highway", "plain")}
-    kinds = [kind for kind, *_ in found["highway"]]
-    assert kinds.count("highway") == depth
-    assert kinds.count("plain") == kinds.count("dense") == 1
-    assert found["plain"] == [(kind.replace("highway", "plain"), *numbers)
-                              for kind, *numbers in found["highway"]]
-
-
 def test_initial_weights_are_the_authors_and_shared_by_twins():
     nets = [table_1_net(block, width=32, seed=5) for block in ("highway", "plain")]
     one, other = (net.views(net.params) for net in nets)
