@@ -10,7 +10,6 @@ import highway_networks as hn
 from experiments.data_movement import costs, passes, skipping, tracing
 from experiments.data_movement.claims import chosen
 from experiments.data_movement.costs import movement
-from experiments.nets import sizes
 
 # --------------------------------------------------------------------------------------
 # Independent oracles: a stack that is a list, and what the models' authors published
@@ -132,23 +131,6 @@ def test_the_published_addresses_of_products_of_matrices():
         assert reads @ costs.price(np.arange(1, len(reads) + 1), size=1) == published
 
 
-def test_overtakers_are_the_larger_before(rng):
-    for size in (0, 1, 2, 3, 64, 100):
-        order = rng.permutation(size)
-        expected = np.zeros(size, int)
-        for place, value in enumerate(order):
-            expected[value] = np.count_nonzero(order[:place] > value)
-        assert np.array_equal(costs.overtakers(order), expected)
-
-
-def test_a_price_is_counted_byte_by_byte():
-    depths = np.arange(1, 300)
-    for size in (1, 4):
-        assert np.array_equal(costs.price(depths, size), [
-            sum(math.isqrt(size * depth - byte - 1) + 1 for byte in range(size))
-            for depth in depths])
-
-
 # --------------------------------------------------------------------------------------
 # The trace
 
@@ -188,17 +170,6 @@ def test_shapes_alone_decide_what_a_pass_moves(block, rng):
             assert movement(tape)["bytedmd"] == pytest.approx(
                 step, rel=1e-3 * labels.any())
     assert movement(passes.trace(small_net(block), "step", 3))["bytedmd"] != step
-
-
-def test_equal_parameters_are_as_equal_as_can_be():
-    ends = {"inputs": 784, "classes": 10}
-    assert sizes.matched_width("plain", 49, 50, **ends) == 69
-    for width in (8, 50):
-        units = sizes.matched_width("plain", 30, width, **ends)
-        target = hn.DeepNet("highway", 30, width, **ends).params.size
-        apart = [abs(hn.DeepNet("plain", 30, near, **ends).params.size - target)
-                 for near in (units - 1, units, units + 1)]
-        assert min(apart) == apart[1]
 
 
 # --------------------------------------------------------------------------------------
