@@ -128,20 +128,6 @@ def test_a_net_that_uses_three_blocks(layers, prefix, more):
     assert [claims.uses_more(row, blocks) for blocks in (2, 3, 4, 6)] == more
 
 
-def test_gates_that_start_at_minus_20_carry_to_rounding(digits):
-    """In float32 T is 0 or a few 2^-25, and the depth is all one."""
-    trained, deeper = (training.train(net_config(
-        PLAN, Net(depth, {"bias": -20.0}), 5e-3, 0, epochs=2, batch=64, n_train=640,
-        n_test=360, measure={"measured": 640, "kept": []}), digits)
-        for depth in (3, 9))
-    for result in (trained, deeper):
-        used = result["used"]
-        assert used["prefix"] == 0
-        assert used["closed_loss"] == pytest.approx(used["loss"], rel=1e-5)
-    assert deeper["train_loss"] == pytest.approx(trained["train_loss"], rel=1e-5)
-    assert deeper["test_acc"] == trained["test_acc"] > 0.8
-
-
 # --------------------------------------------------------------------------------------
 # Worlds: what every trial would give if a law held; no net is trained
 
