@@ -198,17 +198,6 @@ def test_a_net_and_data_say_what_they_are(digits):
     assert "(1437, 64)" in repr(digits) and "array" not in repr(digits)
 
 
-def test_parameters_are_views_that_fill_one_vector():
-    layout = hn.Parameters({"W": (2, 3), "b": (4,), "scale": ()})
-    flat = np.arange(11.0)
-    views = layout.views(flat)
-    assert layout.size == 11 and list(views) == ["W", "b", "scale"]
-    assert views["W"].tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert views["b"].tolist() == [6, 7, 8, 9] and views["scale"] == 10
-    views["scale"][...] = -1
-    assert flat[10] == -1
-
-
 @pytest.mark.parametrize("block", list(hn.BLOCKS))
 def test_every_weight_has_one_name(block):
     net = small_net(block, 3)
