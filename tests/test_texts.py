@@ -28,28 +28,6 @@ def test_no_text_is_stale():
     assert not texts.stale()
 
 
-@pytest.mark.parametrize("value, text", [
-    (None, "–"), (True, "yes"), (False, "no"), (0.123456, "0.1235"), (999.96, "1000"),
-    (12345.6, "12,346"), ([2.0, 1.0, 3.0], "2, 1, 3"), ([2.0, 1.0, 3.0, 2.5], "1 to 3"),
-    ([4, 4, 4, 4], "4"), ([1, 2, 3, None], "1, 2, 3, –"), ("as it is", "as it is"),
-    ({"lowest": 1, "median": 2, "highest": 3}, "2 (1 to 3)"),
-    ({"b_T": 1, "test_acc": [0.5]}, "b_T: 1; test acc: 0.5")])
-def test_a_value_of_a_record_in_words(value, text):
-    assert texts.words(value) == text
-
-
-def test_the_filters_of_templates():
-    assert texts.percent(0.96749) == "96.7" and texts.percent(0.96751, 2) == "96.75"
-    assert texts.mean([0.9, 0.8, None]) == "0.8500 ± 0.0707"
-    assert texts.mean([0.9]) == "0.9000" and texts.mean([None]) == "diverged"
-    assert texts.span([3.14159, 2, 5]) == "2 to 5" and texts.span([2, 2.0001]) == "2"
-    assert texts.table([["a|b", 1]], "Name|n:") == (
-        "| Name | n |\n| --- | ---: |\n| a\\|b | 1 |")
-    claims = [{"verdict": verdict} for verdict in ("holds", "open", "holds")]
-    assert texts.counts(claims) == {"all": 3, "holds": 2, "fails": 0, "not_learned": 0,
-                                    "open": 1}
-
-
 @pytest.mark.parametrize("page", pages(), ids=str)
 def test_links_lead_somewhere(page):
     for link in LINK.findall(page.read_text("utf-8")):
