@@ -32,7 +32,7 @@ from highway_suite.pictures import PICTURES, render
 from highway_suite.studies import RUN, SWEEP, as_study
 from tests.committed import tree
 from tests.contracts import contrast
-from tests.records_for_figures import OWN, diverge, make_record, sample_records, save
+from tests.records_for_figures import diverge, make_record, sample_records, save
 
 ROOT = Path(viz.__file__).parent
 SAMPLES = sample_records()
@@ -170,15 +170,6 @@ def test_every_kind_of_net_has_a_colour_of_its_own_that_stands_out(theme):
     for colour, least in ((theme.ink, 7), (theme.soft, 4.5), (theme.highway, 3),
                           (theme.plain, 3), *((colour, 3) for colour in theme.own)):
         assert contrast(colour, theme.paper) > least
-
-
-def test_every_net_with_gates_has_a_panel():
-    for name in ("T_gate_evolution", "T_gate_final"):
-        named = [text.get_text() for axes in draw(name, SAMPLES["all forms"]).axes
-                 for text in axes.texts]
-        gated = ["highway", "t_only", "full", OWN[0]]
-        assert [text for text in named if text in gated] == gated
-        assert "no gate was recorded" in written(draw(name, SAMPLES["no gates"]))
 
 
 def test_runs_that_diverged_end_in_a_cross_and_are_left_out_of_the_mean():
