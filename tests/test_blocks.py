@@ -1,34 +1,16 @@
 """The six forms at equal size: their widths, the search, what is concluded."""
 
-import math
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import highway_networks as hn
 from experiments import blocks
 from experiments.blocks import Net, Setting
 from experiments.lab import Lab, Trial
-from experiments.lab.experiment import Training, folder_of, load_record
-from experiments.lab.trials import Store, read_packed
+from experiments.lab.experiment import Training
+from experiments.lab.trials import Store
 from experiments.nets.sizes import count_parameters
-
-
-def test_the_best_is_chosen_and_no_trial_of_the_search_is_a_result():
-    """In the committed record, which is what its trials give."""
-    folder = folder_of("blocks")
-    trials = read_packed(folder / "trials")
-    for net in load_record(folder / "record.json")[0]["nets"]:
-        tried, chosen = net["search"], net["chosen"]
-        number = int(np.argmax(tried["held_out_acc"]))
-        for name in ("lr", "gate_bias", "held_out_acc"):
-            assert (name in chosen) == (name in tried)
-            assert name not in tried or chosen[name] == tried[name][number]
-        sizes = [len(set(tried[name])) for name in ("lr", "gate_bias") if name in tried]
-        assert len(tried["lr"]) == math.prod(sizes)
-        for config in (trials[name].config for name in net["trials"]):
-            assert "split_seed" not in config and config["n_train"] == 60_000
 
 
 @pytest.mark.parametrize("depth", [9, 49])
