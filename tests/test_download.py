@@ -173,17 +173,11 @@ def test_a_full_disk_or_a_folder_not_to_be_written_is_one_clear_line(
     assert len(load("mnist", small_mnist).x_train) == 20    # reading needs no writing
 
 
-def test_progress_is_said_every_few_seconds(server, use, cache, monkeypatch, capsys):
-    use("good")
-    load("mnist", cache)
-    told = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[0].rpartition("/")[2] for line in told] == [
-        file.name for file in SOURCES["mnist"].downloads]
+def test_progress_is_said_every_few_seconds(use, monkeypatch, capsys):
     monkeypatch.setattr(mirrors, "EVERY", 0.05)
     file = SOURCES["mnist"].downloads[3]
     (address,) = use("longer")
     assert len(mirrors.read(address + file.name, file.size)) == file.size + 1
     (address,) = use("drip")
-    body = mirrors.read(address + file.name, file.size)
-    assert len(body) == file.size
+    assert len(mirrors.read(address + file.name, file.size)) == file.size
     assert 3 < len(capsys.readouterr().err.splitlines()) < file.size
