@@ -105,30 +105,6 @@ def without_neighbours(self, backward_x=winograd.Convolution.backward_x):
     return backward_x(self)
 
 
-def past_the_image(self, *args, start=cl.Plain.__init__):
-    """The rows that a short tile has too many count."""
-    start(self, *args)
-    self.beyond = np.empty(0)
-
-
-def without_margin(self, *args, start=winograd.Convolution.__init__):
-    """Of a line's margin, the next line's numbers are not zero."""
-    start(self, *args)
-    self.M.pixels.fill(1)
-
-
-def other_column(self, k, count, moved=winograd.Lines.moved):
-    """A kernel's gradient is taken from the column on the other side."""
-    return moved(self, k, count)[::-1]
-
-
-def to_all(d, x, y, taps, dx, part, mask):
-    """Every pixel of a window gets what the window got."""
-    dx.fill(0)
-    for to, of in taps:
-        dx[of] += d[to]
-
-
 def overwritten(d, x, y, taps, dx, part, mask):
     """A pixel of several windows keeps what the last one gave."""
     dx.fill(0)
@@ -156,12 +132,8 @@ def passed_on(self, d):
       for backward in (gates_swapped, without_carry, without_gate_on_H)),
     ("highway", winograd.Convolution, "load_back", unturned),
     ("highway", winograd.Convolution, "backward_x", without_neighbours),
-    ("highway", winograd.Convolution, "__init__", without_margin),
-    ("highway", winograd.Lines, "moved", other_column),
-    ("highway", cl.Plain, "__init__", past_the_image),
     ("resized", cl, "RELU", cl.RELU._replace(backward=lambda dH, H: np.copyto(H, dH))),
-    *(("overlapping pool", cl, "largest_backward", broken)
-      for broken in (to_all, overwritten)),
+    ("overlapping pool", cl, "largest_backward", overwritten),
     ("narrow", cl.Narrow, "backward", beside_its_place),
     ("whole", cl.Dropout, "backward", passed_on),
     ("average", cl.Average, "backward", passed_on)])
