@@ -128,19 +128,6 @@ def test_auto_gate_bias_is_a_number_in_the_record():
         assert epoch == 0 and sum(T) == pytest.approx(1, abs=0.15)
 
 
-@pytest.mark.parametrize("accuracy, advised", [(0.15, True), (0.16, False),
-                                               (None, True)])
-def test_a_highway_net_that_guesses_gets_advice(accuracy, advised):
-    """At the accuracy up to which the pictures say so."""
-    net = {"depth": 50, "seed": 3, "label": "net 50", "final_test_acc": accuracy,
-           "chance": 0.1}
-    told = cli.advice_on({"config": {"gate_bias": -2.0}, "seeds": [3],
-                          "runs": [{"highway": net, "plain": net}]})
-    assert ("--gate-bias auto (-3.89)" in told) is advised
-    headline = {"config": hn.resolve({}), "seeds": [0], "runs": []}
-    assert "experiments.headline" in cli.advice_on(headline)
-
-
 def test_divergence_ends_with_a_record(tmp_path):
     path = tmp_path / "r.json"
     words = "--activation relu --init he --optimizer sgd --lr 1000 --clip 0 --out"
@@ -193,12 +180,12 @@ def test_the_small_command_trains_nothing_that_it_cannot_write(out, small_mnist)
 def test_what_is_not_installed_is_done_without(tmp_path, library):
     (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError("
                                             f"'no', name='{library}')")
-    ended = run_script("--dataset", "digits", "--epochs", "3", "--out", "r.json",
+    ended = run_script("--dataset", "digits", "--depth", "3", "--out", "r.json",
                        cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert ended.returncode == 0, ended.stderr
     there = runs_of(read_record(tmp_path / "r.json"))
     assert there == runs_of(cli.main(
-        ["--dataset", "digits", "--epochs", "3", "--jobs", "1", "--no-save"]))
+        ["--dataset", "digits", "--depth", "3", "--jobs", "1", "--no-save"]))
 
 
 @pytest.mark.parametrize("program", [
@@ -220,15 +207,6 @@ def test_what_the_environment_says_to_others_breaks_nothing(tmp_path):
 
 
 # Data and files that are wrong
-
-
-def test_wrong_data_is_one_line_and_exit_code_1(tmp_path):
-    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"<html>")
-    ended = run_script("--jobs", "1", "--data-dir", ".", cwd=tmp_path)
-    line = ended.stderr.splitlines()[-1]
-    assert ended.returncode == 1 and ended.stdout == ""
-    assert "Traceback" not in ended.stderr and "train-images" in line
-    assert [p.name for p in tmp_path.iterdir()] == ["train-images-idx3-ubyte.gz"]
 
 
 def test_a_failed_write_is_one_line_after_the_table(tmp_path, monkeypatch, capsys):
