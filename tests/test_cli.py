@@ -128,6 +128,19 @@ def test_auto_gate_bias_is_a_number_in_the_record():
         assert epoch == 0 and sum(T) == pytest.approx(1, abs=0.15)
 
 
+@pytest.mark.parametrize("accuracy, advised", [(0.15, True), (0.16, False),
+                                               (None, True)])
+def test_a_highway_net_that_guesses_gets_advice(accuracy, advised):
+    """At the accuracy up to which the pictures say so."""
+    net = {"depth": 50, "seed": 3, "label": "net 50", "final_test_acc": accuracy,
+           "chance": 0.1}
+    told = cli.advice_on({"config": {"gate_bias": -2.0}, "seeds": [3],
+                          "runs": [{"highway": net, "plain": net}]})
+    assert ("--gate-bias auto (-3.89)" in told) is advised
+    headline = {"config": hn.resolve({}), "seeds": [0], "runs": []}
+    assert "experiments.headline" in cli.advice_on(headline)
+
+
 def test_divergence_ends_with_a_record(tmp_path):
     path = tmp_path / "r.json"
     words = "--activation relu --init he --optimizer sgd --lr 1000 --clip 0 --out"

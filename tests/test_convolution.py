@@ -48,6 +48,18 @@ def test_nets_in_colour_have_the_papers_parameters(table, classes, count):
     assert [*dict.fromkeys(side for side, _ in net.shapes)] == [32, 16, 8, 1]
 
 
+@pytest.mark.parametrize("side", [28, 8])
+@pytest.mark.parametrize("depth", plan.STAGES)
+def test_twins_have_the_same_layers_without_gates(depth, side):
+    found = {block: ct.layers(SMALL | {"block": block, "stages": plan.STAGES[depth]},
+                              side) for block in ("highway", "plain")}
+    kinds = [kind for kind, *_ in found["highway"]]
+    assert kinds.count("highway") == depth
+    assert kinds.count("plain") == kinds.count("dense") == 1
+    assert found["plain"] == [(kind.replace("highway", "plain"), *numbers)
+                              for kind, *numbers in found["highway"]]
+
+
 def test_initial_weights_are_the_authors_and_shared_by_twins():
     nets = [table_1_net(block, width=32, seed=5) for block in ("highway", "plain")]
     one, other = (net.views(net.params) for net in nets)
@@ -73,6 +85,11 @@ def test_multipliers_are_the_authors(gate):
         decay = 0 if name == "b" else 0.01 if net.layers[i][0] == "dense" else 0.001
         assert (rates[i, name] == (2 if name == "b" else 1)).all()
         np.testing.assert_allclose(decays[i, name], decay)
+
+
+def test_dropout_is_a_part_of_the_authors():
+    found = [numbers[0] for kind, *numbers in ct.layers(SMALL, 28) if kind == "dropout"]
+    assert SMALL["dropout"] == 0.5 and found == [0.1, 0.15, 0.2, 0.25]
 
 
 # --------------------------------------------------------------------------------------
