@@ -87,7 +87,6 @@ def test_another_optimiser_is_refused():
         measure(contest, 1)
 
 
-# --------------------------------------------------------------------------------------
 # The contestants
 
 
@@ -159,7 +158,6 @@ def test_steps_move_the_weights(module, task, kind):
     assert any(not np.allclose(before[name], after[name]) for name in before)
 
 
-# --------------------------------------------------------------------------------------
 # Records and the command line
 
 KINDS = [{"vendor": vendor, "vector_unit": unit, "blas_kernel": kernel}

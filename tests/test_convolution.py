@@ -26,7 +26,6 @@ def table_1_net(block="highway", width=16, stages=(2, 3, 3), seed=0, **more):
                                 "seed": seed} | more, 784)
 
 
-# --------------------------------------------------------------------------------------
 # Nets
 
 
@@ -92,7 +91,6 @@ def test_dropout_is_a_part_of_the_authors():
     assert SMALL["dropout"] == 0.5 and found == [0.1, 0.15, 0.2, 0.25]
 
 
-# --------------------------------------------------------------------------------------
 # Rates and images
 
 
@@ -180,7 +178,6 @@ def test_the_seed_alone_draws_the_images(more):
     assert len(held) == more.get("held_out", 0)
 
 
-# --------------------------------------------------------------------------------------
 # A trial
 
 
@@ -250,7 +247,6 @@ def test_ink_follows_the_poolings():
                      [[0, 0], [2, 2], [2, 3], [3, 2], [3, 3]]]
 
 
-# --------------------------------------------------------------------------------------
 # Searches
 
 
@@ -293,7 +289,6 @@ def test_a_search_ends_with_the_best_of_the_longest_trials():
     assert found["chosen"] == {"a": 0, "b": 1}
 
 
-# --------------------------------------------------------------------------------------
 # Verdicts
 
 

@@ -180,7 +180,6 @@ def test_dropout_draws_piece_by_piece(seed):
         net.cache(12, 5)
 
 
-# --------------------------------------------------------------------------------------
 # Layers
 
 
@@ -333,7 +332,6 @@ def test_dropout_drops_at_its_rate_and_keeps_the_mean(rng):
     assert np.array_equal(y, d), "nothing is dropped without a generator"
 
 
-# --------------------------------------------------------------------------------------
 # The net and its optimiser
 
 

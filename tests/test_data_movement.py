@@ -11,7 +11,6 @@ from experiments.data_movement import costs, passes, skipping, tracing
 from experiments.data_movement.claims import chosen
 from experiments.data_movement.costs import movement
 
-# --------------------------------------------------------------------------------------
 # Independent oracles: a stack that is a list, and what the models' authors published
 
 
@@ -131,7 +130,6 @@ def test_the_published_addresses_of_products_of_matrices():
         assert reads @ costs.price(np.arange(1, len(reads) + 1), size=1) == published
 
 
-# --------------------------------------------------------------------------------------
 # The trace
 
 
@@ -172,7 +170,6 @@ def test_shapes_alone_decide_what_a_pass_moves(block, rng):
     assert movement(passes.trace(small_net(block), "step", 3))["bytedmd"] != step
 
 
-# --------------------------------------------------------------------------------------
 # Skipping
 
 

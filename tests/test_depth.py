@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.depth import (
-    EXPERIMENT,
-    claims,
-    controls,
-    plan,
-    training,
-    tutorial,
-)
+from experiments.depth import EXPERIMENT, claims, controls, plan, training, tutorial
 from experiments.depth.plan import PLAN, Book, Net, net_config
 from experiments.lab import Lab, Trial
 
@@ -25,7 +18,6 @@ def sigmoid(z):
     return 1 / (1 + np.exp(-z))
 
 
-# --------------------------------------------------------------------------------------
 # Starts and training
 
 
@@ -97,7 +89,6 @@ def test_the_tutorials_steps_are_on_the_summed_loss(digits):
         "status": "diverged", "test_acc": None}
 
 
-# --------------------------------------------------------------------------------------
 # Which blocks are used
 
 def gated_net(open_layers, depth=8):
@@ -128,7 +119,6 @@ def test_a_net_that_uses_three_blocks(layers, prefix, more):
     assert [claims.uses_more(row, blocks) for blocks in (2, 3, 4, 6)] == more
 
 
-# --------------------------------------------------------------------------------------
 # Worlds: what every trial would give if a law held; no net is trained
 
 
@@ -221,7 +211,6 @@ def test_other_worlds_do_not(worlds):
         "sgd-1000-blocks")} == {"does not hold"}
 
 
-# --------------------------------------------------------------------------------------
 # Rates
 
 

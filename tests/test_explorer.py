@@ -28,7 +28,6 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True,
 browser_test = pytest.mark.browser
 
 
-# --------------------------------------------------------------------------------------
 # The maker
 
 
@@ -72,7 +71,6 @@ def test_images_are_chosen_by_the_stated_rule(mnist):
         assert np.array_equal(images[labels == digit], first)
 
 
-# --------------------------------------------------------------------------------------
 # The page in a browser
 
 
@@ -168,7 +166,6 @@ def same(open_page, page, address):
     return other
 
 
-# --------------------------------------------------------------------------------------
 # The first room: trained nets
 
 
@@ -439,7 +436,6 @@ def test_each_step_of_the_walk_shows_what_it_speaks_of(open_page):
     assert "shuffled by up to 9" in page.locator("#contrast").inner_text()
 
 
-# --------------------------------------------------------------------------------------
 # The second room: nets in training
 
 
@@ -629,7 +625,6 @@ def test_divergence_and_a_page_that_nobody_sees_stop_it(open_page):
     assert page.locator(".arm", has_text="diverged at step").count() == 2
 
 
-# --------------------------------------------------------------------------------------
 # Both rooms
 
 

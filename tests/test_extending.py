@@ -10,12 +10,7 @@ import pytest
 import highway_networks as hn
 from highway_suite.cli import main
 from highway_suite.records import read_record
-from tests.contracts import (
-    check_block,
-    check_gradient,
-    small_batch,
-    small_net,
-)
+from tests.contracts import check_block, check_gradient, small_batch, small_net
 
 
 def leaky_forward(x, rows, y, scratch):

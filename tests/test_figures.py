@@ -78,7 +78,6 @@ def history(record, block, name, run=-1):
     return record["runs"][run][block]["history"][name]
 
 
-# --------------------------------------------------------------------------------------
 # What is drawn
 
 
@@ -202,7 +201,6 @@ def test_chance_is_the_share_of_the_commonest_label_where_it_is_known():
     assert "highway guesses" in written(figure)
 
 
-# --------------------------------------------------------------------------------------
 # Nothing leaves its place
 
 
@@ -274,7 +272,6 @@ def test_the_title_of_own_data_is_readable_or_replaced(title, shown, monkeypatch
     check_places(figure)
 
 
-# --------------------------------------------------------------------------------------
 # From Python
 
 
@@ -311,7 +308,6 @@ def test_what_cannot_be_drawn_is_said():
         plot_depth_sweep({"epoch": [1], "train_loss": [1.0]})
 
 
-# --------------------------------------------------------------------------------------
 # Files
 
 

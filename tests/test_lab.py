@@ -44,7 +44,6 @@ def same(trials):
     return [trial._replace(seconds=0, env={}) for trial in trials]
 
 
-# --------------------------------------------------------------------------------------
 # Trials
 
 
@@ -154,7 +153,6 @@ def test_workers_end_with_their_caller(store):
     assert len(children) >= 2 and not psutil.wait_procs(children, timeout=20)[1]
 
 
-# --------------------------------------------------------------------------------------
 # A cluster
 
 
@@ -258,7 +256,6 @@ def test_no_cluster_is_one_line(store, monkeypatch):
         run(toys.requests_of(toys.square, 2), store, cluster="tcp://127.0.0.1:9")
 
 
-# --------------------------------------------------------------------------------------
 # Claims
 
 
@@ -296,7 +293,6 @@ def test_every_verdict():
                        why="needs data"))["verdict"] == "open"
 
 
-# --------------------------------------------------------------------------------------
 # The command line, and rechecks
 
 

@@ -28,7 +28,6 @@ def config_of(block="full", depth=2, **more):
     return language.make_config(PLAN | more, {"block": block, "depth": depth}, 0)
 
 
-# --------------------------------------------------------------------------------------
 # Text
 
 
@@ -101,7 +100,6 @@ def test_a_missing_or_altered_text_is_one_line(name, content, three_files):
     assert "https://" in str(caught.value) and "\n" not in str(caught.value)
 
 
-# --------------------------------------------------------------------------------------
 # Training
 
 
@@ -177,7 +175,6 @@ def test_perplexities_beyond_all_numbers_are_recorded(text, tmp_path, monkeypatc
     assert (result["valid_perplexity"] == [None] * 4) == (status == "diverged")
 
 
-# --------------------------------------------------------------------------------------
 # What the gates are good for
 
 
@@ -201,7 +198,6 @@ def test_held_gates_are_those_of_a_layer_whose_gate_sees_a_bias_alone(text):
         config_of("plain", 1), text)) is None
 
 
-# --------------------------------------------------------------------------------------
 # Record
 
 

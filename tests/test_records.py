@@ -264,7 +264,6 @@ def test_summary_is_the_mean_over_seeds():
     assert lost["test_acc_mean"] is lost["train_loss_mean"] is None
 
 
-# --------------------------------------------------------------------------------------
 # The committed records
 
 

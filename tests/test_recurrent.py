@@ -81,7 +81,6 @@ def check_gradient(net, seed, entries=4):
     compare(net, gradient(net, seed), derivative, entries, of_largest, seed)
 
 
-# --------------------------------------------------------------------------------------
 # Gradients
 
 
@@ -105,7 +104,6 @@ def test_gradient_agrees_with_torch(block, depth):
         assert abs(ours[name] - expected).max() <= 1e-9 * abs(expected).max(), name
 
 
-# --------------------------------------------------------------------------------------
 # By their definition
 
 
@@ -202,7 +200,6 @@ def test_dropout_drops_at_its_rate_and_keeps_the_mean(seed):
     assert np.array_equal(cache.dropouts[0].forward(x, None)[:-1], x)
 
 
-# --------------------------------------------------------------------------------------
 # Net
 
 

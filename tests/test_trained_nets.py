@@ -20,7 +20,6 @@ from tests.contracts import probed_net as small_net
 
 SMALL = trained_nets.PLAN | trained_nets.SMOKE
 
-# --------------------------------------------------------------------------------------
 # Measures
 
 
@@ -137,7 +136,6 @@ def test_the_nearest_class_is_that_of_the_nearest_mean_T(images):
         (apart.argmin(axis=0) == labels).mean())
 
 
-# --------------------------------------------------------------------------------------
 # Training
 
 
@@ -192,7 +190,6 @@ def test_only_weights_of_the_hash_are_made(digits, tmp_path):
         weights.make(SMALL, "plain", digits, "0" * 64)
 
 
-# --------------------------------------------------------------------------------------
 # Verdicts
 
 
