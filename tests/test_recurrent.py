@@ -1,5 +1,4 @@
-"""The language model's layers: gradients by complex step and against PyTorch; words by
-their definition."""
+"""The language model's layers: gradients by complex step and against PyTorch."""
 
 import numpy as np
 import pytest
@@ -104,54 +103,7 @@ def test_gradient_agrees_with_torch(block, depth):
         assert abs(ours[name] - expected).max() <= 1e-9 * abs(expected).max(), name
 
 
-# By their definition
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
-
-
-def spelled_out(net, word):
-    """A word's features, place by place."""
-    W = net.views(net.params)
-    letters = net.windows[word, :, 0]
-    found = []
-    for k in net.widths:
-        windows = [W["E"][letters[p:p + k]].ravel()
-                   for p in range(len(letters) - k + 1)]
-        found.append(np.max(windows @ W[f"K_{k}"].T, axis=0))
-    return np.tanh(np.concatenate(found) + W["b_K"])
-
-
-def by_definition(net, words, following):
-    """-log p of each word, step by step, from a state of zeros; two highway layers."""
-    W, U, M = net.views(net.params), net.features, net.units
-    state, losses = np.zeros((2, 2, M)), []
-    for word, after in zip(words, following, strict=True):
-        x = spelled_out(net, word)
-        for layer in W["layers"]:
-            z = layer[:, :U] @ x + layer[:, U]
-            T = sigmoid(z[U:])
-            x = np.maximum(z[:U], 0) * T + x * (1 - T)
-        for n in (0, 1):
-            h, c = state[n]
-            z = W[f"W_{n + 1}"] @ np.append(x, 1) + W[f"W_h_{n + 1}"] @ h
-            i, f, o = sigmoid(z[:3 * M]).reshape(3, M)
-            c = f * c + i * np.tanh(z[3 * M:])
-            x = o * np.tanh(c)
-            state[n] = x, c
-        logits = W["W_out"] @ np.append(x, 1)
-        losses.append(np.log(np.exp(logits).sum()) - logits[after])
-    return losses
-
-
-def test_a_text_by_the_equations(seed):
-    net = small_net("highway", 2, seed)
-    batch = small_batch(net, seed, dropped=False)
-    found = net.forward(batch, net.cache(STREAMS, STEPS)).reshape(STEPS, STREAMS)
-    for stream in range(STREAMS):
-        np.testing.assert_allclose(found[:, stream], by_definition(
-            net, batch.words[:, stream], batch.following[:, stream]), rtol=1e-12)
+# From batch to batch
 
 
 def test_the_state_goes_on_from_batch_to_batch(seed):
