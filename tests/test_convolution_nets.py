@@ -9,7 +9,6 @@ from test_gradients import gates_swapped, without_carry, without_gate_on_H
 import highway_networks as hn
 from benchmarks import convolution as benchmark
 from benchmarks.harness import gradient_error
-from experiments.convolution.trials import layers as layers_of
 from experiments.nets.convolution import layers as cl
 from experiments.nets.convolution import winograd
 from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
@@ -40,10 +39,10 @@ def block(request, monkeypatch):
     monkeypatch.setattr(cl, "BLOCK", request.param)
 
 
-def small_net(layers, seed=0, dtype="float64", shape=(SIDE, 1)):
+def small_net(layers, seed=0, dtype="float64"):
     """A net on 7x7 pixels. Biases are drawn: zero ones would hide an error in their
     use."""
-    net = ConvNet(layers, *shape, seed=seed, dtype=dtype)
+    net = ConvNet(layers, SIDE, seed=seed, dtype=dtype)
     rng = np.random.default_rng([seed, 1])
     for (_, name), tensor in net.views(net.params).items():
         if name == "b":
@@ -51,27 +50,27 @@ def small_net(layers, seed=0, dtype="float64", shape=(SIDE, 1)):
     return net
 
 
-def small_batch(seed=0, size=4, shape=(SIDE, 1)):
+def small_batch(seed=0, size=4):
     """x (P, size), labels (size,), and a generator that drops the same in every call.
     """
-    rng, (side, channels) = np.random.default_rng([seed, 2]), shape
-    return (rng.normal(size=(channels * side ** 2, size)), rng.integers(5, size=size),
+    rng = np.random.default_rng([seed, 2])
+    return (rng.normal(size=(SIDE ** 2, size)), rng.integers(5, size=size),
             np.random.default_rng(3))
 
 
 def gradient(net, seed=0):
-    return net.gradient(small_batch(seed, shape=net.shapes[0]), net.cache(4))[1].copy()
+    return net.gradient(small_batch(seed), net.cache(4))[1].copy()
 
 
 def check_gradient(net, entries=9, seed=0):
     """Hold random entries of every tensor to their complex-step derivatives, to 1e-11
     of the tensor's largest. Raises WrongGradient."""
-    twin = ConvNet(net.layers, *net.shapes[0], dtype="complex128")
+    twin = ConvNet(net.layers, SIDE, dtype="complex128")
 
     def derivative(entry):
         twin.params[...] = net.params
         twin.params[entry] += 1j * STEP
-        x, labels, rng = small_batch(seed, shape=net.shapes[0])
+        x, labels, rng = small_batch(seed)
         logits, _ = twin.forward(x.astype(twin.dtype), rng=rng)
         return hn.cross_entropy(logits, labels)[0].imag / STEP
     compare(net, gradient(net, seed), derivative, entries, of_largest, seed)
@@ -80,14 +79,6 @@ def check_gradient(net, entries=9, seed=0):
 @pytest.mark.parametrize("layers", NETS.values(), ids=NETS)
 def test_gradient_by_complex_step(layers, block, seed):
     check_gradient(small_net(layers, seed), seed=seed)
-
-
-@pytest.mark.parametrize("table", ["table 2", "table 3"])
-def test_gradient_in_colour_by_complex_step(table, seed):
-    """The nets of CIFAR, narrower."""
-    layers = layers_of({"net": table, "block": "highway", "dropout": 1,
-                        "widths": (3, 4, 5)}, 32)
-    check_gradient(small_net(layers, seed, shape=(32, 3)), entries=2, seed=seed)
 
 
 # Broken twins. Each of these is a way to get a backward pass wrong.
