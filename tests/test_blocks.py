@@ -6,7 +6,7 @@ import pytest
 
 import highway_networks as hn
 from experiments import blocks
-from experiments.blocks import Net, Setting
+from experiments.blocks import Net
 from experiments.lab import Lab, Trial
 from experiments.lab.experiment import Training
 from experiments.lab.trials import Store
@@ -44,19 +44,6 @@ def test_no_test_image_chooses_anything(digits, tmp_path):
         for name in ("search", "chosen", "train_loss"):
             assert one[name] == two[name]
         assert one["test_acc"] != two["test_acc"]
-
-
-@pytest.mark.parametrize("best, expected", [
-    ((1e-3, -3.0), []), ((1e-4, -3.0), [(3e-5, b) for b in (-5.0, -3.0, -1.0)]),
-    ((1e-3, -1.0), [(lr, 1.0) for lr in blocks.PLAN["lrs"]]),
-    ((1e-2, -5.0), [*((lr, -7.0) for lr in blocks.PLAN["lrs"]),
-                    *((3e-2, b) for b in (-7.0, -5.0, -3.0, -1.0))])])
-def test_a_grid_grows_where_its_best_lies_at_an_edge(best, expected):
-    found = dict.fromkeys(blocks.settings_of("highway", blocks.PLAN), 0.5)
-    found[Setting(*best)] = 0.6
-    assert blocks.untried(found, blocks.PLAN) == [Setting(*new) for new in expected]
-    found |= dict.fromkeys([Setting(*new) for new in expected], 0.4)
-    assert blocks.untried(found, blocks.PLAN) == []
 
 
 def trial_of(result):

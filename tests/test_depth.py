@@ -7,7 +7,7 @@ import pytest
 
 import highway_networks as hn
 from experiments.depth import EXPERIMENT, claims, controls, plan, training, tutorial
-from experiments.depth.plan import PLAN, Book, Net, net_config
+from experiments.depth.plan import PLAN, Net, net_config
 from experiments.lab import Lab, Trial
 
 CONFIG = net_config(PLAN, Net(6, {"sum": 1.5}), 2e-3, 3, epochs=2, batch=64,
@@ -209,53 +209,6 @@ def test_other_worlds_do_not(worlds):
     assert {found[name] for name in (
         "equal-sum-equal-loss", "sum-1-near-best-rule", "constant-t-as-good",
         "sgd-1000-blocks")} == {"does not hold"}
-
-
-# Rates
-
-
-def book_of(loss):
-    """A book whose trials end with loss(config)."""
-    return Book(lambda configs: {name: Trial(
-        "depth.train", 1, None, config, "ok", None,
-        {"status": "ok", "train_loss": [loss(config)], "test_acc": 0.9}, 0.0, {})
-        for name, config in configs.items()})
-
-
-def test_rates_are_chosen_by_the_first_seed_and_only_where_it_trains():
-    losses = {5e-4: 0.5, 1e-3: 0.2, 2e-3: 2.3}
-    book = book_of(lambda config: 2.3 if config["gates"]["sum"] == 20 else
-                   losses[config["lr"]])
-    for S, lr in ((1.0, 1e-3), (20.0, 1e-3)):       # 1e-3 is the middle one, too
-        net = Net(300, {"sum": S})
-        first = plan.by_rate(book, PLAN, net)
-        assert [len(configs) for configs in first.values()] == [1, 1, 1]
-        book.run(config for configs in first.values() for config in configs)
-        again = plan.by_rate(book, PLAN, net)
-        assert [config["seed"] for config in again[lr]] == [0, 1, 2]
-        assert sum(map(len, again.values())) == 5
-    assert plan.chosen_lr(book, PLAN, net._replace(gates={"sum": 1.0})) == 1e-3
-    assert plan.chosen_lr(book, PLAN, net) is None
-
-
-@pytest.mark.parametrize("best, tried", [
-    (1e-3, [5e-4, 1e-3, 2e-3]), (2e-3, [5e-4, 1e-3, 2e-3, 4e-3]),
-    (1.6e-2, [5e-4, 1e-3, 2e-3, 4e-3, 8e-3, 1.6e-2]),
-    (1.25e-4, [1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3])])
-def test_rates_are_tried_until_the_best_lies_inside(best, tried):
-    book = book_of(lambda config: 0.1 + abs(math.log(config["lr"] / best)))
-    for depth, seeds in ((30, [0, 1, 2]), (300, [0])):
-        net = Net(depth, {"sum": 1.0})
-        while any(config not in book for configs in controls.search(
-                book, PLAN, net).values() for config in configs):
-            book.run(config for configs in controls.search(book, PLAN, net).values()
-                     for config in configs)
-        found = controls.search(book, PLAN, net)
-        assert [*found] == tried
-        assert [config["seed"] for config in found[best]] == seeds
-        judged = controls.judged_configs(book, PLAN, net)
-        assert {config["lr"] for config in judged} == {best}
-        assert not {config["seed"] for config in judged} & {*seeds}
 
 
 def test_the_noise_of_a_ratio_is_that_of_drawn_means(rng):

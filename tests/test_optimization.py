@@ -5,24 +5,8 @@ import pytest
 
 import highway_networks as hn
 from experiments import optimization
-from experiments.lab import Lab, Trial
-from experiments.lab.experiment import Training
-from experiments.lab.trials import Store
+from experiments.lab import Trial
 from experiments.optimization import Net
-
-
-def test_each_rung_takes_the_best_settings_of_the_one_before(tmp_path):
-    lab = Lab(optimization.EXPERIMENT, Training(Store(tmp_path / "trials.sqlite"), {},
-                                                jobs=1), smoke=True)
-    rungs = optimization.search(lab, optimization.draw_settings(4, 1507))
-    for net in (Net("plain", 9), Net("highway", 19)):
-        assert [len(rung[net]) for rung in rungs] == [4, 3, 2, 2, 1]
-        for before, after in zip(rungs, rungs[1:], strict=False):
-            losses = {number: np.median([trial.result["train_loss"][-1]
-                                         for trial in trials])
-                      for number, trials in before[net].items()}
-            assert list(after[net]) == sorted(losses, key=losses.get)[:len(after[net])]
-        assert len(rungs[-1][net].popitem()[1]) == 2, "with every seed"
 
 
 def trial_of(result):
