@@ -6,10 +6,7 @@ held to a relative error; there is no absolute tolerance that a tiny gradient de
 the net could hide under.
 """
 
-import os
-
 import numpy as np
-import psutil
 import pytest
 
 import highway_networks as hn
@@ -174,14 +171,3 @@ def check_resumes(monkeypatch, train, folder, kill, left):
     for allowed in (left, 0):       # `counted` takes them away
         assert result(folder) == expected and allowed == 0
     monkeypatch.setattr(hn, "train_step", step)
-
-
-def alive(group):
-    """Whether a process of this process group still runs."""
-    def belongs(process):
-        try:
-            return (os.getpgid(process.pid) == group
-                    and process.status() != psutil.STATUS_ZOMBIE)
-        except (psutil.NoSuchProcess, ProcessLookupError):      # gone meanwhile
-            return False
-    return any(map(belongs, psutil.process_iter()))

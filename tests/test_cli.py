@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -18,7 +17,6 @@ import pytest
 import highway_networks as hn
 from highway_suite import cli, workers
 from highway_suite.records import numbers_of, read_record
-from tests.contracts import alive
 
 DIGITS = ["--dataset", "digits", "--jobs", "1", "--depth", "2", "--epochs", "1"]
 
@@ -371,33 +369,23 @@ def training(tmp_path):
     assert list(tmp_path.iterdir()) == [], "there is a record"
 
 
-def all_end(session):
-    """Whether all processes of a session end within some seconds."""
-    deadline = time.monotonic() + 20
-    while alive(session) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not alive(session)
-
-
 @pytest.mark.parametrize("sent, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143),
                                         (signal.SIGKILL, -signal.SIGKILL)])
 def test_an_interrupt_leaves_no_process(training, sent, code):
+    children = psutil.Process(training.pid).children(recursive=True)
     if sent == signal.SIGINT:       # a terminal sends it to all
         os.killpg(training.pid, sent)
     else:
         training.send_signal(sent)
     error = training.communicate(timeout=60)[1]
     assert training.returncode == code and "Traceback" not in error
-    assert all_end(training.pid), "a process is left over"
-
-
-def workers_of(process):
-    return [child for child in psutil.Process(process.pid).children()
-            if "popen_loky" in " ".join(child.cmdline())]
+    assert len(children) >= 2 and not psutil.wait_procs(children, timeout=20)[1]
 
 
 def test_a_killed_worker_is_one_line(training):
-    workers_of(training)[0].kill()
+    worker, *_ = [child for child in psutil.Process(training.pid).children()
+                  if "popen_loky" in " ".join(child.cmdline())]
+    worker.kill()
     error = training.communicate(timeout=60)[1]
     assert training.returncode == 1 and "Traceback" not in error
     assert "a process was killed" in error
