@@ -9,6 +9,7 @@ from experiments import blocks
 from experiments.blocks import Net
 from experiments.lab import Lab, Trial
 from experiments.lab.experiment import Training
+from experiments.lab.judging import judge
 from experiments.lab.trials import Store
 from experiments.nets.sizes import count_parameters
 
@@ -44,6 +45,15 @@ def test_no_test_image_chooses_anything(digits, tmp_path):
         for name in ("search", "chosen", "train_loss"):
             assert one[name] == two[name]
         assert one["test_acc"] != two["test_acc"]
+
+
+@pytest.mark.parametrize("deep, expected", [
+    ({19: [2.3, 2.3]}, "open"), ({49: [2.3, None]}, "holds"),
+    ({49: [2, 2], 99: [0.15, 3]}, "open"), ({49: [0.08, 0.07]}, "does not hold")])
+def test_plain_nets_get_worse_if_all_deep_ones_are(deep, expected):
+    nets = [{"block": "plain", "depth": depth, "train_loss": {"final": 2 * losses},
+             "trials": []} for depth, losses in ({9: [0.1, 0.2]} | deep).items()]
+    assert judge(blocks.claim_on_plain(nets))["verdict"] == expected
 
 
 def trial_of(result):
