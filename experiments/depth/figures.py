@@ -68,7 +68,7 @@ def draw_law(record: dict) -> Figure:
 
 RULES = {       # rule: its name in the figure and its colour
     "S = 1": ("S = 1", LIGHT.highway), "b_T = -2": ("$b_T$ = −2", LIGHT.plain),
-    "-L/10": ("$b_T$ = −L/10", "#CC79A7"), "chrono": ("chrono", "#009E73"),
+    "-L/10": ("$b_T$ = −L/10", "#CC79A7"), "chrono": ("T by chance", "#009E73"),
     "constant T": ("T = {:g}", "#444444")}
 
 
@@ -95,7 +95,7 @@ def draw_rules(record: dict) -> Figure:
                   linestyle="-" if rule != "constant T" else (0, (3, 1.2)))
         labels.append((losses[max(losses)], name, colour))
     axes.axhline(shallow[ten], color=LIGHT.soft, linewidth=1, zorder=0)
-    labels.append((shallow[ten], f"{ten} blocks", LIGHT.soft))
+    labels.append((shallow[ten], f"{ten} blocks, S = 1", LIGHT.soft))
     axes.axhline(GUESSING, color=LIGHT.soft, linewidth=1, linestyle=":")
     axes.set(xscale="log", yscale="log", xlabel="blocks",
              ylabel="training loss (dotted: guessing)")

@@ -58,8 +58,8 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def percent(fraction: float, digits: int = 1) -> str:
-    """0.967 -> "96.7"."""
-    return f"{100 * fraction:.{digits}f}"
+    """0.967 -> "96.7", and 0.8895, which is 88.94999999999999 %, -> "89.0"."""
+    return f"{round(100 * fraction, 9):.{digits}f}"
 
 
 def span(values: Iterable[float], digits: int = 3) -> str:
