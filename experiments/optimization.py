@@ -207,12 +207,12 @@ def run(lab: Lab) -> dict:
 
 
 def message(nets: list[dict]) -> str:
-    """Which nets' best run gets below TARGET, in a line."""
-    found = {block: ", ".join(
-        str(net["depth"]) for net in nets if net["block"] == block
-        and or_infinite(net["best"]["least"]).min() < TARGET) for block in WIDTHS}
-    return (f"Loss below {TARGET:g}: highway nets of {found['highway'] or 'no'},\n"
-            f"plain nets of {found['plain'] or 'no'} blocks")
+    """Where the deepest nets end, by the medians of their seeds."""
+    deepest = max(net["depth"] for net in nets)
+    ends = {net["block"]: np.median(or_infinite(net["best"]["final"]))
+            for net in nets if net["depth"] == deepest}
+    return (f"Loss at the end, {deepest} blocks: highway {ends['highway']:.1g}, "
+            f"plain {ends['plain']:.1g}")
 
 
 def draw_curves(axes: Axes, nets: list[dict]) -> None:
