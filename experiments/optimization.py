@@ -247,9 +247,9 @@ def draw(record: dict) -> Figure:
                               net["block"], colour_of(net["block"])) for net in nets])
     figure.supylabel("training loss")
     figure.suptitle(message(record["nets"]), **TITLE)
-    figure.supxlabel(f"epoch\n{title_of(plan)}, best of {plan['rungs'][0][0]} settings, "
-                     f"{len(plan['seeds'])} seeds, thick their median; ×: diverged",
-                     size=10)
+    figure.supxlabel(f"epoch\n{title_of(plan)}, best of {plan['rungs'][0][0]} "
+                     f"settings, {len(plan['seeds'])} seeds, thick their median; "
+                     "×: diverged", size=10)
     return figure
 
 

@@ -67,7 +67,8 @@ def draw_law(record: dict) -> Figure:
 
 
 RULES = {       # rule: its name in the figure and its colour
-    "S = 1": ("$b_T$ = logit(1/L)", LIGHT.highway), "b_T = -2": ("$b_T$ = −2", LIGHT.plain),
+    "S = 1": ("$b_T$ = logit(1/L)", LIGHT.highway),
+    "b_T = -2": ("$b_T$ = −2", LIGHT.plain),
     "-L/10": ("$b_T$ = −L/10", "#CC79A7"), "chrono": ("T by chance", "#009E73"),
     "constant T": ("T = {:g}", "#444444")}
 
