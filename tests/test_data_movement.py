@@ -101,15 +101,6 @@ def test_the_published_numbers_of_bytedmd(n, matvec, vecmat, matmul):
         assert movement(tape, size=1)["bytedmd"] == published
 
 
-def test_the_published_dot_product():
-    tape, a, b = traced((2, 1), (2, 1))
-    p, s = tape.cells_of(np.empty((2, 1)))
-    for k, operands in enumerate(((p,), (s, p))):       # Python's sum begins with 0 + p
-        tape.each(p, a[k], b[k])
-        tape.each(s, *operands)
-    assert movement(tape, size=1)["bytedmd"] == 12
-
-
 @pytest.mark.parametrize("steps, published", [
     (["aab", "ccd", "aac", "aae", "aa"], 15), (["cab", "cc"], 5)],
     ids=["(a b + c d) + e in place, then its exit", "a b alone"])
@@ -120,14 +111,6 @@ def test_the_published_numbers_of_addresses(steps, published):
     for out, *operands in steps:
         tape.each(cells[out], *(cells[name] for name in operands))
     assert movement(tape, size=1)["address"] == published
-
-
-def test_the_published_addresses_of_products_of_matrices():
-    """A, B, C and one more number follow each other, C is summed in place and read once
-    more in the end."""
-    for n, published in ((4, 1316), (16, 340_704)):
-        reads = np.repeat([n, n, n, n * n * (n - 1)], [n * n, n * n, n * n, 1])
-        assert reads @ costs.price(np.arange(1, len(reads) + 1), size=1) == published
 
 
 # The trace
