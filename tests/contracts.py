@@ -75,17 +75,23 @@ def gradient(net, x, labels):
     return net.backward(dlogits, cache).copy()
 
 
-def derivatives(net, x, labels):
-    """-> function of an entry of params: the same derivative, by complex step."""
-    twin = hn.DeepNet(**net.settings, dtype="complex128")
-    twin.block, twin.activation = net.block, net.activation
-    x, cache = x.astype("complex128"), twin.cache(len(labels))
-
+def by_complex_step(net, twin, loss):
+    """-> function of an entry of net.params: the derivative of loss(twin), a complex
+    net's."""
     def derivative(entry):
         twin.params[...] = net.params
         twin.params[entry] += 1j * STEP
-        return hn.cross_entropy(twin.forward(x, cache)[0], labels)[0].imag / STEP
+        return loss(twin).imag / STEP
     return derivative
+
+
+def derivatives(net, x, labels):
+    """The derivatives of the mean cross-entropy, by complex step."""
+    twin = hn.DeepNet(**net.settings, dtype="complex128")
+    twin.block, twin.activation = net.block, net.activation
+    x, cache = x.astype("complex128"), twin.cache(len(labels))
+    return by_complex_step(net, twin, lambda twin: hn.cross_entropy(
+        twin.forward(x, cache)[0], labels)[0])
 
 
 def compare(net, found, derivative, entries, off, seed=0):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments.nets import recurrent as rl
-from tests.contracts import STEP, compare, of_largest
+from tests.contracts import by_complex_step, compare, of_largest
 
 FORMS = [("plain", 0), ("plain", 1), ("highway", 1), ("highway", 2), ("t_only", 2),
          ("c_only", 2), ("full", 2), ("residual", 4), ("residual", 2)]
@@ -65,27 +65,18 @@ def complex_twin(net):
     return twin
 
 
-def check_gradient(net, seed, entries=4):
-    """Random entries of every tensor by complex step. Raises WrongGradient."""
-    twin = complex_twin(net)
-    padding = net.views(np.arange(net.params.size))["E"][rl.PADDING]
-
-    def derivative(entry):
-        if entry in padding:                    # no parameter
-            return 0
-        twin.params[entry] += 1j * STEP
-        loss = loss_of(twin, seed)
-        twin.params[entry] = net.params[entry]
-        return loss.imag / STEP
-    compare(net, gradient(net, seed), derivative, entries, of_largest, seed)
-
-
 # Gradients
 
 
 @pytest.mark.parametrize("block, depth", FORMS)
 def test_gradient_by_complex_step(block, depth, seed):
-    check_gradient(small_net(block, depth, seed), seed)
+    """Of random entries of every tensor; padding is no parameter."""
+    net = small_net(block, depth, seed)
+    padding = net.views(np.arange(net.params.size))["E"][rl.PADDING]
+    derivative = by_complex_step(net, complex_twin(net),
+                                 lambda twin: loss_of(twin, seed))
+    compare(net, gradient(net, seed), lambda entry: 0 if entry in padding
+            else derivative(entry), 4, of_largest, seed)
 
 
 @pytest.mark.parametrize("block, depth", FORMS)
