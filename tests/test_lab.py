@@ -21,7 +21,7 @@ import pytest
 import highway_networks as hn
 from experiments import variants
 from experiments.lab import Claim, experiment, main, recheck, running, trial_function
-from experiments.lab.experiment import load_record, state_of
+from experiments.lab.experiment import Lab, Replay, load_record, state_of
 from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
 from experiments.lab.trials import Request, Store, StoreError, read_packed
@@ -347,6 +347,11 @@ def test_only_what_no_trial_has_is_no_fresh_run(toy, tmp_path, capsys):
         toy("--fresh", "--only", "x=77")
     assert "x=77" in str(caught.value.code)
     assert not (tmp_path / "runs/toy/record.json").exists()
+
+
+def test_a_replay_names_the_trial_that_is_not_there(toy):
+    with pytest.raises(StoreError, match="not there.*x 1"):
+        Lab(toys.EXPERIMENT, Replay({})).record("")
 
 
 @pytest.mark.parametrize("words", [["--smok"], ["--only", "x=2"], ["--jobs", "0"],
