@@ -1,5 +1,6 @@
 """The mechanism of experiments: trials survive, claims are judged and rechecked."""
 
+import gc
 import itertools
 import json
 import os
@@ -99,6 +100,13 @@ def test_a_result_that_is_not_json_fails_its_trial(store):
     results = [np.nan, [np.inf], {1, 2}, np.float32(1)]
     for trial in run(toys.requests_of(toys.odd_result, 4), store, results):
         assert trial.status == "failed" and trial.error and trial.result is None
+
+
+def test_a_store_that_cannot_be_written_is_said_before_the_first_trial(tmp_path):
+    (tmp_path / "runs").symlink_to("absent")
+    store = Store(tmp_path / "runs" / "trials.sqlite")
+    with pytest.raises(OSError):
+        run(toys.requests_of(toys.square, 2), store, data=pytest.fail)
 
 
 @pytest.mark.parametrize("jobs", [2, 3])
@@ -203,6 +211,11 @@ def test_a_cluster_gives_the_same_trials_and_bears_a_killed_worker(store, tmp_pa
     found = run(requests, store, digits, cluster=address)
     killer.join()
     assert same(found) == same(run(requests, Store(tmp_path / "other.sqlite"), digits))
+    run(requests[:1], Store(tmp_path / "again.sqlite"), digits, cluster=address)
+    with running.connect(running.dask(), address) as client:
+        assert client.run_on_scheduler(lambda dask_scheduler: [
+            name for name in dask_scheduler.worker_plugins if "highway" in name
+            ]) == ["highway-networks"], "the code of one run takes the other's place"
 
 
 def requests_of_variants():
@@ -236,7 +249,7 @@ def test_a_cluster_that_is_lost_is_one_line_and_trials_are_kept(
         assert "no worker is left" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("step", ["get_versions", "upload_file"])
+@pytest.mark.parametrize("step", ["get_versions", "register_plugin"])
 def test_a_worker_that_is_lost_while_code_is_sent_is_one_line(store, cluster, step,
                                                               monkeypatch):
     import distributed
@@ -256,11 +269,14 @@ def test_workers_that_cannot_run_a_trial_are_one_line(store, cluster):
     assert "\n" not in str(caught.value)
 
 
-def test_no_cluster_is_one_line(store, monkeypatch):
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "tcp:/x", "tcp://h:x", "x",
+                                     ""])
+def test_no_cluster_is_one_line(store, monkeypatch, address):
     pytest.importorskip("distributed")
     monkeypatch.setattr(running, "PATIENCE", 1)
-    with pytest.raises(StoreError, match="tcp://127.0.0.1:9"):
-        run(toys.requests_of(toys.square, 2), store, cluster="tcp://127.0.0.1:9")
+    with pytest.raises(StoreError, match=f"answers at '{address}'"):
+        run(toys.requests_of(toys.square, 2), store, cluster=address)
+    gc.collect()        # a client that never began would fail here
 
 
 # --------------------------------------------------------------------------------------
@@ -364,7 +380,8 @@ def test_a_replay_names_the_trial_that_is_not_there(toy):
 
 
 @pytest.mark.parametrize("words", [["--smok"], ["--only", "x=2"], ["--jobs", "0"],
-                                   ["--smoke", "--fresh"], ["--recheck", "0"]])
+                                   ["--smoke", "--fresh"], ["--recheck", "0"],
+                                   ["--cluster", "", "--recheck", "1"]])
 def test_wrong_flags_are_usage_errors(toy, words, capsys):
     with pytest.raises(SystemExit) as caught:
         toy(*words)
