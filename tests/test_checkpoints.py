@@ -57,7 +57,7 @@ def test_it_goes_on_to_the_bit_also_to_more_epochs(data, tmp_path, monkeypatch):
     killed(ADAM, data, path, 3)
     assert train(ADAM, data, path) == train(ADAM, data)
     here = checkpoints.environment() | {"git": "another", "git_dirty": True}
-    monkeypatch.setattr(checkpoints, "environment", lambda: here)
+    monkeypatch.setattr(checkpoints, "environment", lambda threads: here)
     killed(longer, data, path, 5)       # the next one after the four
     assert train(longer, data, path) == train(longer, data)
     assert os.listdir(tmp_path) == ["run.npz"]
@@ -141,7 +141,7 @@ def test_another_processor_goes_on_when_asked_and_is_noted(data, halfway, tmp_pa
     path.write_bytes(halfway)
     there = checkpoints.numerics()
     here = there | {"blas_kernel": "Abacus"}
-    monkeypatch.setattr(checkpoints, "environment", lambda: here)
+    monkeypatch.setattr(checkpoints, "environment", lambda threads: here)
     check_refused(path, ADAM, data, "Abacus")
     killed(ADAM, data, path, 3, anyway=True)
     assert train(ADAM, data, path) == train(ADAM, data)
@@ -213,8 +213,9 @@ def test_the_command_goes_on_with_its_checkpoints(tmp_path, monkeypatch):
     for one, other in zip(resumed["runs"], whole["runs"], strict=True):
         for block in ("highway", "plain"):
             assert one[block]["history"] == other[block]["history"]
-    with pytest.raises(SystemExit, match="c-highway-2-0.npz"):
-        cli.main([*words, "2"])
+    for more in (["2"], ["4", "--threads", "2"]):       # other last bits
+        with pytest.raises(SystemExit, match="c-highway-2-0.npz"):
+            cli.main([*words, *more])
 
 
 def test_each_name_has_its_own_files_and_a_fault_of_one_is_one_line(tmp_path,
