@@ -407,7 +407,7 @@ def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
     if str(folder).startswith("~") or not str(folder).isprintable():
         raise DataError(f"{str(folder)!a}: there is no such home, or it is no name")
     own = folder / dataset.cache
-    return own if own.is_dir() or not named else folder
+    return own if os.path.isdir(own) or not named else folder
 
 
 def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
@@ -423,9 +423,10 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
     dataset = DATASETS[name]
     try:
         arrays = dataset.read(data_folder(dataset, data_dir), dataset)
-    except DataError as error:
-        raise type(error)(f"{error}. Put the files of {dataset.title} there, or name "
-                          f"another folder with {NAMED}") from error
+    except (DataError, OSError) as error:       # a folder that one may not look into
+        kind = type(error) if isinstance(error, DataError) else MissingData
+        raise kind(f"{error}. Put the files of {dataset.title} there, or name "
+                   f"another folder with {NAMED}") from error
     x_train, y_train, x_test, y_test = (
         array if array.ndim == 1 else array.reshape(len(array), -1) for array in arrays)
     there = (len(x_train), len(x_test)), x_train.shape[1]
@@ -1607,10 +1608,10 @@ def main(argv: list[str] | None = None) -> dict:
                           ) as threads:
             arms = [train_arm(config, take_subset(data, config), True)
                     for config in configs]
-        print(table_of(arms))
         record = make_record(settings, arms, shlex.join(words), environment(threads))
         out.write_text(f"{to_json(record)}\n")
-    except (OSError, ValueError) as error:
+        print(table_of(arms))
+    except (OSError, ValueError, MemoryError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     print(f"wrote {out}")
     return record

@@ -205,6 +205,8 @@ def test_without_a_network_the_digits_stand_in_and_say_so(tmp_path, capfd):
     warning = capfd.readouterr().err
     assert "NO MNIST" in warning and "USING THE SHIPPED 8x8 DIGITS" in warning
     assert list(tmp_path.iterdir()) == [], "a failed download left something behind"
+    name, _ = load_as_asked("auto", tmp_path / ("n" * 300))     # which cannot even be
+    assert name == "digits"
 
 
 def test_a_wrong_file_is_an_error_even_where_a_missing_one_is_not(tmp_path):

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import zlib
+from concurrent.futures.process import BrokenProcessPool
 from types import SimpleNamespace
 
 import numpy as np
@@ -116,6 +117,15 @@ def test_a_killed_worker_costs_only_the_trial_that_kills(store, tmp_path, jobs):
     fourth = None if toys.attempts_at(tmp_path, 4) == 1 else 4
     assert [trial.result for trial in trials] == [0, 1, None, 3, fourth, 5, 6]
     assert trials[2].error == KILLED
+
+
+def test_workers_that_end_as_they_start_are_one_line(store, monkeypatch):
+    def submit(pool, work, *given):
+        if work is not int:
+            raise BrokenProcessPool
+    monkeypatch.setattr(running.ProcessPoolExecutor, "submit", submit)
+    with pytest.raises(StoreError, match="as they start"):
+        run(toys.requests_of(toys.square, 3), store, jobs=2)
 
 
 def test_processes_and_this_process_give_the_same(store, tmp_path):

@@ -138,7 +138,7 @@ def pool_of(jobs: int, things: dict) -> Iterator[ProcessPoolExecutor]:
 
 def in_processes(todo: dict[str, Request], jobs: int, things: dict
                  ) -> Generator[Trial, None, list[str]]:
-    """An attempt for `run_all`, in local processes."""
+    """An attempt for `run_all`, in local processes. Raises StoreError."""
     waiting = iter(list(todo.items()))
     out: dict[Future, str] = {}
     with pool_of(min(jobs, len(todo)), things) as pool:
@@ -152,7 +152,10 @@ def in_processes(todo: dict[str, Request], jobs: int, things: dict
                     trial = future.result()
                     del todo[out.pop(future)]
                     yield trial
-        except BrokenProcessPool:
+        except BrokenProcessPool as error:
+            if not out:
+                raise StoreError("worker processes end as they start: use --jobs 1, or "
+                                 "free memory") from error
             return list(out.values())
 
 
