@@ -9,13 +9,12 @@ flags.
     python3 highway_networks.py --seed 0       one highway and one plain net -> run.json
 
 Legend: N examples, B batch, P pixels, U units (--hidden), L blocks (--depth), C classes
-(in the formula of a block, C is the carry gate), R rows of a block's weights: U rows
-for H and U rows for each gate. Columns are examples: activations are (U, B). * is
-elementwise, ^T transposes. T is always the transform gate. d<name> is the derivative of
-the loss with respect to <name>; z_H and z_T are pre-activations. Here a block is a
-whole layer; the paper calls every unit of a layer a block. Depth counts the blocks
-after the input projection. The paper counts the projection too: its 50 layers are depth
-49 here.
+(but in y = H * T + x * C the carry gate), R rows of a block's weights: U rows for H and
+U rows for each gate. Columns are examples: activations are (U, B). * is elementwise, ^T
+transposes. T is always the transform gate. d<name> is the derivative of the loss with
+respect to <name>; z_H and z_T are pre-activations. Here a block is a whole layer; the
+paper calls every unit of a layer a block. Depth counts the blocks after the input
+projection. The paper counts the projection too: its 50 layers are depth 49 here.
 
 The trouble with depth. A plain net stacks L layers y = H = tanh(W_H x + b_H), and the
 chain rule takes the gradient through all of them, from the last to the first:
@@ -23,12 +22,12 @@ chain rule takes the gradient through all of them, from the last to the first:
     dx = W_H^T (dy * (1 - H * H))
 
 A product of L random matrices grows or shrinks. A common default draws weights
-uniformly between -1 / sqrt(U) and 1 / sqrt(U). Their variance is 1 / (3 U), and each
-layer then divides the length of the signal by about sqrt(3). On the way back it divides
-the length of the gradient by the same factor. Thirty layers divide both by 10^7. The
-output is then the same for all images, no gradient reaches the first layers, and the
-net keeps guessing, with a loss of ln 10. Glorot's rule (--init glorot; he for relu)
-triples the variance, and signal and gradient nearly keep their size. With it, the
+uniformly between -1 / sqrt(U) and 1 / sqrt(U), so that their variance is 1 / (3 U).
+Each layer then divides the length of the signal by about sqrt(3). On the way back it
+divides the length of the gradient by the same factor. Thirty layers divide both by
+10^7. The output is then the same for all images, no gradient reaches the first layers,
+and the net keeps guessing, with a loss of ln 10. Glorot's rule (--init glorot; he for
+relu) triples the variance, and signal and gradient nearly keep their size. With it, the
 paper's plain nets of 10 and 20 layers train very well. Deeper plain nets stay hard to
 train.
 
@@ -73,16 +72,15 @@ layers add up to 1 at the start, and nets of 10 and of 10,000 blocks learn alike
 Adam (results/depth).
 
 But b_T must not start too low. H learns only through T, and a gate that is nearly
-closed opens late. Where T rounds to 0, every gradient of its layer is 0 (in float32:
-z_T below about -20), and the gate never opens. After the start, dT = (H - x) * dy
-decides: gates open where the transform lowers the loss more than the input does. The
-other layers carry their input through. Which layers open is a question for
-experiments/.
+closed opens late. Where T rounds to 0, every gradient of its layer is 0 (as the code
+computes it, for z_T below about -20), and the gate never opens. After the start, dT =
+(H - x) * dy decides: gates open where H lowers the loss more than x does. The other
+layers carry their input through. Which layers open is a question for experiments/.
 
 The family. y = H * T + x * C, with C the carry gate, has six members here. They differ
-in T and C, and in which of the two they learn. BLOCKS lists them: plain T = 1, C = 0;
-highway C = 1 - T; residual T = C = 1; t_only C = 1; c_only T = 1; full learns both. All
-share the net around them.
+in whether T and C are fixed or learned. BLOCKS lists them: plain T = 1, C = 0; highway
+C = 1 - T; residual T = C = 1; t_only C = 1; c_only T = 1; full learns both. All share
+the net around them.
 
 One batch on its way:
 
@@ -591,7 +589,7 @@ def highway_forward(x, rows, y, scratch):
 def highway_backward(d, x, rows, dH, scratch):
     """dH = T dy, dT = (H - x) dy, dx = (1 - T) dy                            (Eq. 9)
 
-    and dz_T = dT T (1 - T) = T (H - x) dx, which needs no more factors.
+    and dz_T = dT T (1 - T) = T (H - x) dx.
     """
     H, T = rows
     np.multiply(T, d, out=dH)

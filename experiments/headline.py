@@ -267,7 +267,7 @@ def draw_best(record: dict) -> Figure:
     axes.set_xticks(depths, [str(depth) for depth in depths])
     axes.minorticks_off()
     axes.legend(handlelength=3.5, loc="lower left", bbox_to_anchor=(0, 0.18))
-    figure.suptitle(f"{len(trained)} of {len(SHOWN)} kinds of nets train with "
+    figure.suptitle(f"{len(trained)} of {len(SHOWN)} kinds of nets learn with "
                     f"{depths[-1]} blocks, each at its best setting", **TITLE)
     figure.supxlabel(f"{title_of(record['plan'])}; median and range of "
                      f"{len(record['plan']['seeds'])} seeds; dotted: guessing",

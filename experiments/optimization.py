@@ -207,12 +207,12 @@ def run(lab: Lab) -> dict:
 
 
 def message(nets: list[dict]) -> str:
-    """Which nets' best run gets below TARGET, in a line."""
-    found = {block: ", ".join(
-        str(net["depth"]) for net in nets if net["block"] == block
-        and or_infinite(net["best"]["least"]).min() < TARGET) for block in WIDTHS}
-    return (f"Loss below {TARGET:g}: highway nets of {found['highway'] or 'no'} "
-            f"blocks, plain nets of {found['plain'] or 'no'} blocks")
+    """Where the deepest nets end, by the medians of their seeds."""
+    deepest = max(net["depth"] for net in nets)
+    ends = {net["block"]: np.median(or_infinite(net["best"]["final"]))
+            for net in nets if net["depth"] == deepest}
+    return (f"Loss at the end, {deepest} blocks: highway {ends['highway']:.1g}, "
+            f"plain {ends['plain']:.1g}")
 
 
 def draw_curves(axes: Axes, nets: list[dict]) -> None:
@@ -230,25 +230,26 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
                 axes.plot(last, row[last - 1], "x", color=colour, markersize=8,
                           markeredgewidth=2, zorder=4)
     axes.axhline(TARGET, color=LIGHT.soft, linewidth=1, linestyle=":")
-    axes.set(yscale="log", xlabel="epoch")
+    axes.set_yscale("log")
 
 
 def draw(record: dict) -> Figure:
     """Figure 1, left: the best setting of each net, a panel for each depth."""
     plan = record["plan"]
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
-    panels = figure.subplots(1, len(plan["depths"]), sharey=True, squeeze=False)[0]
+    figure = Figure(figsize=(6.2, 5.4), layout="constrained")
+    panels = figure.subplots(-(-len(plan["depths"]) // 2), 2, sharex=True, sharey=True,
+                             squeeze=False).ravel()
     for axes, depth in zip(panels, plan["depths"], strict=True):
         nets = [net for net in record["nets"] if net["depth"] == depth]
         draw_curves(axes, nets)
         axes.set_title(f"{depth} blocks", weight="bold")
     label_right(panels[-1], [(float(np.median(or_infinite(net["best"]["final"]))),
                               net["block"], colour_of(net["block"])) for net in nets])
-    panels[0].set_ylabel("training loss")
+    figure.supylabel("training loss")
     figure.suptitle(message(record["nets"]), **TITLE)
-    figure.supxlabel(f"{title_of(plan)}, best of {plan['rungs'][0][0]} settings, "
-                     f"{len(plan['seeds'])} seeds, thick their median; ×: diverged; "
-                     f"dotted: {TARGET:g}", size=8.5)
+    figure.supxlabel(f"epoch\n{title_of(plan)}, best of {plan['rungs'][0][0]} "
+                     f"settings, {len(plan['seeds'])} seeds, thick their median; "
+                     "×: diverged", size=10)
     return figure
 
 

@@ -280,7 +280,7 @@ def draw(record: dict) -> Figure:
     """The record -> a panel for the starts and one for the ties."""
     plan = record["plan"]
     found = claim_on_starts(record["starts"]).ours
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    figure = Figure(figsize=(7.5, 4), layout="constrained")
     starts, ties = figure.subplots(1, 2, sharex=True)
     rows: dict[str, list] = {}
     for net in record["starts"]:

@@ -9,6 +9,7 @@ It needs scikit-learn: pip install scikit-learn.
 from __future__ import annotations
 
 import math
+import numbers
 import warnings
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -26,7 +27,7 @@ import highway_networks as hn
 # Config's names for what scikit-learn's estimators call otherwise.
 NAMES = {"lr": "learning_rate", "batch": "batch_size", "epochs": "max_iter"}
 SPREADS = 0.1, 10       # of inputs; what lies outside is warned of
-FAR = 10                # spreads; a feature's mean further from 0 is warned of
+FAR = 5                 # spreads; a feature's mean further from 0 is warned of
 FLOATS = np.float64, np.float32
 
 
@@ -77,7 +78,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     are divided by the spread of X, the square root of the mean variance of its
     features, and its biases start at minus what the mean row gives. So inputs such as
     0 to 16 are learned from as they are. A spread outside 0.1 to 10 is warned of, and a
-    feature whose mean is more than ten spreads from 0, beside which a net may guess.
+    feature whose mean is more than five spreads from 0, beside which a net may guess.
     Arrays are float32 where X is, else float64.
 
     After fit: classes_, n_features_in_, n_iter_ (epochs), loss_curve_ (the mean loss of
@@ -147,7 +148,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
 
     def _check_stopping(self):
         """Raise ValueError for settings of early_stopping that are not allowed."""
-        if not 0 < self.validation_fraction < 1:
+        if not (isinstance(self.validation_fraction, numbers.Real)
+                and 0 < self.validation_fraction < 1):
             raise ValueError(f"validation_fraction is {self.validation_fraction!r}; "
                              "allowed: above 0 and below 1")
         patience = self.n_iter_no_change

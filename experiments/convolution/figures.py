@@ -52,24 +52,23 @@ def draw_table(axes: Axes, table: dict, theirs: dict[int, Any], title: str) -> N
 def draw_tables(record: dict) -> Figure:
     """Tables 1 and 2: ours beside the paper's."""
     one, two = record["table_1"], record["table_2"]
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    draw_table(left, one, {at: TABLE_1[row["width"]]["mean"] for at, row in enumerate(
+    figure = Figure(figsize=(6.5, 5), layout="constrained")
+    upper, lower = figure.subplots(2, 1, height_ratios=(3, 2))
+    draw_table(upper, one, {at: TABLE_1[row["width"]]["mean"] for at, row in enumerate(
         one["nets"]) if row["block"] == "highway" and row["settings_of"] == row["net"]
         and row["width"] in TABLE_1}, f"Table 1, {one['title']}: "
         f"{one['nets'][0]['epochs']} epochs (theirs: 300)")
-    draw_table(right, two, {at: TABLE_2["Highway A"] for at, row in enumerate(
+    draw_table(lower, two, {at: TABLE_2["Highway A"] for at, row in enumerate(
         two["nets"]) if row["block"] == "highway"},
         f"Table 2, {two['title']}: {two['nets'][0]['epochs']} epochs")
-    figure.legend(*left.get_legend_handles_labels(), ncols=3, frameon=False,
+    figure.legend(*upper.get_legend_handles_labels(), ncols=3, frameon=False,
                   loc="outside lower center", fontsize=9)
-    reached = ", ".join("diverged" if row["mean"] is None else f"{row['mean']:.2f} %"
-                        for row in one["nets"] + two["nets"] if row["block"] ==
-                        "highway" and row["settings_of"] == row["net"])
-    figure.suptitle(f"Highway nets reach {reached}; the paper's "
-                    + ", ".join(f"{value:.2f} %" for value in (
-                        *(row["mean"] for row in TABLE_1.values()),
-                        TABLE_2["Highway A"])), **TITLE)
+    reached = " and ".join("–" if row["mean"] is None else f"{row['mean']:.2f}"
+                           for row in one["nets"] if row["block"] == "highway"
+                           and row["settings_of"] == row["net"])
+    theirs = " and ".join(f"{row['mean']:.2f}" for row in TABLE_1.values())
+    figure.suptitle(f"Highway nets of Table 1:\nours {reached} %, theirs {theirs} %",
+                    **TITLE)
     return figure
 
 
@@ -86,10 +85,6 @@ def draw_depths(record: dict) -> Figure:
         axes.plot(depths, medians, color=colour_of(block),
                   linestyle=DASHES[block], label=f"{block}, median")
         axes.plot(depths, losses, "o", color=colour_of(block), markersize=5, alpha=0.7)
-        for row, values in zip(rows, losses, strict=True):
-            axes.annotate(f"rate {row['lr']:g}", (row["depth"], values.min()),
-                          xytext=(0, -14), textcoords="offset points", ha="center",
-                          fontsize=8, color=colour_of(block))
     axes.axhline(np.log(10), color=LIGHT.soft, linewidth=1, linestyle=":",
                  label="guessing")
     epochs = record["plan"]["depths"]["net"]["epochs"]
@@ -114,7 +109,7 @@ def trained(record: dict, depth: int, bias: float) -> str:
 def draw_biases(record: dict) -> Figure:
     """The last training loss by b_T and gate, at both depths."""
     depths = record["plan"]["gates"]["depths"]
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    figure = Figure(figsize=(7, 4), layout="constrained")
     panels = figure.subplots(1, len(depths), sharey=True)
     for axes, depth in zip(panels, depths, strict=True):
         for gate, name in GATES.items():
@@ -135,12 +130,12 @@ def draw_biases(record: dict) -> Figure:
         axes.title.set_fontsize(10)
         axes.invert_xaxis()
         format_log(axes.yaxis)
-    panels[0].set_ylabel("last training loss, each seed at its best rate")
+    panels[0].set_ylabel("last training loss, best rate")
     panels[0].legend(frameon=False, fontsize=9, title="rings: median",
                      title_fontsize=8)
-    figure.suptitle(f"{depths[-1]} layers: runs that train with b_T = " + ", ".join(
-        f"{bias:g}: {trained(record, depths[-1], bias)}"
-        for bias in record["plan"]["gates"]["biases"]), **TITLE)
+    figure.suptitle(f"Runs of {depths[-1]} layers that train: " + ", ".join(
+        f"{trained(record, depths[-1], bias)} with b_T = {bias:g}"
+        for bias in (-1.0, BIASES[depths[-1]])), **TITLE)
     return figure
 
 

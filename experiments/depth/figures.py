@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from experiments.depth.claims import OPTIMIZERS, grouped
+from experiments.depth.claims import OPTIMIZERS
 from experiments.depth.controls import all_losses, shallow_rows
 from experiments.depth.plan import TRAINS
 from experiments.depth.record import GUESSING, mean_loss
@@ -38,37 +38,38 @@ def shades(names: list) -> dict:
 
 
 def draw_law(record: dict) -> Figure:
-    """Loss by S, a line for each depth; Adam's below, SGD's above and dashed."""
+    """Loss by S, a line for each depth, a panel for each optimiser."""
     low = [mean_loss(row) for row in record["sums"]
            if row["optimizer"] == "adam" and row["S"] <= LOW]
     depths = sorted({row["depth"] for row in record["sums"]})
-    figure, axes = one_panel(
+    figure, first = one_panel(
         record, f"Up to S = {LOW} nets of {depths[0]} to {depths[-1]:,} blocks train,\n"
         f"with Adam to a loss of {min(low):.3f} to {max(low):.3f}")
+    first.remove()
+    panels = figure.subplots(1, len(OPTIMIZERS), sharey=True)
     colours = shades(depths)
-    for (depth, optimizer), rows in grouped(record["sums"], "depth", "optimizer"
-                                            ).items():
-        sums = [row["S"] for row in rows]
-        losses = np.minimum([mean_loss(row) for row in rows], GUESSING)
-        axes.plot(sums, losses, color=colours[depth], linewidth=1.5, marker="o",
-                  markersize=3, linestyle="-" if optimizer == "adam" else (0, (3, 1.2)),
-                  label=f"{depth:,}" if optimizer == "adam" else None)
-        if depth == depths[0]:
-            axes.annotate(OPTIMIZERS[optimizer], (sums[0], losses[0]), (
-                0, 8 if optimizer == "sgd" else -24), textcoords="offset points")
-    axes.axvline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
-    axes.set(xscale="log", yscale="log", ylabel="training loss (dashed: SGD)",
-             xlabel="S: sum of T over all blocks, before training")
-    axes.set_ylim(bottom=0.75 * axes.get_ylim()[0])
-    axes.legend(title="blocks", frameon=False, fontsize=8, loc="upper left")
-    format_log(axes.yaxis)
-    axes.xaxis.set_major_formatter("{x:g}")
+    for axes, (optimizer, name) in zip(panels, OPTIMIZERS.items(), strict=True):
+        for depth in depths:
+            rows = [row for row in record["sums"]
+                    if (row["depth"], row["optimizer"]) == (depth, optimizer)]
+            axes.plot([row["S"] for row in rows],
+                      np.minimum([mean_loss(row) for row in rows], GUESSING),
+                      color=colours[depth], linewidth=1.5, marker="o", markersize=3,
+                      label=f"{depth:,}")
+        axes.axvline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
+        axes.set(xscale="log", yscale="log", title=name, xlabel="S: sum of T over all "
+                 "blocks,\nbefore training")
+        axes.xaxis.set_major_formatter("{x:g}")
+        format_log(axes.yaxis)
+    panels[0].set_ylabel("training loss")
+    panels[0].legend(title="blocks", frameon=False, fontsize=8, loc="upper left")
     return figure
 
 
 RULES = {       # rule: its name in the figure and its colour
-    "S = 1": ("S = 1", LIGHT.highway), "b_T = -2": ("$b_T$ = −2", LIGHT.plain),
-    "-L/10": ("$b_T$ = −L/10", "#CC79A7"), "chrono": ("chrono", "#009E73"),
+    "S = 1": ("$b_T$ = logit(1/L)", LIGHT.highway),
+    "b_T = -2": ("$b_T$ = −2", LIGHT.plain),
+    "-L/10": ("$b_T$ = −L/10", "#CC79A7"), "chrono": ("T by chance", "#009E73"),
     "constant T": ("T = {:g}", "#444444")}
 
 
@@ -83,9 +84,9 @@ def draw_rules(record: dict) -> Figure:
     deepest = max(lines["S = 1"])
     shallow = {row["depth"]: mean_loss(row) for row in shallow_rows(record)}
     ten = max(shallow)
-    figure, axes = one_panel(record, f"Loss of {deepest:,} blocks that start with S = "
-                             f"1: {lines['S = 1'][deepest]:.3f}; of {ten} blocks: "
-                             f"{shallow[ten]:.3f}")
+    figure, axes = one_panel(record, f"Loss with $b_T$ = logit(1/L): {ten} blocks "
+                             f"{shallow[ten]:.3f}, {deepest:,} blocks "
+                             f"{lines['S = 1'][deepest]:.3f}")
     labels = []
     for rule, losses in lines.items():
         name, colour = RULES[rule]
@@ -108,8 +109,7 @@ def draw_rules(record: dict) -> Figure:
     seeds = sorted({len(plan["seeds"]), *(len(row["train_loss"])
                                           for row in record["controls"]["nets"])})
     figure.supxlabel(f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} "
-                     f"epochs, {seeds[0]} to {seeds[-1]} seeds. S is the sum of T over "
-                     "the blocks at the start", size=8.5)
+                     f"epochs, {seeds[0]} to {seeds[-1]} seeds; L blocks", size=8.5)
     return figure
 
 
@@ -134,8 +134,10 @@ def draw_map(record: dict) -> Figure:
     tops = {depth: biases[int(np.argmax(column < TRAINS))]
             for depth, column in zip(depths, values.T, strict=True)
             if column[0] >= TRAINS and (column < TRAINS).any()}
-    figure, axes = one_panel(record, "Largest $b_T$ that trains: " + ", ".join(
-        f"{bias:g} at {depth}" for depth, bias in tops.items()) + " blocks", 5)
+    ends = [f"{tops[depth]:g} at {depth}" for depth in sorted({min(tops), max(tops)})
+            ] if tops else []
+    figure, axes = one_panel(record, "Largest $b_T$ that trains: " + (
+        ", ".join(ends) or "not found, in nets of any number of") + " blocks", 5)
     norm = LogNorm(values.min(), GUESSING)
     image = axes.imshow(values, cmap="viridis_r", norm=norm, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
@@ -169,10 +171,10 @@ def draw_use(record: dict) -> Figure:
              for row in rows}
     deepest = max(record["full"], key=lambda row: row["depth"])
     depth, last = deepest["depth"], deepest["used"][0]
-    lines[f"{depth:,} blocks, S = 1"] = last
-    figure, axes = one_panel(record, f"Of {depth:,} blocks the first "
-                             f"{last['prefix']:,} are needed to keep\nthe loss within "
-                             f"{100 * KEEPS - 100:.0f} %")
+    lines[f"{depth:,} blocks, $b_T$ = logit(1/L)"] = last
+    figure, axes = one_panel(record, f"Of {rows[0]['depth']} blocks the first " + ", "
+                             .join(f"{row['used'][0]['prefix']} are needed with $b_T$ ="
+                                   f" {row['gate_bias']:g}" for row in rows))
     for (name, used), colour in zip(lines.items(), shades([*lines]).values(),
                                     strict=True):
         cut = np.array(used["cut_loss"]) / used["loss"]

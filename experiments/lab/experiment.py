@@ -99,8 +99,10 @@ class Replay:
         for request in requests:
             trial = request.found_in(self.finished)
             if trial is None:
-                raise StoreError("a trial is not there: " + describer([request.config])(
-                    request.config))
+                name = request.function.declared.name.split(".")[0]
+                raise StoreError(
+                    f"a trial is not there; python3 -m experiments.{name} trains it: "
+                    + describer([request.config])(request.config))
             trials.append(trial)
             self.asked[trial.hash] = request
         return trials

@@ -58,8 +58,8 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def percent(fraction: float, digits: int = 1) -> str:
-    """0.967 -> "96.7"."""
-    return f"{100 * fraction:.{digits}f}"
+    """0.967 -> "96.7", and 0.8895, which is 88.94999999999999 %, -> "89.0"."""
+    return f"{round(100 * fraction, 9):.{digits}f}"
 
 
 def span(values: Iterable[float], digits: int = 3) -> str:
@@ -123,9 +123,10 @@ def section_of(claims: Iterable[Mapping]) -> str:
     for claim in claims:
         theirs = ("" if claim["paper"] is None else
                   f"\nTheirs: {words(claim['paper'])}.")
-        others = [f"{verdict} at {limit}" for limit, verdict in
-                  claim.get("at", {}).items() if verdict != claim["verdict"]]
-        at = f" With another limit: {', '.join(others)}." if others else ""
+        at = claim.get("at", {})
+        others = "; ".join(f"at {limit}: {verdict}" for limit, verdict in at.items()
+                           if verdict != claim["verdict"])
+        at = f" The limit is {[*at][1]}; {others}." if others else ""
         pieces.append(f"### {claim['name']}\n\n**{verdict_of(claim)}** "
                       f"({claim['source']}, n = {words(claim['n'])}): "
                       f"{claim['claim']}.{theirs}\nOurs: {words(claim['ours'])}.{at}")

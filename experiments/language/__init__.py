@@ -149,7 +149,7 @@ def draw(record: dict) -> Figure:
     axes.set_yticks(range(len(nets)), [label_of(net) for net in nets])
     axes.set(xlabel="test perplexity", ylim=(-0.6, len(nets) - 0.4))
     axes.grid(axis="x")
-    figure.suptitle("A gate on the input, C, is what helps the language model", **TITLE)
+    figure.suptitle("Forms with a gate on x help the language model most", **TITLE)
     return figure
 
 

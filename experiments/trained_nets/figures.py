@@ -35,8 +35,8 @@ def draw_routing(record: dict) -> Figure:
     axes.set(xticks=range(len(WAYS)), xticklabels=WAYS, ylabel="training error, %",
              xlabel="T of every unit in every block")
     axes.margins(y=0.12)
-    figure.suptitle(f"T held at its mean over all images: {middle[1]:.0f} % errors; "
-                    f"over the class: {middle[2]:.1f} %", **TITLE)
+    figure.suptitle(f"T held at the mean of its class: {middle[2]:.1f} % errors; at "
+                    f"the mean of all: {middle[1]:.0f} %", **TITLE)
     figure.supxlabel(f"{title_of(record['plan'])}: bars are medians, dots are the "
                      f"{len(nets)} highway nets", fontsize=8.5)
     return figure
