@@ -108,7 +108,7 @@ def check_refused(path, config, data, words=""):
                                        for name in optimizer.kept}
     held = {name: array.copy() for name, array in arrays.items()}
     state = rng.bit_generator.state
-    with pytest.raises(CheckpointError) as caught:
+    with hn.blas_threads(1), pytest.raises(CheckpointError) as caught:
         checkpoint_at(path, config, data).load(arrays, {"batches": rng})
     assert str(caught.value).startswith(str(path)) and words in str(caught.value)
     assert all(np.array_equal(held[name], arrays[name]) for name in arrays)
@@ -139,7 +139,8 @@ def test_another_processor_goes_on_when_asked_and_is_noted(data, halfway, tmp_pa
                                                            monkeypatch):
     path = tmp_path / "run.npz"
     path.write_bytes(halfway)
-    there = checkpoints.numerics()
+    with hn.blas_threads(1):
+        there = checkpoints.numerics()
     here = there | {"blas_kernel": "Abacus"}
     monkeypatch.setattr(checkpoints, "environment", lambda threads: here)
     check_refused(path, ADAM, data, "Abacus")
