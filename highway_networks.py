@@ -1129,7 +1129,7 @@ def threads_for(hidden: int, asked: int | None = None) -> int | None:
     trained alone, all that BLAS uses by default, which is None. Two cores were 1.0 to
     1.1 times as fast as one at 50 units, 1.2 to 1.7 at 200, 1.4 to 1.9 at 1000. Raises
     ValueError below one."""
-    if asked is not None and (type(asked) is not int or asked < 1):
+    if asked is not None and not (isinstance(asked, (int, np.integer)) and asked >= 1):
         raise ValueError(f"threads is {asked!r}; allowed: 1 and more, or None")
     return asked or (None if hidden >= WIDE else 1)
 
