@@ -100,6 +100,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import io
 import json
 import math
 import os
@@ -195,7 +196,7 @@ class Config:
     dtype: str = setting("float32", "of every array", choices=("float32", "float64"))
 
     def __post_init__(self):
-        if self.block not in BLOCKS:
+        if self.block not in tuple(BLOCKS):
             raise ValueError(f"block is {self.block!r}; allowed: {tuple(BLOCKS)}")
         for item in fields(self)[1:]:
             value, allowed = getattr(self, item.name), item.metadata
@@ -263,6 +264,11 @@ class Data:
     scale: float | None = 255   # the largest value of a pixel; None: scaled already
 
     def __post_init__(self):
+        known = self.scale is None or isinstance(
+            self.scale, (int, float, np.number)) and 0 < self.scale < math.inf
+        if not known or not isinstance(self.classes, (int, np.integer)):
+            raise DataError("classes must be a whole number, and scale a number above "
+                            f"0, or None; they are {self.classes!r}, {self.scale!r}")
         for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
             if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
                     and x.ndim == 2 and x.size and y.shape == x.shape[:1]
@@ -292,7 +298,9 @@ class Data:
 def decode_idx(content: bytes) -> np.ndarray:
     """The bytes of an idx file -> read-only uint8 array. They are 0, 0, 8 for unsigned
     bytes, the number of dimensions, each size in four bytes, then the numbers. Raises
-    ValueError where there are not so many."""
+    ValueError where there are not so many, and DataError for another type."""
+    if content[2] != 8:
+        raise DataError(f"idx of type 0x{content[2]:02x}; only 0x08 is read")
     ndim = content[3]
     shape = np.frombuffer(content, ">u4", ndim, 4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * ndim).reshape(shape)
@@ -304,14 +312,17 @@ def read_content(path: Path, most: int) -> bytes:
     packed = False
     try:
         with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            content = (gzip.GzipFile(fileobj=file) if packed else file).read(most + 1)
+            content = file.read(2 * most + 999)     # a gzip may end in many zeros
+        packed = content[:2] == b"\x1f\x8b"
+        if packed:
+            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: {'broken gzip: ' if packed else ''}"
                         f"{getattr(error, 'strerror', '') or error}") from error
     if len(content) > most:
-        raise DataError(f"{path}: more than the {most} bytes expected")
+        idx = f"; its idx type is 0x{content[2:3].hex()}, and 0x08 is read"
+        raise DataError(f"{path}: more than the {most} bytes expected"
+                        f"{idx * (content[:2] == bytes(2))}")
     return content
 
 
@@ -394,7 +405,7 @@ def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
     if str(folder).startswith("~") or not str(folder).isprintable():
         raise DataError(f"{str(folder)!a}: there is no such home, or it is no name")
     own = folder / dataset.cache
-    return own if own.is_dir() or not named else folder
+    return own if os.path.isdir(own) or not named else folder
 
 
 def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
@@ -410,9 +421,10 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
     dataset = DATASETS[name]
     try:
         arrays = dataset.read(data_folder(dataset, data_dir), dataset)
-    except DataError as error:
-        raise type(error)(f"{error}. Put the files of {dataset.title} there, or name "
-                          f"another folder with {NAMED}") from error
+    except (DataError, OSError) as error:       # a folder that one may not look into
+        kind = type(error) if isinstance(error, DataError) else MissingData
+        raise kind(f"{error}. Put the files of {dataset.title} there, or name "
+                   f"another folder with {NAMED}") from error
     x_train, y_train, x_test, y_test = (
         array if array.ndim == 1 else array.reshape(len(array), -1) for array in arrays)
     there = (len(x_train), len(x_test)), x_train.shape[1]
@@ -1117,7 +1129,7 @@ def threads_for(hidden: int, asked: int | None = None) -> int | None:
     trained alone, all that BLAS uses by default, which is None. Two cores were 1.0 to
     1.1 times as fast as one at 50 units, 1.2 to 1.7 at 200, 1.4 to 1.9 at 1000. Raises
     ValueError below one."""
-    if asked is not None and asked < 1:
+    if asked is not None and not (isinstance(asked, (int, np.integer)) and asked >= 1):
         raise ValueError(f"threads is {asked!r}; allowed: 1 and more, or None")
     return asked or (None if hidden >= WIDE else 1)
 
@@ -1249,10 +1261,10 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
     cache = net.cache(batches.size) if cache is None else cache
     arrays = {"params": net.params} | {
         name: getattr(optimizer, name) for name in optimizer.kept}
-    history = checkpoint.load(arrays, batches.streams) if checkpoint else []
-    done = history[-1]["epoch"] if history else -1 if untrained else 0
     reports = [tell for tell in (getattr(progress, "report", None), report) if tell]
     with blas_threads(threads), np.errstate(all="ignore"):
+        history = checkpoint.load(arrays, batches.streams) if checkpoint else []
+        done = history[-1]["epoch"] if history else -1 if untrained else 0
         for epoch in range(done + 1, epochs + 1):
             row: dict[str, Any] = {"epoch": epoch}
             try:
@@ -1594,10 +1606,10 @@ def main(argv: list[str] | None = None) -> dict:
                           ) as threads:
             arms = [train_arm(config, take_subset(data, config), True)
                     for config in configs]
-        print(table_of(arms))
         record = make_record(settings, arms, shlex.join(words), environment(threads))
         out.write_text(f"{to_json(record)}\n")
-    except (OSError, ValueError) as error:
+        print(table_of(arms))
+    except (OSError, ValueError, MemoryError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     print(f"wrote {out}")
     return record

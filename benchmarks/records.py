@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from highway_suite.figures import LIGHT, TITLE, saved, style
-from highway_suite.files import parse_json, read_file, to_json, write_files
+from highway_suite.files import parse_json, read_file, to_json, write_file
 from highway_suite.records import environment
 
 RECORD = Path(__file__).with_name("speed.json")
@@ -101,7 +101,8 @@ def write(record: dict) -> None:
     with style(LIGHT):
         picture = saved(draw(record), "png", "speed", COMMAND,
                         hashlib.sha256(content).hexdigest())
-    write_files({RECORD: content, RECORD.with_suffix(".png"): picture})
+    write_file(RECORD, content)
+    write_file(RECORD.with_suffix(".png"), picture)
 
 
 # --------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                         help="of the data set's files")
     options = parser.parse_args(argv)
     with failing_in_a_line("experiments.claims"):
-        if not options.recheck:
+        if options.recheck is None:
             for claim in all_claims(all_records()):
                 print(f"{claim['name']}: {claim['verdict']}. {claim['source']}: "
                       f"{claim['claim']}")

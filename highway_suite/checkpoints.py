@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from highway_networks import expanded
+from highway_networks import expanded, threads_in_use
 from highway_suite.files import LIMIT, check_target, parse_json, read_file, write_file
 from highway_suite.records import environment
 
@@ -43,7 +43,7 @@ class CheckpointError(ValueError):
 def numerics() -> dict:
     """What the last bits of a training depend on besides its settings. The commit is
     not among it, so that whoever mends a sentence does not lose hours."""
-    return {name: value for name, value in environment().items()
+    return {name: value for name, value in environment(threads_in_use()).items()
             if not name.startswith("git")}
 
 
@@ -62,8 +62,8 @@ class Checkpoint:
     config: a dict of JSON, all settings that the training depends on; `epochs` alone
         may be raised later.
     data: `data_hash` what it learns from. A file of other data is refused.
-    anyway: go on also where the file was made by another processor, Python or library;
-        the last bits may then differ from a training in one piece.
+    anyway: go on also where the file was made by another processor, Python, library or
+        number of threads; the last bits may then differ from a training in one piece.
 
     After load: `seconds_before`, that the training took before it was stopped, and
     `environments`, the different ones it ran in, this one last.
@@ -103,6 +103,7 @@ class Checkpoint:
             with suppress(FileNotFoundError):           # what is new is being written
                 if time.time() - left.stat().st_mtime > LITTER:
                     left.unlink()
+        self.environments = [numerics()]    # threads are as `fit` limits them
         if not self.path.exists():
             return []
         try:

@@ -73,14 +73,14 @@ def members(path: Path) -> Iterator[tuple[str, Path | bytes]]:
 
 
 def groups_of(path: Path) -> dict[tuple[str, str], dict[str, list]]:
-    """{(folder, kind of files): {part: (label, file) of each}} in a folder, zip or tar:
-    the sets of images that may be CIFAR's."""
+    """{(folder, kind of files): {part: (name, label, file) of each}} in a folder, zip
+    or tar: the sets of images that may be CIFAR's."""
     groups = defaultdict(lambda: {"train": [], "test": []})
     for name, file in members(path):
         found = known(name).groupdict()     # type: ignore[union-attr]
         part = "test" if found["part"].startswith("test") else "train"
         groups[found["top"] or "", found["kind"]][part].append(
-            (found.get("label"), file))
+            (name, found.get("label"), file))
     return groups
 
 
@@ -110,6 +110,8 @@ def rows_of_batch(content: bytes, kind: str) -> np.ndarray:
 def row_of_image(content: bytes, label: int) -> np.ndarray:
     """A picture -> its row (1, 1 + 3072)."""
     pixels = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+    if pixels.shape != (32, 32, 3):
+        raise hn.DataError(f"{pixels.shape[:2]} pixels, expected 32 x 32")
     return np.append(np.uint8(label), pixels.transpose(2, 0, 1))[None]
 
 
@@ -117,10 +119,13 @@ def rows_of(files: list[tuple], kind: str, labels: list[str]) -> np.ndarray:
     """The files of a part -> its rows. The number of a label is its place in the
     alphabet, as the official numbers are."""
     found = []
-    for label, file in files:
+    for name, label, file in files:
         content = file.read_bytes() if isinstance(file, Path) else file
-        found.append(row_of_image(content, labels.index(label)) if labels else
-                     rows_of_batch(content, kind))
+        try:
+            found.append(row_of_image(content, labels.index(label)) if labels else
+                         rows_of_batch(content, kind))
+        except Exception as error:      # of a broken one Pillow raises many kinds
+            raise hn.DataError(f"{name}: {error}") from error
     return np.concatenate(found)
 
 
@@ -151,7 +156,7 @@ def arrays_of_group(path: Path, group: dict[str, list], kind: str, dataset: hn.D
         if counts != tuple(dataset.images):
             raise hn.DataError(f"{counts} images to train and to test, expected "
                                f"{dataset.images}")
-        labels = sorted({label for files in group.values() for label, _ in files})
+        labels = sorted({label for files in group.values() for _, label, _ in files})
         say(f"Decoding {sum(counts):,} images of {path}")
     return [array for files, expected in zip(group.values(), dataset.files, strict=True)
             for array in arrays_of(rows_of(files, kind, labels), expected)]

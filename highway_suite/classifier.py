@@ -9,7 +9,6 @@ It needs scikit-learn: pip install scikit-learn.
 from __future__ import annotations
 
 import math
-import numbers
 import warnings
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -148,9 +147,9 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
 
     def _check_stopping(self):
         """Raise ValueError for settings of early_stopping that are not allowed."""
-        if not (isinstance(self.validation_fraction, numbers.Real)
-                and 0 < self.validation_fraction < 1):
-            raise ValueError(f"validation_fraction is {self.validation_fraction!r}; "
+        share = self.validation_fraction
+        if not (isinstance(share, (float, np.floating)) and 0 < share < 1):
+            raise ValueError(f"validation_fraction is {share!r}; "
                              "allowed: above 0 and below 1")
         patience = self.n_iter_no_change
         if not (isinstance(patience, (int, np.integer)) and patience >= 1):

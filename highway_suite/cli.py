@@ -57,7 +57,8 @@ def build_parser() -> argparse.ArgumentParser:
                         "--epochs, has got to; each net has FILE with its name added")
     parser.add_argument("--anyway", action="store_true", default=False,
                         help="go on also where the checkpoint was made by another "
-                        "processor or library, and say so in the record")
+                        "processor, library or number of threads, and say so in "
+                        "the record")
     parser.add_argument("--no-save", action="store_true", default=False,
                         help="write no record")
     parser.add_argument("--version", action="version",

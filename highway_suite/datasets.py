@@ -8,6 +8,7 @@ need: whoever looks something up in it imports it from here.
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -158,7 +159,7 @@ def load(name: str, data_dir: str | Path | None = None) -> hn.Data:
             raise
     folder = hn.data_folder(DATASETS[name], data_dir)
     for file in SOURCES[name].downloads:
-        if not (folder / file.name).is_file():
+        if not os.path.isfile(folder / file.name):
             fetch(file, SOURCES[name].mirrors, folder)
     return hn.load_dataset(name, data_dir)
 

@@ -16,7 +16,7 @@ from typing import Any
 from highway_networks import expanded, path_of, to_json
 
 __all__ = ("check_target", "parse_json", "path_of", "read_file", "to_json",
-           "write_file", "write_files", "write_json")
+           "write_file", "write_json")
 
 LIMIT = 64 * 2**20      # bytes; no record of ours is longer
 
@@ -29,7 +29,7 @@ def check_target(path: Path) -> None:
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise OSError(22, "not a regular file, which alone is replaced", str(path))
-    there = next((folder for folder in path.parents if folder.exists()), path.parent)
+    there = next(filter(os.path.lexists, path.parents), path.parent)
     with tempfile.TemporaryFile(dir=there):
         pass
 
@@ -49,12 +49,6 @@ def write_file(path: str | Path, content: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         beside.unlink(missing_ok=True)
-
-
-def write_files(contents: dict[Path, bytes]) -> None:
-    """{path: bytes} -> files, each of them whole or not at all. Raises OSError."""
-    for path, content in contents.items():
-        write_file(path, content)
 
 
 def write_json(path: str | Path, value: Any) -> None:

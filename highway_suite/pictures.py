@@ -37,7 +37,7 @@ from highway_suite.figures import (
     style,
     title_of,
 )
-from highway_suite.files import read_file, write_files
+from highway_suite.files import read_file, write_file
 from highway_suite.schema import INITS, JUST_GUESSING, RecordError
 from highway_suite.studies import RUN, Arm, Study
 from highway_suite.terminal import say
@@ -251,14 +251,15 @@ def is_there(path: Path, content: bytes) -> bool:
 
 def write_pictures(program: str, draw: Callable[[], dict[Path, bytes]],
                    place: Any) -> list[Path]:
-    """Write what draw() gives, all or nothing, but for what is there already; say so
-    and return the paths. Exits with 1 and one line on stderr where a record or a file
-    is wrong, by default that place."""
+    """Write what draw() gives, but for what is there already; say so and return the
+    paths. Exits with 1 and one line on stderr where a record or a file is wrong, by
+    default that place."""
     try:
         contents = draw()
         changed = {path: content for path, content in contents.items()
                    if not is_there(path, content)}
-        write_files(changed)
+        for path, content in changed.items():
+            write_file(path, content)
     except RecordError as error:
         sys.exit(f"{program}: {error}")
     except OSError as error:

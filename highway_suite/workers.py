@@ -19,8 +19,11 @@ START_SECONDS = 0.6     # that starting processes takes
 
 def find_joblib() -> Any:
     """joblib, or None where it is not installed. A start method that the environment
-    names is not for our processes, and joblib fails where it is no method at all."""
+    names is not for our processes, and joblib fails where it, or its number of cores,
+    is none."""
     os.environ.pop("JOBLIB_START_METHOD", None)
+    if not os.environ.get("LOKY_MAX_CPU_COUNT", "1").isdecimal():
+        del os.environ["LOKY_MAX_CPU_COUNT"]
     try:
         import joblib
     except ImportError:
@@ -107,10 +110,6 @@ def ended_by_signals(ending: Callable[[int], BaseException] = KeyboardInterrupt
             signal.signal(number, signal.SIG_DFL)
 
 
-def start_up() -> None:
-    """The work of a process that only starts: the imports."""
-
-
 def start_workers(jobs: int) -> Iterable:
     """Start so many processes, with NumPy -> what ends when all of them have started.
     """
@@ -119,7 +118,7 @@ def start_workers(jobs: int) -> Iterable:
     joblib = find_joblib()
     with sparing_children_ctrl_c():
         return joblib.Parallel(n_jobs=jobs, return_as="generator", **options())(
-            joblib.delayed(start_up)() for _ in range(jobs))
+            joblib.delayed(int)() for _ in range(jobs))
 
 
 def cost(config: hn.Config) -> float:

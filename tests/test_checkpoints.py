@@ -57,7 +57,7 @@ def test_it_goes_on_to_the_bit_also_to_more_epochs(data, tmp_path, monkeypatch):
     killed(ADAM, data, path, 3)
     assert train(ADAM, data, path) == train(ADAM, data)
     here = checkpoints.environment() | {"git": "another", "git_dirty": True}
-    monkeypatch.setattr(checkpoints, "environment", lambda: here)
+    monkeypatch.setattr(checkpoints, "environment", lambda threads: here)
     killed(longer, data, path, 5)       # the next one after the four
     assert train(longer, data, path) == train(longer, data)
     assert os.listdir(tmp_path) == ["run.npz"]
@@ -108,7 +108,7 @@ def check_refused(path, config, data, words=""):
                                        for name in optimizer.kept}
     held = {name: array.copy() for name, array in arrays.items()}
     state = rng.bit_generator.state
-    with pytest.raises(CheckpointError) as caught:
+    with hn.blas_threads(1), pytest.raises(CheckpointError) as caught:
         checkpoint_at(path, config, data).load(arrays, {"batches": rng})
     assert str(caught.value).startswith(str(path)) and words in str(caught.value)
     assert all(np.array_equal(held[name], arrays[name]) for name in arrays)
@@ -139,9 +139,10 @@ def test_another_processor_goes_on_when_asked_and_is_noted(data, halfway, tmp_pa
                                                            monkeypatch):
     path = tmp_path / "run.npz"
     path.write_bytes(halfway)
-    there = checkpoints.numerics()
+    with hn.blas_threads(1):
+        there = checkpoints.numerics()
     here = there | {"blas_kernel": "Abacus"}
-    monkeypatch.setattr(checkpoints, "environment", lambda: here)
+    monkeypatch.setattr(checkpoints, "environment", lambda threads: here)
     check_refused(path, ADAM, data, "Abacus")
     killed(ADAM, data, path, 3, anyway=True)
     assert train(ADAM, data, path) == train(ADAM, data)
@@ -213,8 +214,9 @@ def test_the_command_goes_on_with_its_checkpoints(tmp_path, monkeypatch):
     for one, other in zip(resumed["runs"], whole["runs"], strict=True):
         for block in ("highway", "plain"):
             assert one[block]["history"] == other[block]["history"]
-    with pytest.raises(SystemExit, match="c-highway-2-0.npz"):
-        cli.main([*words, "2"])
+    for more in (["2"], ["4", "--threads", "2"]):       # other last bits
+        with pytest.raises(SystemExit, match="c-highway-2-0.npz"):
+            cli.main([*words, *more])
 
 
 def test_each_name_has_its_own_files_and_a_fault_of_one_is_one_line(tmp_path,

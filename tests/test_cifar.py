@@ -84,6 +84,12 @@ def batches(name, parts, kind):
                        "cifar-batches/readme.html": b"<html>"}
 
 
+def png_of(pixels, kind="png"):
+    packed = io.BytesIO()
+    Image.fromarray(pixels).save(packed, kind)
+    return packed.getvalue()
+
+
 def pictures(name, parts, kind="png"):
     """{file: content}: a picture for each image; CIFAR-100 has a class named train."""
     names = sorted(f"class_{n:03d}" for n in range(hn.DATASETS[name].classes - 1))
@@ -91,11 +97,8 @@ def pictures(name, parts, kind="png"):
     contents = {}
     for part, rows in parts.items():
         for number, row in enumerate(rows):
-            packed = io.BytesIO()
-            Image.fromarray(np.moveaxis(row[1:].reshape(3, 32, 32), 0, 2)).save(
-                packed, kind)
-            contents[f"CIFAR-main/{part}/{names[row[0]]}/{number:04d}.{kind}"] = (
-                packed.getvalue())
+            contents[f"CIFAR-main/{part}/{names[row[0]]}/{number:04d}.{kind}"] = png_of(
+                np.moveaxis(row[1:].reshape(3, 32, 32), 0, 2), kind)
     return contents | {"CIFAR-main/readme.md": b"#",
                        "__MACOSX/CIFAR-main/train/train/._0.png": b"no picture"}
 
@@ -229,7 +232,8 @@ FAULTS = {
     "command of NumPy": lambda content: pickle.dumps(Command(np.zeros, 9), protocol=2),
     "no dict": lambda content: pickle.dumps([1, 2], protocol=2),
     "other size": lambda content: pictures("cifar10", {"test": np.zeros(
-        (1, 3073), np.uint8)}).popitem()[1]}
+        (1, 3073), np.uint8)}).popitem()[1],
+    "33 pixels": lambda content: png_of(np.zeros((33, 33, 3), np.uint8))}
 
 
 @pytest.mark.parametrize("name", ["cifar10"], indirect=True)
@@ -244,6 +248,8 @@ def test_whatever_is_wrong_inside_is_one_line(name, parts, tmp_path, source, fau
         load(name, tmp_path)
     assert str(caught.value).startswith(str(tmp_path)) and "\n" not in str(caught.value)
     assert "DataError" not in str(caught.value)
+    if "PNG" in source and fault != "absent":
+        assert "CIFAR-main/test/" in str(caught.value) and ".png: " in str(caught.value)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     if source == "Python" and "command" in fault:
         assert "a pickle that asks for" in str(caught.value)

@@ -211,6 +211,7 @@ def test_without_numpy_a_line_says_what_to_install(program):
 def test_what_the_environment_says_to_others_breaks_nothing(tmp_path):
     ended = run_script(*DIGITS, "--jobs", "2", "--out", "r.json", cwd=tmp_path,
                        MPLBACKEND="module://no", JOBLIB_START_METHOD="no",
+                       LOKY_MAX_CPU_COUNT="no",
                        TMPDIR="/no", OPENBLAS_NUM_THREADS="no", OMP_NUM_THREADS="7",
                        COLUMNS="1", PYTHONOPTIMIZE="2", LC_ALL="C")
     assert ended.returncode == 0, ended.stderr
@@ -234,7 +235,8 @@ def test_a_place_for_the_record_is_looked_for_first(tmp_path, monkeypatch, capsy
     """Whatever keeps a record from being written is told before the training."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(cli, "train_all", lambda *_: pytest.fail("it trained first"))
-    for name, make in (("file", Path.touch), ("runs", Path.touch),
+    for name, make in (("file", Path.touch),
+                       ("runs", lambda path: path.symlink_to("absent")),
                        ("link", lambda path: path.symlink_to("file"))):
         make(tmp_path / name)
     for words in (["--out", "file/r.json"], ["--out", "link"], []):

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import os
 import shutil
 import tracemalloc
 from dataclasses import replace
@@ -52,7 +53,9 @@ def flipped(packed, position):
     (PACKED + b"x", "broken gzip"), (PACKED + PACKED, "SHA-256"),
     (b"<!DOCTYPE html>", "SHA-256"),
     (gzip.compress(bytes(2 * 10 ** 6), mtime=0), "more than"),
-    (bytes(2 * 10 ** 6), "more than"), (encode_idx(LABELS[:3]), "SHA-256"),
+    (bytes(2 * 10 ** 6), "more than"),
+    (bytes((0, 0, 13, 1, 0, 0, 0, 4)) + bytes(16 + 64), "idx type is 0x0d"),
+    (encode_idx(LABELS[:3]), "SHA-256"),
     (encode_idx(np.array([1, 2, 3, 8], np.uint8)), "SHA-256")])
 def test_bad_files_are_one_line_with_path_and_fault(tmp_path, content, found):
     path = tmp_path / "file.gz"
@@ -65,6 +68,9 @@ def test_bad_files_are_one_line_with_path_and_fault(tmp_path, content, found):
 def test_no_more_is_read_or_unpacked_than_is_expected(tmp_path):
     (tmp_path / "file").write_bytes(b"12345")
     (tmp_path / "bomb").write_bytes(gzip.compress(bytes(10 ** 7)))
+    (tmp_path / "padded").write_bytes(gzip.compress(b"12345"))
+    os.truncate(tmp_path / "padded", 10 ** 12)      # hours to read, and no disk
+    assert hn.read_content(tmp_path / "padded", 5) == b"12345"
     assert hn.read_content(tmp_path / "file", 5) == b"12345"
     tracemalloc.start()
     try:
@@ -181,6 +187,8 @@ def test_without_a_network_the_digits_stand_in_and_say_so(tmp_path, capfd):
     warning = capfd.readouterr().err
     assert "NO MNIST" in warning and "USING THE SHIPPED 8x8 DIGITS" in warning
     assert list(tmp_path.iterdir()) == [], "a failed download left something behind"
+    name, _ = load_as_asked("auto", tmp_path / ("n" * 300))     # which cannot even be
+    assert name == "digits"
 
 
 def test_a_wrong_file_is_an_error_even_where_a_missing_one_is_not(tmp_path):
@@ -219,6 +227,13 @@ def test_arrays_of_another_kind_are_told_the_kind_wanted(change, cure, part):
     with pytest.raises(hn.DataError, match=cure) as caught:
         replace(good, **{f"{name}_{part}": array for name, array in change.items()})
     assert "must" in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [{"classes": 3.5}, {"classes": "3"}] + [
+    {"scale": scale} for scale in ("a", 0, -1, np.nan, np.inf, [1])])
+def test_what_arrays_mean_is_told_by_numbers(wrong):
+    with pytest.raises(hn.DataError, match="they are"):
+        replace(data_of(), **wrong)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

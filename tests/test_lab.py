@@ -1,5 +1,6 @@
 """The mechanism of experiments: trials survive, claims are judged and rechecked."""
 
+import gc
 import itertools
 import json
 import os
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 import zlib
+from concurrent.futures.process import BrokenProcessPool
 from types import SimpleNamespace
 
 import numpy as np
@@ -100,12 +102,28 @@ def test_a_result_that_is_not_json_fails_its_trial(store):
         assert trial.status == "failed" and trial.error and trial.result is None
 
 
+def test_a_store_that_cannot_be_written_is_said_before_the_first_trial(tmp_path):
+    (tmp_path / "runs").symlink_to("absent")
+    store = Store(tmp_path / "runs" / "trials.sqlite")
+    with pytest.raises(OSError):
+        run(toys.requests_of(toys.square, 2), store, data=pytest.fail)
+
+
 def test_a_killed_worker_costs_only_the_trial_that_kills(store, tmp_path):
     trials = run(toys.requests_of(toys.fatal, 7), store, str(tmp_path), jobs=2)
     # Where another's end took its process before it began, 4 kills when it runs alone.
     fourth = None if toys.attempts_at(tmp_path, 4) == 1 else 4
     assert [trial.result for trial in trials] == [0, 1, None, 3, fourth, 5, 6]
     assert trials[2].error == KILLED
+
+
+def test_workers_that_end_as_they_start_are_one_line(store, monkeypatch):
+    def submit(pool, work, *given):
+        if work is not int:
+            raise BrokenProcessPool
+    monkeypatch.setattr(running.ProcessPoolExecutor, "submit", submit)
+    with pytest.raises(StoreError, match="as they start"):
+        run(toys.requests_of(toys.square, 3), store, jobs=2)
 
 
 def test_processes_and_this_process_give_the_same(store, tmp_path):
@@ -200,6 +218,11 @@ def test_a_cluster_gives_the_same_trials_and_bears_a_killed_worker(store, tmp_pa
     found = run(requests, store, digits, cluster=address)
     killer.join()
     assert same(found) == same(run(requests, Store(tmp_path / "other.sqlite"), digits))
+    run(requests[:1], Store(tmp_path / "again.sqlite"), digits, cluster=address)
+    with running.connect(running.dask(), address) as client:
+        assert client.run_on_scheduler(lambda dask_scheduler: [
+            name for name in dask_scheduler.worker_plugins if "highway" in name
+            ]) == ["highway-networks"], "the code of one run takes the other's place"
 
 
 def requests_of_variants():
@@ -240,7 +263,7 @@ def test_workers_that_cannot_run_a_trial_are_one_line(store, cluster, monkeypatc
     def lost(*given, **more):
         raise distributed.comm.CommClosedError("in <TCP>: Stream is closed")
     for step, words in ((None, "cannot run trials: .*tests"), (
-            "get_versions", "lost .* worker"), ("upload_file", "lost .* worker")):
+            "get_versions", "lost .* worker"), ("register_plugin", "lost .* worker")):
         with monkeypatch.context() as patch, pytest.raises(StoreError, match=words
                                                            ) as caught:
             if step:
@@ -249,11 +272,14 @@ def test_workers_that_cannot_run_a_trial_are_one_line(store, cluster, monkeypatc
         assert "\n" not in str(caught.value)
 
 
-def test_no_cluster_is_one_line(store, monkeypatch):
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "tcp:/x", "tcp://h:x", "x",
+                                     ""])
+def test_no_cluster_is_one_line(store, monkeypatch, address):
     pytest.importorskip("distributed")
     monkeypatch.setattr(running, "PATIENCE", 1)
-    with pytest.raises(StoreError, match="tcp://127.0.0.1:9"):
-        run(toys.requests_of(toys.square, 2), store, cluster="tcp://127.0.0.1:9")
+    with pytest.raises(StoreError, match=f"answers at '{address}'"):
+        run(toys.requests_of(toys.square, 2), store, cluster=address)
+    gc.collect()        # a client that never began would fail here
 
 
 # Claims
@@ -355,7 +381,8 @@ def test_a_replay_names_the_trial_that_is_not_there(toy):
 
 
 @pytest.mark.parametrize("words", [["--smok"], ["--only", "x=2"], ["--jobs", "0"],
-                                   ["--smoke", "--fresh"], ["--recheck", "0"]])
+                                   ["--smoke", "--fresh"], ["--recheck", "0"],
+                                   ["--cluster", "", "--recheck", "1"]])
 def test_wrong_flags_are_usage_errors(toy, words, capsys):
     with pytest.raises(SystemExit) as caught:
         toy(*words)

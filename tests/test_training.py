@@ -29,7 +29,8 @@ def trained(data, config, checkpoint=None, **change):
 @pytest.mark.parametrize("name, value", [
     ("depth", 0), ("depth", 10_001), ("depth", 2.5), ("depth", "3"), ("depth", True),
     ("lr", float("nan")), ("lr", None), ("gate_bias", "automatic"), ("momentum", 1.0),
-    ("batch", -1), ("activation", "gelu"), ("dtype", "int8"), ("block", "no")])
+    ("batch", -1), ("activation", "gelu"), ("dtype", "int8"), ("block", "no"),
+    ("block", ["plain"])])
 def test_config_refuses_what_is_not_allowed(name, value):
     with pytest.raises(ValueError, match=f"{name} is .*allowed"):
         hn.Config(**{name: value})

@@ -48,24 +48,18 @@ def draw_passes(record: dict) -> Figure:
 
 
 def draw_skipping(record: dict) -> Figure:
-    """Test accuracy over the movement of one image's forward pass, for every net, in
-    units of the whole highway net's; marks are nets that were trained small."""
+    """Test accuracy of highway nets without some blocks, over the movement of one
+    image's forward pass in units of the whole net's; marks were trained small."""
     figure = Figure(figsize=(8, 4.4), layout="constrained")
     axes, own = figure.subplots(), nets_of(record, "highway")
     unit = own[0]["whole"]["bytedmd"]
-    lines = [("highway", "left_out", "highway: blocks left out"),
-             ("highway", "gates", "highway: units of closed gates skipped"),
-             ("t_only", "left_out", "T-only: blocks left out"),
-             ("residual", "left_out", "residual: blocks left out")]
-    for block, what, label in lines:
-        colour = GREY if what == "gates" else colour_of(block)
-        for number, net in enumerate(nets_of(record, block)):
-            axes.plot([row["bytedmd"] / unit for row in net[what]],
-                      [100 * row["test"] for row in net[what]], color=colour,
-                      linewidth=1, marker=".", markersize=4, alpha=0.7,
-                      label="" if number else label)
+    for number, net in enumerate(own):
+        axes.plot([row["bytedmd"] / unit for row in net["left_out"]],
+                  [100 * row["test"] for row in net["left_out"]],
+                  color=colour_of("highway"), linewidth=1, marker=".", markersize=4,
+                  label="" if number else "trained with all blocks, some left out")
     depths = [row["depth"] for row in record["small"]]
-    label = f"highway, trained with {min(depths)} to {max(depths)} blocks"
+    label = f"trained with {min(depths)} to {max(depths)} blocks"
     for row in record["small"]:
         axes.plot([row["bytedmd"] / unit] * len(row["test"]),
                   100 * np.array(row["test"]), "D", color="black", markersize=4,
@@ -74,10 +68,9 @@ def draw_skipping(record: dict) -> Figure:
                                           100 * max(row["test"])), (0, 5),
                       textcoords="offset points", ha="center", size=8)
     best = 100 * max(net["whole"]["test"] for net in record["skipping"])
-    axes.set(xlabel="ByteDMD of one image's forward pass, in units of the whole "
-             "highway net's", ylabel="test accuracy, %", xlim=(0, 1.03),
-             ylim=(best - 9, best + 1))
-    axes.legend(frameon=False, loc="lower right", fontsize=8)
+    axes.set(xlabel="ByteDMD of a forward pass, in units of the whole net's",
+             ylabel="test accuracy, %", xlim=(0, 1.03), ylim=(best - 9, best + 1))
+    axes.legend(frameon=False, loc="lower right", fontsize=10)
     blocks = [chosen(net, "left_out", record["plan"]["lost"]) for net in own]
     small = as_small(record, blocks)
     read = sorted(100 * row["test"] for row in blocks)
@@ -86,8 +79,9 @@ def draw_skipping(record: dict) -> Figure:
                     f"{read[-1]:.1f} %,\none trained with {small['depth']} blocks "
                     f"{100 * min(small['test']):.1f} to {100 * max(small['test']):.1f} "
                     "%", **TITLE)
-    figure.supxlabel(f"{title_of(record['plan'])}; {len(own)} nets of each kind, those "
-                     "blocks left out whose closing costs least", size=8.5)
+    figure.supxlabel(f"{title_of(record['plan'])}; {len(own)} highway nets of "
+                     f"{len(own[0]['closed'])} blocks, least needed blocks left out",
+                     size=8.5)
     return figure
 
 

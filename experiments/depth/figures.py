@@ -9,7 +9,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from experiments.depth.claims import OPTIMIZERS, grouped
+from experiments.depth.claims import OPTIMIZERS
 from experiments.depth.controls import all_losses, shallow_rows
 from experiments.depth.plan import TRAINS
 from experiments.depth.record import GUESSING, mean_loss
@@ -38,31 +38,31 @@ def shades(names: list) -> dict:
 
 
 def draw_law(record: dict) -> Figure:
-    """Loss by S, a line for each depth; Adam's below, SGD's above and dashed."""
+    """Loss by S, a line for each depth, a panel for each optimiser."""
     low = [mean_loss(row) for row in record["sums"]
            if row["optimizer"] == "adam" and row["S"] <= LOW]
     depths = sorted({row["depth"] for row in record["sums"]})
-    figure, axes = one_panel(
+    figure, first = one_panel(
         record, f"Up to S = {LOW} nets of {depths[0]} to {depths[-1]:,} blocks train,\n"
         f"with Adam to a loss of {min(low):.3f} to {max(low):.3f}")
+    first.remove()
+    panels = figure.subplots(1, len(OPTIMIZERS), sharey=True)
     colours = shades(depths)
-    for (depth, optimizer), rows in grouped(record["sums"], "depth", "optimizer"
-                                            ).items():
-        sums = [row["S"] for row in rows]
-        losses = np.minimum([mean_loss(row) for row in rows], GUESSING)
-        axes.plot(sums, losses, color=colours[depth], linewidth=1.5, marker="o",
-                  markersize=3, linestyle="-" if optimizer == "adam" else (0, (3, 1.2)),
-                  label=f"{depth:,}" if optimizer == "adam" else None)
-        if depth == depths[0]:
-            axes.annotate(OPTIMIZERS[optimizer], (sums[0], losses[0]), (
-                0, 8 if optimizer == "sgd" else -24), textcoords="offset points")
-    axes.axvline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
-    axes.set(xscale="log", yscale="log", ylabel="training loss (dashed: SGD)",
-             xlabel="S: sum of T over all blocks, before training")
-    axes.set_ylim(bottom=0.75 * axes.get_ylim()[0])
-    axes.legend(title="blocks", frameon=False, fontsize=8, loc="upper left")
-    format_log(axes.yaxis)
-    axes.xaxis.set_major_formatter("{x:g}")
+    for axes, (optimizer, name) in zip(panels, OPTIMIZERS.items(), strict=True):
+        for depth in depths:
+            rows = [row for row in record["sums"]
+                    if (row["depth"], row["optimizer"]) == (depth, optimizer)]
+            axes.plot([row["S"] for row in rows],
+                      np.minimum([mean_loss(row) for row in rows], GUESSING),
+                      color=colours[depth], linewidth=1.5, marker="o", markersize=3,
+                      label=f"{depth:,}")
+        axes.axvline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
+        axes.set(xscale="log", yscale="log", title=name, xlabel="S: sum of T over all "
+                 "blocks,\nbefore training")
+        axes.xaxis.set_major_formatter("{x:g}")
+        format_log(axes.yaxis)
+    panels[0].set_ylabel("training loss")
+    panels[0].legend(title="blocks", frameon=False, fontsize=8, loc="upper left")
     return figure
 
 

@@ -193,6 +193,8 @@ def main(name: str, argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     if options.only and not options.fresh:
         parser.error("--only is for --fresh")
+    if options.cluster is not None and options.recheck:
+        parser.error("--cluster is not for --recheck")
     kept = "" if options.smoke or options.recheck else "; finished trials are kept"
     with (failing_in_a_line(f"experiments.{name}", kept),
           tempfile.TemporaryDirectory(prefix="highway-networks-") as scratch):

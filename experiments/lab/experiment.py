@@ -290,11 +290,15 @@ def state_of(experiment: Experiment) -> str:
 def failing_in_a_line(program: str, kept: str = "") -> Iterator[None]:
     """What is wrong with data, records, trials and files ends the process with 1 and
     one line on stderr; Ctrl-C, and a signal that ends it, with their number, and the
-    words on what is kept."""
+    words on what is kept; and without a word where nobody reads on."""
     prepare_streams()
     try:
         with ended_by_signals():
             yield
+            sys.stdout.flush()
+    except BrokenPipeError:
+        say("", sys.stdout)     # or Python fails again as it ends
+        sys.exit(1)
     except (hn.DataError, RecordError, StoreError, OSError) as error:
         sys.exit(f"{program}: {error}")
     except KeyboardInterrupt as error:

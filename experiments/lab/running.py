@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import multiprocessing
 import os
 import signal
@@ -37,7 +38,7 @@ from typing import Any
 import highway_networks as hn
 from experiments.lab.trials import Request, Store, StoreError, Trial
 from highway_suite.checkpoints import Checkpoint
-from highway_suite.files import parse_json
+from highway_suite.files import check_target, parse_json
 from highway_suite.records import environment
 from highway_suite.terminal import say
 from highway_suite.workers import end_with, ended_by_signals, sparing_children_ctrl_c
@@ -137,7 +138,7 @@ def pool_of(jobs: int, things: dict) -> Iterator[ProcessPoolExecutor]:
 
 def in_processes(todo: dict[str, Request], jobs: int, things: dict
                  ) -> Generator[Trial, None, list[str]]:
-    """An attempt for `run_all`, in local processes."""
+    """An attempt for `run_all`, in local processes. Raises StoreError."""
     waiting = iter(list(todo.items()))
     out: dict[Future, str] = {}
     with pool_of(min(jobs, len(todo)), things) as pool:
@@ -151,7 +152,10 @@ def in_processes(todo: dict[str, Request], jobs: int, things: dict
                     trial = future.result()
                     del todo[out.pop(future)]
                     yield trial
-        except BrokenProcessPool:
+        except BrokenProcessPool as error:
+            if not out:
+                raise StoreError("worker processes end as they start: use --jobs 1, or "
+                                 "free memory") from error
             return list(out.values())
 
 
@@ -200,6 +204,7 @@ def dask() -> Any:
         import distributed
     except ImportError as error:
         raise StoreError("a cluster needs Dask: pip install -e '.[cluster]'") from error
+    logging.getLogger("distributed.client").setLevel("CRITICAL")    # we say it
     return distributed
 
 
@@ -208,10 +213,11 @@ def connect(distributed: Any, address: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")     # of other versions: it is said below
+            distributed.comm.get_address_host_port(address)     # or a Client hangs
             client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except Exception as error:      # sockets, timeouts, addresses: each its own kind
-        raise StoreError(f"no Dask scheduler answers at {address}: {error}. Start one "
-                         "with: dask scheduler") from error
+        raise StoreError(f"no Dask scheduler answers at {address!r}: {error}. Start "
+                         "one with: dask scheduler") from error
     try:
         client.wait_for_workers(1, timeout=3 * PATIENCE)
     except (distributed.TimeoutError, TimeoutError) as error:
@@ -223,10 +229,12 @@ def connect(distributed: Any, address: str) -> Any:
 
 def send_code(client: Any, address: str) -> None:
     """Give the workers our code. Raises StoreError, OSError."""
+    from distributed.diagnostics.plugin import SchedulerUploadFile, UploadFile
     with tempfile.TemporaryDirectory() as folder:
         archive = zip_of_code(folder)
         try:
-            client.upload_file(archive)
+            for plugin in SchedulerUploadFile(archive), UploadFile(archive):
+                client.register_plugin(plugin, name="highway-networks")
         except OSError:
             raise
         except Exception as error:
@@ -343,8 +351,8 @@ def run_trials(requests: Sequence[Request], store: Store, load: Callable[[], Any
                finished: Mapping[str, Trial] | None = None, jobs: int | None = None,
                cluster: str | None = None) -> list[Trial]:
     """Run what has no finished trial, in the store or among those given; return the
-    Trials of all, in order. Raises StoreError; then, and after Ctrl-C, what is finished
-    is kept.
+    Trials of all, in order. Raises StoreError, and OSError where the store cannot be
+    written; then, and after Ctrl-C, what is finished is kept.
 
     requests: their functions are of modules, so that processes can import them.
     load: gives the data of all of them; called only if there is something to run.
@@ -360,11 +368,12 @@ def run_trials(requests: Sequence[Request], store: Store, load: Callable[[], Any
     todo = {name: request for name, request in wanted.items()
             if not request.found_in(there)}
     if todo:
+        check_target(store.path)
         jobs = jobs or os.cpu_count() or 1
         things = {"data": load(), "store": store}
 
         def attempt(todo):
-            if cluster:
+            if cluster is not None:
                 return on_cluster(todo, cluster, things)
             return (in_this_process(todo, things) if jobs == 1 else
                     in_processes(todo, jobs, things))

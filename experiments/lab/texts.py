@@ -38,7 +38,7 @@ from experiments.lab.experiment import (
     get,
 )
 from experiments.lab.judging import FAILS, HOLDS, NOT_LEARNED, OPEN
-from highway_suite.files import parse_json, read_file, write_files
+from highway_suite.files import parse_json, read_file, write_file
 
 PLACES = ("docs/*.md.jinja", "results/*.md.jinja", "results/*/README.md.jinja",
           "benchmarks/README.md.jinja")
@@ -238,8 +238,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     with failing_in_a_line("experiments.lab.texts"):
         found = stale()
-        if not options.check:
-            write_files(found)
+        for path, content in () if options.check else found.items():
+            write_file(path, content)
     for path in found:
         print(f"{path.relative_to(hn.HERE).as_posix()} "
               + ("is stale" if options.check else "written"))
