@@ -40,7 +40,7 @@ RELU = hn.ACTIVATIONS["relu"]
 # Layers. Each class is one kind, each instance one layer of one Cache:
 #
 #   plan(shape, *numbers): (S, C) of the input -> (S, C) of the output and the shapes of
-#       the parameters by name. Raises ValueError.
+#       the parameters by name.
 #   Layer(cache, shape, tensors, grads, *numbers): buffers for batches of cache.batch.
 #       The layer below writes its output into x.
 #   forward(y): x -> y.
@@ -59,7 +59,7 @@ class Block(NamedTuple):
 
 
 class Plain:
-    """y = H = relu(z), z = W * x + b; any size and width.                       (Eq. 1)
+    """y = H = relu(z), z = W * x + b; k at most 5, 2 p < k.                     (Eq. 1)
 
     W (R, k, k, C), a kernel as (row, column, channel), and b (R, 1); R = width. Forward
     z becomes H and gate, backward dz.
@@ -77,13 +77,6 @@ class Plain:
     def plan(cls, shape: tuple, width: int, kernel: int, padding: int
              ) -> tuple[tuple, dict]:
         sizes = cls.sizes(shape, width, kernel, padding)
-        if not (1 <= kernel <= 5 and 0 <= 2 * padding < kernel and sizes.side >= 1):
-            raise ValueError(f"kernel {kernel}, padding {padding}: not for side "
-                             f"{shape[0]}, or larger than 5, or the image would grow")
-        if cls.block.gates and (sizes.side, width) != shape:
-            raise ValueError(f"a gated layer cannot turn {shape} into "
-                             f"{(sizes.side, width)}: its output has the size of its "
-                             "input")
         rows = width * sizes.parts
         return (sizes.side, width), {"W": (rows, kernel, kernel, shape[1]),
                                      "b": (rows, 1)}
@@ -171,8 +164,6 @@ class Narrow(Highway):
     @classmethod
     def plan(cls, shape: tuple, width: int, kernel: int, padding: int, gate: int = 1
              ) -> tuple[tuple, dict]:
-        if not 0 <= gate <= kernel or gate and (kernel - gate) % 2:
-            raise ValueError(f"gate {gate} has no middle place in kernel {kernel}")
         shape, shapes = super().plan(shape, width, kernel, padding)
         own = {"W_T": (width, gate, gate, shape[1])} if gate else {}
         return shape, {"W": (width, *shapes["W"][1:])} | own | {"b": shapes["b"]}
@@ -242,8 +233,6 @@ class MaxPool:
 
     @staticmethod
     def plan(shape, size, stride):
-        if not 1 <= stride <= size:
-            raise ValueError(f"size {size}, stride {stride}: pixels would be left out")
         return (max(0, math.ceil((shape[0] - size) / stride)) + 1, shape[1]), {}
 
     def __init__(self, cache, shape, tensors, grads, size, stride):
@@ -287,8 +276,6 @@ class Dropout:
 
     @staticmethod
     def plan(shape, rate):
-        if not 0 <= rate < 1:
-            raise ValueError(f"rate {rate} is not from 0 to below 1")
         return shape, {}
 
     def __init__(self, cache, shape, tensors, grads, rate):

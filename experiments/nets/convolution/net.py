@@ -77,8 +77,7 @@ class ConvNet:
     layers: a list of (kind, *numbers), kind of LAYERS; the last leaves one pixel.
     params is one flat vector; views(flat) names the parts of it by layer, counted from
     0, and W or b, or W_T of narrow gates. Nets of one seed whose lists differ only in
-    "plain" for "highway" share all weights but W_T. Raises ValueError for a list that
-    does not fit together.
+    "plain" for "highway" share all weights but W_T.
     """
 
     def __init__(self, layers: Sequence[tuple], side: int, channels: int = 1, *,
@@ -89,8 +88,6 @@ class ConvNet:
             shape, named = LAYERS[kind].plan(self.shapes[-1], *numbers)
             self.shapes.append(shape)
             shapes |= {(i, name): tensor for name, tensor in named.items()}
-        if shape[0] != 1:
-            raise ValueError(f"the last layer leaves {shape[0]} x {shape[0]} pixels")
         self.layout = hn.Parameters(shapes)
         self.views = self.layout.views      # flat -> {(layer, name): view}
         self.lowest = min(i for i, _ in shapes)     # with parameters: dx ends there
@@ -115,12 +112,8 @@ class ConvNet:
     def forward(self, x: np.ndarray, cache: Cache | None = None,
                 rng: np.random.Generator | None = None) -> tuple[np.ndarray, Cache]:
         """(P, B) -> logits (classes, B) and the cache, filled. rng: what dropout draws
-        from; without it nothing is dropped. Raises ValueError for an x that does not
-        fit."""
+        from; without it nothing is dropped."""
         S, C = self.shapes[0]
-        if x.ndim != 2 or len(x) != C * S * S or x.dtype != self.dtype:
-            raise ValueError(f"x is {x.dtype} {x.shape}; the net takes {self.dtype} "
-                             f"({C * S * S}, B)")
         if cache is None or cache.net is not self or cache.batch != x.shape[1]:
             cache = self.cache(x.shape[1])
         layers = cache.layers
