@@ -77,10 +77,15 @@ computes it, for z_T below about -20), and the gate never opens. After the start
 (H - x) * dy decides: gates open where H lowers the loss more than x does. The other
 layers carry their input through. Which layers open is a question for experiments/.
 
-The family. y = H * T + x * C, with C the carry gate, has six members here. They differ
-in whether T and C are fixed or learned. BLOCKS lists them: plain T = 1, C = 0; highway
-C = 1 - T; residual T = C = 1; t_only C = 1; c_only T = 1; full learns both. All share
-the net around them.
+The family. y = H * T + x * C, with C the carry gate, has six members here, the rows of
+BLOCKS. They share the net around them.
+
+    plain       T = 1         C = 0
+    highway     T learned     C = 1 - T
+    residual    T = 1         C = 1
+    t_only      T learned     C = 1
+    c_only      T = 1         C learned
+    full        T learned     C learned
 
 One batch on its way:
 
@@ -141,9 +146,10 @@ __all__ = (     # what others may rely on
     "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config",
     "DATASETS", "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged",
     "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD", "blas_threads",
-    "clip_norm", "cross_entropy", "evaluate", "fit", "initial_bias", "load_dataset",
-    "main", "make_net", "make_record", "pieces", "scale_pixels", "softmax", "streams",
-    "take_subset", "threads_for", "train", "train_arm", "train_epoch", "train_step")
+    "clip_norm", "cross_entropy", "evaluate", "fit", "gate_backward", "idx_set",
+    "initial_bias", "load_dataset", "main", "make_net", "make_record", "pieces",
+    "read_content", "read_idx", "scale_pixels", "softmax", "streams", "take_subset",
+    "threads_for", "train", "train_arm", "train_epoch", "train_step")
 HERE: Path = Path(__file__).resolve().parent
 
 
@@ -545,9 +551,9 @@ class Block(NamedTuple):
 
     gates: the learned gates, in the order of their rows below H: "", "T", "C" or "TC".
     forward(x, rows, y, scratch): x and rows = (H, *gates) -> y, which is never x.
-    backward(d, x, rows, dH, scratch): d is dy on entry and the direct part of dx on
-        exit, the part through H and the gates is added by DeepNet; dH is written; each
-        gate's row becomes its dz, so the sigmoid's derivative belongs here.
+    backward(d, x, rows, dH, scratch): d holds dy, then the direct part of dx, to which
+        DeepNet adds the rest; dH is written; each gate's row becomes its dz, by the
+        sigmoid's derivative (`gate_backward`).
 
     Each of them is (U, B); scratch is free to use.
     """

@@ -1,4 +1,4 @@
-"""A very deep net with the manners of scikit-learn, on the machine of highway_networks.
+"""A very deep net with the interface of scikit-learn, by highway_networks.
 
     net = HighwayClassifier(depth=100).fit(X_train, y_train)
     print(net.score(X_test, y_test))
@@ -24,14 +24,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 import highway_networks as hn
 
 # Config's names for what scikit-learn's estimators call otherwise.
-NAMES = {"lr": "learning_rate", "batch": "batch_size", "epochs": "max_iter"}
+NAMES = {"lr": "learning_rate", "batch": "batch_size", "epochs": "max_iter",
+         "threads": "n_threads"}
 SPREADS = 0.1, 10       # of inputs; what lies outside is warned of
 FAR = 5                 # spreads; a feature's mean further from 0 is warned of
 FLOATS = np.float64, np.float32
 
 
 class Enough(Exception):
-    """Training has brought nothing for a while: what ends `hn.fit` early."""
+    """Ends `hn.fit` early."""
 
 
 class Watch:
@@ -77,7 +78,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     are divided by the spread of X, the square root of the mean variance of its
     features, and its biases start at minus what the mean row gives. So inputs such as
     0 to 16 are learned from as they are. A spread outside 0.1 to 10 is warned of, and a
-    feature whose mean is more than five spreads from 0, beside which a net may guess.
+    feature whose mean is more than five spreads from 0, with which a net may guess.
     Arrays are float32 where X is, else float64.
 
     After fit: classes_, n_features_in_, n_iter_ (epochs), loss_curve_ (the mean loss of
@@ -128,7 +129,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         """One more pass over rows X (N, P) and their labels y (N,) -> self.
 
         classes: all labels that will come; the first call needs it. Mean and spread
-        are those of the rows of that call. early_stopping plays no part.
+        are those of the rows of that call, and the net stays the one that it made.
+        early_stopping plays no part.
         """
         first = not hasattr(self, "net_")
         X, y = validate_data(self, X, y, dtype=FLOATS, reset=first)
@@ -158,11 +160,10 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
 
     @contextmanager
     def _whole_or_none(self):
-        """Where the body fails there is no net left, which had other labels or was not
-        trained."""
+        """Where the body fails, or is interrupted, the net that it began is removed."""
         try:
             yield
-        except Exception:
+        except BaseException:
             with suppress(AttributeError):
                 del self.net_
             raise
@@ -173,6 +174,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     def _config(self, dtype: str) -> hn.Config:
         """The machine's own Config, which checks every value."""
         try:
+            hn.threads_for(1, self.n_threads)
             return hn.Config(
                 block=self.block, seed=self._seed, depth=self.depth, hidden=self.hidden,
                 activation=self.activation, init=self.init, gate_bias=self.gate_bias,
@@ -239,7 +241,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             status = "ok"
         if status == "diverged":
             raise hn.Diverged(
-                f"after {len(watch.rows)} epochs the loss or a weight was no longer "
+                f"in epoch {len(watch.rows) + 1} the loss or a weight was no longer "
                 "finite: choose a smaller learning_rate, or scale X")
         if held_out:
             self.net_.params[...] = watch.params

@@ -199,8 +199,9 @@ def advice_on(record: dict) -> str:
                      "or a smaller --lr")
     headline = hn.resolve({}) | {"seeds": record["seeds"]}
     if record["config"] == headline:
-        lines.append("This plain net fails by its initialisation and learning rate as "
-                     "much as by its depth: python3 -m experiments.headline shows it.")
+        lines.append("This plain net fails by its initialisation and learning rate at "
+                     "least as much as by its depth: python3 -m experiments.headline "
+                     "shows it.")
     return "\n".join(lines)
 
 

@@ -11,7 +11,8 @@ from experiments.lab.experiment import folder_of, load_record
 from experiments.lab.judging import Claim, judge
 from experiments.nets.perceptrons import centred, hold_out, make_config
 from experiments.nets.probes import loss_and_error
-from experiments.trained_nets import measures, trials, verdicts, weights
+from experiments.trained_nets import measures, trials, weights
+from experiments.trained_nets.claims import about, rank_correlation
 from highway_suite.records import weights_hash
 from highway_suite.samples import TRAINED, trained_net
 from highway_suite.schema import RecordError
@@ -195,11 +196,11 @@ def test_only_weights_of_the_hash_are_made(digits, tmp_path):
 
 def test_a_verdict_is_that_of_all_nets_and_their_controls():
     def found(*values):
-        about = verdicts.about(
+        judged = about(
             [{"trials": []}], [{"trained": after, "untrained": before}
                                for after, before in values],
             lambda value, limit: value > limit)
-        claim = judge(Claim(name="", source="", text="", limit=2, **about))
+        claim = judge(Claim(name="", source="", text="", limit=2, **judged))
         return [claim["at"][limit] for limit in ("1", "2", "4")]
     assert found((3, 0), (5, 1)) == ["holds", "holds", "open"]
     assert found((3, 3), (5, 1)) == ["not learned", "not learned", "open"]
@@ -207,5 +208,5 @@ def test_a_verdict_is_that_of_all_nets_and_their_controls():
 
 
 def test_equal_values_share_their_rank():
-    assert verdicts.rank_correlation([5, 5, 5]) == 0
-    assert verdicts.rank_correlation([1, 1, 2, 2]) == pytest.approx(0.8 ** 0.5)
+    assert rank_correlation([5, 5, 5]) == 0
+    assert rank_correlation([1, 1, 2, 2]) == pytest.approx(0.8 ** 0.5)

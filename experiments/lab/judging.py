@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 HOLDS, FAILS, NOT_LEARNED, OPEN = "holds", "does not hold", "not learned", "open"
-VERDICTS = (HOLDS, FAILS, NOT_LEARNED, OPEN)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import highway_networks as hn
-
 GUIDELINE = {10: -1.0, 20: -2.0, 30: -3.0}      # P1, section 2.2: depth, b_T
 
 TABLE_1 = {         # of P1: test accuracy of five runs in %, by width
@@ -35,11 +33,6 @@ TABLE_1A = {        # in its order
     "plain": Form("Plain", 92.60), "residual": Form("Residual", 91.32),
     "t_only": Form("T-only", 82.94), "c_only": Form("C-only", 79.15),
     "highway": Form("Highway", 79.13), "full": Form("Full", 79.09)}
-
-
-def forms() -> list[str]:
-    """All of hn.BLOCKS: those of Table 1a in its order, then those that it lacks."""
-    return [*TABLE_1A, *(block for block in hn.BLOCKS if block not in TABLE_1A)]
 
 
 def name_of(block: str) -> str:

@@ -24,6 +24,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,9 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def percent(fraction: float, digits: int = 1) -> str:
-    """0.967 -> "96.7", and 0.8895, which is 88.94999999999999 %, -> "89.0"."""
-    return f"{round(100 * fraction, 9):.{digits}f}"
+    """0.967 -> "96.7"; a half is rounded up, as in 0.8895 -> "89.0"."""
+    return str((100 * Decimal(str(fraction))).quantize(Decimal(10) ** -digits,
+                                                       ROUND_HALF_UP))
 
 
 def span(values: Iterable[float], digits: int = 3) -> str:

@@ -45,6 +45,7 @@ from typing import Any
 from experiments.lab import Experiment, Lab, Trial
 from experiments.lab.judging import or_infinite
 from experiments.nets.perceptrons import EPOCHS, SETTINGS
+from experiments.trained_nets.claims import claims, matter
 from experiments.trained_nets.figures import FIGURES
 from experiments.trained_nets.trials import (
     configs,
@@ -52,7 +53,6 @@ from experiments.trained_nets.trials import (
     look_into,
     search,
 )
-from experiments.trained_nets.verdicts import claims, matter
 from highway_suite.schema import RecordError
 
 MEASURES: dict[str, Any] = {

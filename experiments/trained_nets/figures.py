@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments.lab.drawing import colour_of, plain_numbers, title_of
 from experiments.lab.papers import spoken
-from experiments.trained_nets.verdicts import factors, matter, nets_at, rises
+from experiments.trained_nets.claims import factors, matter, nets_at, rises
 from highway_suite.figures import LIGHT, TITLE
 
 WAYS = {"as computed": None, "mean over\nall images": "all",
