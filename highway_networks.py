@@ -291,7 +291,8 @@ class Data:
                                 "are not: leave it out, or use np.nan_to_num(x)")
             if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= self.classes:
                 found = (f"{y.min()} to {y.max()}" if y.dtype.kind in "iu" else
-                         f"{y.dtype}, which y.astype(int) may turn into them")
+                         f"{y.dtype}, which np.unique(y, return_inverse=True)[1] "
+                         "turns into them")
                 raise DataError("labels must be whole numbers from 0 to "
                                 f"{self.classes - 1}; these are {found}. Where they "
                                 "start at 1, use y - 1; or is `classes` wrong?")
@@ -1334,7 +1335,8 @@ def check_fit(net: DeepNet, data: Data, config: Config) -> None:
             whose = "Data" if name in of_data else "Config"
             raise ValueError(f"{name} of the net is {made!r}, of the {whose} {told!r}")
     if config.batch > len(data.x_train):
-        raise ValueError(f"batch {config.batch} of {len(data.x_train)} training images")
+        raise ValueError(f"batch is {config.batch}, but there are "
+                         f"{len(data.x_train)} training images")
 
 
 def train(net: DeepNet, data: Data, config: Config, report: Callable | None = None,

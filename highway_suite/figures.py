@@ -435,7 +435,8 @@ def plot_history(source: Any, axes: Axes | None = None, *, series: str = "test_a
     study = as_study(source)
     arms = [arm for arm in study.deepest if series in arm.history]
     if not arms:
-        raise ValueError(f"no net has a history of {series!r}")
+        there = sorted({name for arm in study.deepest for name in arm.history})
+        raise ValueError(f"no net has a history of {series!r}; there are {there}")
     tables = [arm.history[series] for arm in arms]
     with drawn_on(axes, theme) as axes:
         labels = draw_guess(axes, study, series, theme)

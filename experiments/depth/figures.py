@@ -172,9 +172,9 @@ def draw_use(record: dict) -> Figure:
     deepest = max(record["full"], key=lambda row: row["depth"])
     depth, last = deepest["depth"], deepest["used"][0]
     lines[f"{depth:,} blocks, $b_T$ = logit(1/L)"] = last
-    figure, axes = one_panel(record, f"Of {rows[0]['depth']} blocks the first " + ", "
-                             .join(f"{row['used'][0]['prefix']} are needed with $b_T$ ="
-                                   f" {row['gate_bias']:g}" for row in rows))
+    figure, axes = one_panel(record, "First blocks needed: " + ", ".join(
+        f"{row['used'][0]['prefix']} with $b_T$ = {row['gate_bias']:g}"
+        for row in rows))
     for (name, used), colour in zip(lines.items(), shades([*lines]).values(),
                                     strict=True):
         cut = np.array(used["cut_loss"]) / used["loss"]

@@ -144,7 +144,10 @@ def draw_harder(record: dict) -> Figure:
     axes.set(yscale="log", xlabel="closed block", ylabel="rise of training error, "
              "points")
     plain_numbers(axes.yaxis)
-    axes.legend(frameon=False, fontsize=9)
+    lines, names = axes.get_legend_handles_labels()
+    order = np.argsort([-line.get_ydata().mean() for line in lines])
+    axes.legend([lines[i] for i in order], [names[i] for i in order], frameon=False,
+                fontsize=9)
     figure.suptitle("On harder data more blocks matter", **TITLE)
     figure.supxlabel("median and range of the "
                      f"{len(record['plan']['harder']['seeds'])} nets with the lowest "
