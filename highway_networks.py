@@ -404,6 +404,22 @@ def expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """Write all of the bytes, or nothing: then the file stays as it was. Raises
+    OSError, which names the file."""
+    beside = path.with_name(f".{path.name[:40]}.{os.getpid()}-{time.time_ns()}.part")
+    try:
+        with open(beside, "wb") as file:        # its mode is what the umask says
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
     """Where a data set lies: in data_dir, $HIGHWAY_DATA_DIR or ~/.cache, the first that
     is named; there in a folder of its own, if there is one. Raises DataError."""
@@ -471,9 +487,11 @@ def scale_pixels(data: Data, dtype: str = "float32") -> Data:
     if low < 0 or high > data.scale:
         raise DataError(f"pixels go from {low:g} to {high:g}: to be scaled they must "
                         f"lie between 0 and the largest possible, {data.scale=:g}")
-    if 0 < high <= 1 < data.scale:
-        warnings.warn(f"no pixel is above {high:g}, and scale={data.scale:g}: for "
-                      "pixels from 0 to 1 set scale=1", stacklevel=2)
+    for top in data.x_train.max(), data.x_test.max():
+        if 0 < top <= 1 < data.scale:
+            warnings.warn(f"no pixel is above {top:g}, and scale={data.scale:g}: for "
+                          "pixels from 0 to 1 set scale=1", stacklevel=2)
+            break
 
     def scaled(x, factor=2 / data.scale):
         x = x.astype(dtype)
@@ -960,8 +978,13 @@ class DeepNet:
     def save(self, file: Any) -> None:
         """Write settings and weights as one .npz, without pickles, to a binary file or
         a path, which gets .npz at its end if it lacks it. Raises OSError."""
-        file = expanded(file) if isinstance(file, (str, Path)) else file
-        np.savez_compressed(file, params=self.params, **self.settings)  # type: ignore
+        if not isinstance(file, (str, Path)):
+            np.savez_compressed(file, params=self.params, **self.settings)  # type: ignore
+            return
+        path, content = expanded(file), io.BytesIO()
+        self.save(content)
+        write_whole(path if path.suffix == ".npz" else Path(f"{path}.npz"),
+                    content.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> DeepNet:
@@ -972,8 +995,11 @@ class DeepNet:
             try:
                 with np.load(file) as archive:          # no pickles
                     params = archive["params"]
-                    net = cls(**{name: archive[name].item() for name in names},
-                              dtype=params.dtype)
+                    settings = {name: archive[name].item() for name in names}
+                if params.size < max(value for value in settings.values()
+                                     if isinstance(value, int)):    # and no GB for it
+                    raise ValueError("it has fewer weights than units")
+                net = cls(**settings, dtype=params.dtype)
                 if params.shape != net.params.shape or not np.isfinite(params).all():
                     raise ValueError(f"{params.shape} weights, not {net.params.size}, "
                                      "each a finite number")
@@ -1107,7 +1133,8 @@ def threads_in_use() -> int | None:
 def blas_threads(threads: int | None) -> Iterator[int | None]:
     """BLAS uses so many threads while the body runs, with None as many as before;
     yields the number. Inside another body the outer number holds. Of several threads of
-    a process that train, one has its turn after the other.
+    a process that train, one has its turn after the other: do not wait in the body for
+    a thread that trains.
 
     Without threadpoolctl nothing is limited. Run as the program this module has set the
     number to 1 before. A script of your own should, too, by $OPENBLAS_NUM_THREADS,
@@ -1334,6 +1361,8 @@ def check_fit(net: DeepNet, data: Data, config: Config) -> None:
         if made != (told := of_data.get(name, getattr(config, name, made))):
             whose = "Data" if name in of_data else "Config"
             raise ValueError(f"{name} of the net is {made!r}, of the {whose} {told!r}")
+    if data.scale is not None and data.x_train.dtype.kind in "iu":
+        raise ValueError("the pixels are not scaled: train takes hn.scale_pixels(data)")
     if config.batch > len(data.x_train):
         raise ValueError(f"batch is {config.batch}, but there are "
                          f"{len(data.x_train)} training images")
@@ -1355,6 +1384,11 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
     ValueError: see `check_fit`.
     """
     check_fit(net, data, config)
+    kept = getattr(checkpoint, "config", {})
+    for name, value in vars(config).items():
+        if name != "epochs" and kept.get(name, value) != value:
+            raise ValueError(f"the checkpoint is for {name} {kept[name]!r}, and the "
+                             f"Config has {value!r}")
     x_train, x_test = (np.asarray(x, net.dtype) for x in (data.x_train, data.x_test))
 
     def test(net, cache):
@@ -1615,8 +1649,8 @@ def main(argv: list[str] | None = None) -> dict:
             arms = [train_arm(config, take_subset(data, config), True)
                     for config in configs]
         record = make_record(settings, arms, shlex.join(words), environment(threads))
-        out.write_text(f"{to_json(record)}\n")
-        print(table_of(arms))
+        print(table_of(arms), flush=True)
+        write_whole(out, f"{to_json(record)}\n".encode())
     except (OSError, ValueError, MemoryError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     print(f"wrote {out}")

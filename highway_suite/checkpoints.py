@@ -1,6 +1,6 @@
 """Checkpoints: what `highway_networks.fit` goes on from where it was stopped.
 
-    learned_from = data_hash(data.x_train, data.y_train)
+    learned_from = data_hash(data.x_train, data.y_train, data.x_test, data.y_test)
     kept = Checkpoint("training.npz", vars(config), learned_from)
     history, layer_T, status = hn.train(net, data, config, checkpoint=kept)
 

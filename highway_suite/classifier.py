@@ -112,10 +112,10 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
 
     def fit(self, X: Any, y: Any) -> HighwayClassifier:
         """Train a new net on rows X (N, P) and their labels y (N,) -> self."""
-        X, y = validate_data(self, X, y, dtype=FLOATS)
-        check_classification_targets(y)
-        self._check_stopping()
         with self._whole_or_none():
+            X, y = validate_data(self, X, y, dtype=FLOATS)
+            check_classification_targets(y)
+            self._check_stopping()
             self._start(X, np.unique(y))
             y, held_out = self._indices(y), None
             if self.early_stopping:
@@ -202,7 +202,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         spread is far from 1, or a mean from 0."""
         spread = math.sqrt(X.var(axis=0, dtype=np.float64).mean())
         spread = spread or 1.0          # where all rows are equal
-        mean = X.mean(axis=0)
+        mean = X.mean(axis=0, dtype=np.float64)
         away = abs(mean).max() / spread
         if not SPREADS[0] <= spread <= SPREADS[1] or away > FAR:
             warnings.warn(

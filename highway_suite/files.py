@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import secrets
 import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from highway_networks import expanded, path_of, to_json
+from highway_networks import expanded, path_of, to_json, write_whole
 
 __all__ = ("check_target", "parse_json", "path_of", "read_file", "to_json",
            "write_file", "write_json")
@@ -38,17 +37,7 @@ def write_file(path: str | Path, content: bytes) -> None:
     """Write all of the bytes or nothing. Raises OSError, which names the file."""
     path = expanded(path)
     check_target(path)
-    beside = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}.part")
-    try:
-        with open(beside, "wb") as file:        # its mode is what the umask says
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        beside.unlink(missing_ok=True)
+    write_whole(path, content)
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -130,6 +130,9 @@ def test_another_training_is_refused_and_kept(data, halfway, tmp_path):
     path.write_bytes(halfway)
     check_refused(path, replace(ADAM, lr=ADAM.lr * 2), data, "lr is 0.005, here 0.01")
     check_refused(path, replace(ADAM, hidden=9), data, "hidden")
+    kept, other_seed = checkpoint_at(path, ADAM, data), replace(ADAM, seed=99)
+    with pytest.raises(ValueError, match="checkpoint is for seed"):
+        hn.train(hn.make_net(other_seed, data), data, other_seed, checkpoint=kept)
     other = replace(data, y_train=np.roll(data.y_train, 1))
     check_refused(path, ADAM, other, "other data")
     check_refused(path, ADAM, replace(data, x_train=-data.x_train), "other data")

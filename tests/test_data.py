@@ -262,7 +262,8 @@ def test_pixels_out_of_their_range_are_refused(low, high, scale):
 
 def test_pixels_from_0_to_1_need_a_scale_of_1():
     x = np.linspace(0, 1, 8).reshape(4, 2)
-    with pytest.warns(UserWarning, match="scale=1"):
-        hn.scale_pixels(data_of(x))
+    for made in (data_of(x), hn.Data(255 * x, np.zeros(4, int), x, np.zeros(4, int))):
+        with pytest.warns(UserWarning, match="scale=1"):
+            hn.scale_pixels(made)
     assert hn.scale_pixels(data_of(x, scale=1)).x_test.max() == 1
     hn.scale_pixels(data_of(0 * x))     # black images: no word

@@ -244,6 +244,19 @@ def test_what_is_no_saved_net_is_refused(change, tmp_path):
         hn.DeepNet.load(tmp_path / "net.npz")
 
 
+def test_a_full_disk_leaves_the_net_that_was_saved_before(tmp_path, monkeypatch):
+    NET.save(tmp_path / "net.npz")
+    before = (tmp_path / "net.npz").read_bytes()
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+    monkeypatch.setattr(hn.os, "fsync", full)
+    with pytest.raises(OSError, match="net.npz"):
+        NET.save(tmp_path / "net.npz")
+    assert (tmp_path / "net.npz").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_other_files_are_no_saved_nets_and_no_pickle_is_run(tmp_path):
     NET.save(tmp_path / "net.npz")
     content = (tmp_path / "net.npz").read_bytes()

@@ -266,6 +266,9 @@ def changes(there: Any, here: Any, place: str = "") -> list[str]:
     if isinstance(there, dict) and isinstance(here, dict):
         return [found for name in {**there, **here} for found in changes(
             there.get(name), here.get(name), f"{place}.{name}" if place else name)]
+    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        return [found for number, pair in enumerate(zip(there, here, strict=True))
+                for found in changes(*pair, f"{place}[{number}]")]
     return [] if there == here else [f"{place}: {there!r:.40}, now {here!r:.40}"]
 
 
