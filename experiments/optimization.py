@@ -207,12 +207,12 @@ def run(lab: Lab) -> dict:
 
 
 def message(nets: list[dict]) -> str:
-    """Where the deepest nets end, by the medians of their seeds."""
+    """Where the best runs of the deepest nets end."""
     deepest = max(net["depth"] for net in nets)
-    ends = {net["block"]: np.median(or_infinite(net["best"]["final"]))
+    ends = {net["block"]: or_infinite(net["best"]["final"]).min()
             for net in nets if net["depth"] == deepest}
-    return (f"Loss at the end, {deepest} blocks: highway {ends['highway']:.1g}, "
-            f"plain {ends['plain']:.1g}")
+    return (f"Best loss at the end, {deepest} blocks:\nhighway {ends['highway']:.2g}, "
+            f"plain {ends['plain']:.2g}")
 
 
 def draw_curves(axes: Axes, nets: list[dict]) -> None:
