@@ -976,8 +976,9 @@ class DeepNet:
                 f"{self.params.size:,} parameters)")
 
     def save(self, file: Any) -> None:
-        """Write settings and weights as one .npz, without pickles, to a binary file or
-        a path, which gets .npz at its end if it lacks it. Raises OSError."""
+        """Write settings and weights as one .npz, without pickles, to a binary file or,
+        whole or not at all, to a path, which gets .npz at its end if it lacks it.
+        Raises OSError."""
         if not isinstance(file, (str, Path)):
             np.savez_compressed(file, params=self.params, **self.settings)  # type: ignore
             return
@@ -1649,8 +1650,10 @@ def main(argv: list[str] | None = None) -> dict:
             arms = [train_arm(config, take_subset(data, config), True)
                     for config in configs]
         record = make_record(settings, arms, shlex.join(words), environment(threads))
-        print(table_of(arms), flush=True)
-        write_whole(out, f"{to_json(record)}\n".encode())
+        try:
+            write_whole(out, f"{to_json(record)}\n".encode())
+        finally:        # a full disk loses no numbers, a closed pipe no record
+            print(table_of(arms), flush=True)
     except (OSError, ValueError, MemoryError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     print(f"wrote {out}")
