@@ -1,6 +1,5 @@
 """No claim is deaf: in worlds where trials gave other numbers, verdicts are others."""
 
-import copy
 import math
 import random
 from collections import defaultdict
@@ -15,10 +14,10 @@ from highway_suite.schema import RecordError
 
 # What trials find: all of the same shape the same, or each that of another one, or its
 # own; how far, in natural logarithms, numbers and lists are moved then, and the items
-# within a list; and how many times as large all are.
-WORLDS = [("equal", 0, 0, 1), ("dealt", 0, 0, 1), ("own", 0, 0, 1000),
-          ("own", 0.5, 0.5, 1), ("own", 4, 1, 1), ("own", 2, 2, 1),
-          ("own", 0.1, 0.1, 1), ("equal", 0.1, 0.1, 1), ("dealt", 2, 2, 1)] * 4
+# within a list; and how many times as large all are. Those that change most come first.
+WORLDS = [("own", 4, 1, 1), ("dealt", 2, 2, 1), ("own", 0.5, 0.5, 1), ("own", 2, 2, 1),
+          ("equal", 0, 0, 1), ("dealt", 0, 0, 1), ("own", 0, 0, 1000),
+          ("own", 0.1, 0.1, 1), ("equal", 0.1, 0.1, 1)] * 4
 NOT_HERE = {"table-1-parameters", "table-3-parameters",     # of no trial
             "narrow-gates-fail"}                            # in test_convolution.py
 
@@ -52,11 +51,15 @@ def is_measured(value):
 class World:
     """A source of trials whose results are those of committed ones, moved."""
 
-    def __init__(self, committed, seed, which, *far):
-        self.rng, self.which, self.far = random.Random(seed), which, far
-        self.committed, self.given, self.alike = committed, {}, defaultdict(list)
+    def __init__(self, committed):
+        self.committed, self.alike, self.near = committed, defaultdict(list), {}
         for trial in committed.values():
             self.alike[trial.function, shape(trial.result)].append(trial.result)
+
+    def begin(self, seed, which, *far):
+        """Another world: no trial of the one before is in it."""
+        self.rng, self.which, self.far = random.Random(seed), which, far
+        self.given = {}
 
     def nearest(self, request):
         """The trial that is asked for, or one of the same length whose config has as
@@ -77,12 +80,14 @@ class World:
         found = []
         for request in requests:
             declared, name = request.function.declared, request.hashes[0]
+            if name not in self.near:       # it takes most of the time
+                self.near[name] = self.nearest(request).result
             if name not in self.given:
-                result = self.nearest(request).result
+                result = self.near[name]
                 alike = self.alike[declared.name, shape(result)]
                 result = {"own": result, "equal": alike[0],
                           "dealt": self.rng.choice(alike)}[self.which]
-                self.given[name] = moved(copy.deepcopy(result), self.rng, *self.far)
+                self.given[name] = moved(result, self.rng, *self.far)
             found.append(Trial(declared.name, declared.version, request.dataset,
                                request.config, "ok", None, self.given[name], 1.0, {}))
         return found
@@ -95,11 +100,13 @@ def test_every_claim_can_be_judged_otherwise(name):
     record, _ = load_record(folder_of(name) / "record.json")
     deaf = {claim["name"]: claim["verdict"] for claim in record["claims"]
             if claim["verdict"] != OPEN and claim["name"] not in NOT_HERE}
-    for seed, world in enumerate(WORLDS):
+    world = World(committed)
+    for seed, moves in enumerate(WORLDS):
         if not deaf:
             break
+        world.begin(seed, *moves)
         try:
-            there = Lab(get(name), World(committed, seed, *world)).record("")
+            there = Lab(get(name), world).record("")
         except (RecordError, KeyError, ValueError):     # a net that is needed diverged
             continue
         for claim in there["claims"]:

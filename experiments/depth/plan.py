@@ -56,7 +56,7 @@ PLAN: dict[str, Any] = {
                  "starts": ["tutorial", "he"], "lrs": [0.01, 0.001],
                  "seeds": [0, 1, 2, 3, 4]}}
 SMOKE: dict[str, Any] = {
-    "dataset": "digits", "n_train": 640, "n_test": 360, "epochs": 2, "batch": 64,
+    "dataset": "digits", "n_train": 320, "n_test": 180, "epochs": 2, "batch": 64,
     "lrs": {"adam": [2e-3, 5e-3], "sgd": [0.05, 0.1]}, "seeds": [0, 1],
     "one_rate_from": 12, "sums": [0.3, 1.0, 2.0], "depths": [4, 12],
     "deep": {"depth": 16, "sums": [0.3, 1.0]}, "constant_T": 0.025, "rules": {
@@ -67,7 +67,7 @@ SMOKE: dict[str, Any] = {
         "beyond": [1e-2], "measured": 128, "seeds": [2, 3], "deep_seeds": [2, 3],
         "longer": {"depth": 4, "epochs": [6, 8], "lr": 2e-3, "seeds": [2, 3]},
         "schedule": {"depths": [1, 4], "lrs": [2e-3], "seeds": [0, 1]}},
-    "full": {"n_train": 1437, "sgd": PLAN["full"]["sgd"] | {
+    "full": {"n_train": 640, "sgd": PLAN["full"]["sgd"] | {
         "nets": [["S = 1", 4], ["S = 1", 16], ["-L/10", 4]], "epochs": 2}, "adam":
         PLAN["full"]["adam"] | {"nets": [["S = 1", 40]], "epochs": 2}},
     "map": {"lrs": [1e-3, 5e-3], "cells": [
