@@ -3,6 +3,9 @@
 import copy
 import json
 import math
+from functools import lru_cache
+
+import numpy as np
 
 from highway_suite.figures import MARKERS
 
@@ -11,23 +14,22 @@ OWN = "own_with_gates", "a_block_of_long_name"      # kinds that the suite does 
 
 def wave(*place):
     """A number in (0, 1) that no two places share."""
-    return 0.5 + 0.49 * math.sin(1 + sum((i + 1.7) * n for i, n in enumerate(place)))
+    return 0.5 + 0.49 * np.sin(1 + sum((i + 1.7) * n for i, n in enumerate(place)))
 
 
 def make_arm(block, depth, seed, epochs):
     """One arm of a record: nets with a T learn, the others do not."""
     learns = block in ("highway", "t_only", "full", "own_with_gates")
-    epoch = list(range(1, epochs + 1))
-    noise = [wave(depth, seed, e) for e in epoch]
-    acc = [round((0.9 * e / (e + 1) if learns else 0.1) + 0.02 * n, 6)
-           for e, n in zip(epoch, noise, strict=True)]
-    loss = [round((2 / (e + 1) if learns else 2.3) + 0.02 * n, 6)
-            for e, n in zip(epoch, noise, strict=True)]
-    T = [[e, [round(0.12 + 0.08 * math.tanh(e) * (wave(seed, e, layer) - 0.5), 6)
-              for layer in range(depth)]] for e in range(epochs + 1)] if learns else []
+    e = np.arange(1, epochs + 1)
+    noise = 0.02 * wave(depth, seed, e)
+    acc = ((0.9 * e / (e + 1) if learns else 0.1) + noise).round(6).tolist()
+    loss = ((2 / (e + 1) if learns else 2.3) + noise).round(6).tolist()
+    layers = np.arange(depth)
+    T = [[e, (0.12 + 0.08 * math.tanh(e) * (wave(seed, e, layers) - 0.5)).round(6)
+          .tolist()] for e in range(epochs + 1)] if learns else []
     return {"label": f"{block} {depth}", "block": block, "depth": depth, "seed": seed,
             "parameters": 1000 * depth * (1 + learns), "status": "ok",
-            "history": {"epoch": epoch, "train_loss": loss, "train_acc": acc,
+            "history": {"epoch": e.tolist(), "train_loss": loss, "train_acc": acc,
                         "grad_norm": [1.0] * epochs, "test_acc": acc},
             "final_train_acc": acc[-1], "final_test_acc": acc[-1],
             "final_train_loss": loss[-1], "layer_T_history": T,
@@ -92,7 +94,8 @@ def with_values(record, loss=None, T=None):
     return record
 
 
-def sample_records():
+@lru_cache(maxsize=1)
+def samples():
     """Name -> record: each kind that the pictures and the animation must hold."""
     lost = make_record(depths=(3, 6, 9), seeds=(0, 1, 2, 3, 4), epochs=5)
     none_left, one_lost = make_record(), make_record()

@@ -32,10 +32,9 @@ from highway_suite.pictures import PICTURES, render
 from highway_suite.studies import RUN, SWEEP, as_study
 from tests.committed import tree
 from tests.contracts import contrast
-from tests.records_for_figures import diverge, make_record, sample_records, save
+from tests.records_for_figures import diverge, make_record, samples, save
 
 ROOT = Path(viz.__file__).parent
-SAMPLES = sample_records()
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +160,7 @@ def test_several_seeds_are_a_mean_in_a_band():
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK])
 def test_every_kind_of_net_has_a_colour_of_its_own_that_stands_out(theme):
-    record = SAMPLES["all forms"]
+    record = samples()["all forms"]
     drawn = {item.get_label(): item.get_color()
              for item in draw("learning_curves", record, theme).axes[0].lines}
     colours = {drawn[block] for block in record["config"]["blocks"]}
@@ -186,7 +185,7 @@ def test_runs_that_diverged_end_in_a_cross_and_are_left_out_of_the_mean():
     T = [record["runs"][i]["highway"]["final_T_per_layer"] for i in (0, 2)]
     assert bars(draw("T_gate_final", record).axes[0])[0] == pytest.approx(
         np.mean(T, axis=0))
-    figure = draw("T_gate_evolution", SAMPLES["one lost"])
+    figure = draw("T_gate_evolution", samples()["one lost"])
     image, = figure.axes[0].images
     assert image.get_array().shape == (6, 3)                # epochs 0, 1 and 2
     assert image.axes.get_xlim()[1] == 4.5 and "diverged" in written(figure)
@@ -258,7 +257,7 @@ HARD = {        # the records that may bring each picture into trouble
     (name, kind) for name, kinds in HARD.items() for kind in kinds])
 def test_no_text_leaves_the_picture_and_no_line_its_axes(name, kind, monkeypatch):
     monkeypatch.setattr(figures, "DPI", 100)
-    check_places(draw(name, SAMPLES[kind]))     # and there is no warning
+    check_places(draw(name, samples()[kind]))     # and there is no warning
 
 
 @pytest.mark.parametrize("title, shown", [
@@ -295,7 +294,7 @@ def test_records_and_arrays_are_drawn_on_the_axes_that_are_given(tmp_path):
         assert np.array_equal(image.get_array(), T.T)
     assert line(plot_depth_sweep(path), "highway")[0] == [3, 6]
     figure = Figure()       # without a layout engine: the axes make the room
-    plot_history(SAMPLES["long names"], figure.subplots())
+    plot_history(samples()["long names"], figure.subplots())
     FigureCanvasAgg(figure)
     check_places(figure)
 

@@ -19,11 +19,10 @@ from tests.records_for_figures import (
     as_earlier,
     diverge,
     make_record,
-    sample_records,
+    samples,
     save,
 )
 
-SAMPLES = sample_records()
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +107,7 @@ def test_the_file_shows_what_was_drawn_in_the_very_colours(monkeypatch):
 @pytest.mark.parametrize("kind", ["all forms", "no gates", "one block", "1000 epochs",
                                   "gates shut", "lost", "none left", "earlier"])
 def test_every_kind_of_record_makes_an_animation(kind):
-    study = as_study(SAMPLES[kind])
+    study = as_study(samples()[kind])
     epochs = frame_epochs(study)
     decoded, times, _ = decode(encode_gif(draw_frames(study), ""))
     assert len(decoded) == len(times) == len(epochs) <= 7

@@ -110,10 +110,10 @@ def test_a_store_that_cannot_be_written_is_said_before_the_first_trial(tmp_path)
 
 
 def test_a_killed_worker_costs_only_the_trial_that_kills(store, tmp_path):
-    trials = run(toys.requests_of(toys.fatal, 7), store, str(tmp_path), jobs=2)
+    trials = run(toys.requests_of(toys.fatal, 5), store, str(tmp_path), jobs=2)
     # Where another's end took its process before it began, 4 kills when it runs alone.
     fourth = None if toys.attempts_at(tmp_path, 4) == 1 else 4
-    assert [trial.result for trial in trials] == [0, 1, None, 3, fourth, 5, 6]
+    assert [trial.result for trial in trials] == [0, 1, None, 3, fourth]
     assert trials[2].error == KILLED
 
 
@@ -142,7 +142,7 @@ def start(store, count, **environment):
         stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(80, marks=pytest.mark.kill)])
+@pytest.mark.parametrize("kills", [2, pytest.param(80, marks=pytest.mark.kill)])
 def test_kills_lose_and_change_nothing(store, seed, kills):
     """At any moment, again and again; then two runs at a time end what is left."""
     rng, count = random.Random(seed), 12
