@@ -54,7 +54,7 @@ def flipped(packed, position):
     (b"<!DOCTYPE html>", "SHA-256"),
     (gzip.compress(bytes(2 * 10 ** 6), mtime=0), "more than"),
     (bytes(2 * 10 ** 6), "more than"),
-    (bytes((0, 0, 13, 1, 0, 0, 0, 4)) + bytes(16 + 64), "idx type is 0x0d"),
+    (bytes((0, 0, 13, 1, 0, 0, 0, 4)) + bytes(16 + 64), "idx type is 0x0d,"),
     (encode_idx(LABELS[:3]), "SHA-256"),
     (encode_idx(np.array([1, 2, 3, 8], np.uint8)), "SHA-256")])
 def test_bad_files_are_one_line_with_path_and_fault(tmp_path, content, found):
@@ -234,6 +234,10 @@ def test_arrays_of_another_kind_are_told_the_kind_wanted(change, cure, part):
 def test_what_arrays_mean_is_told_by_numbers(wrong):
     with pytest.raises(hn.DataError, match="they are"):
         replace(data_of(), **wrong)
+    y = np.array([0, 10, 2, 9])         # ten classes, unless more are told
+    with pytest.raises(hn.DataError, match="to 10"):
+        hn.Data(ONES, y, ONES, y)
+    hn.Data(ONES, y, ONES, y, classes=11)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

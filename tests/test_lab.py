@@ -433,7 +433,7 @@ def test_a_damaged_line_is_named(toy, tmp_path):
     packed = tmp_path / "results/toy/trials/square.jsonl"
     text = packed.read_text()
     for old, new in (('"x": 3}', '"x": 5}'), ('"version": 1', '"version": "one"'),
-                     ('{"trial"', '["trial"')):
+                     ('"seconds"', '"minutes"'), (text, "[]\n")):
         packed.write_text(text.replace(old, new))
         with pytest.raises(StoreError, match=r"square.jsonl, line \d"):
             read_packed(packed.parent)
@@ -488,7 +488,10 @@ def test_a_claim_too_dear_gets_no_verdict(toy, tmp_path, store, capsys):
     assert store.of("toy.%") == {}
     assert recheck.recheck_claim("toy-last", store, minutes=0.01, jobs=1, sample=1) == 0
     told = capsys.readouterr().out
+    assert "1 trials decide it" in told and "square x 4" in told
     assert "verdict: " not in told and "equal to the bit" in told
+    assert recheck.recheck_claim("toy-of-none", store) == 0
+    assert "no trial decides it" in capsys.readouterr().out
     with pytest.raises(RecordError, match="toy-last"):
         recheck.recheck_claim("toy-first", store)
 
