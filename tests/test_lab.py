@@ -14,6 +14,7 @@ import threading
 import time
 import zlib
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,7 +24,7 @@ import pytest
 import highway_networks as hn
 from experiments import variants
 from experiments.lab import Claim, experiment, main, recheck, running, trial_function
-from experiments.lab.experiment import Lab, Replay, load_record, state_of
+from experiments.lab.experiment import Lab, Replay, Training, load_record, state_of
 from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
 from experiments.lab.trials import Request, Store, StoreError, read_packed
@@ -433,7 +434,7 @@ def test_a_damaged_line_is_named(toy, tmp_path):
     packed = tmp_path / "results/toy/trials/square.jsonl"
     text = packed.read_text()
     for old, new in (('"x": 3}', '"x": 5}'), ('"version": 1', '"version": "one"'),
-                     ('"seconds"', '"minutes"'), (text, "[]\n")):
+                     (text, "{}\n")):
         packed.write_text(text.replace(old, new))
         with pytest.raises(StoreError, match=r"square.jsonl, line \d"):
             read_packed(packed.parent)
@@ -448,6 +449,17 @@ def test_a_record_of_another_kind_is_one_line(toy, tmp_path):
         with pytest.raises(RecordError, match=r"experiments\.toy"):
             load_record(path)
         path.write_text(good)
+
+
+@pytest.mark.parametrize("error, told", [
+    (KeyError("x2"), r"field is missing.*x2.*experiments\.toy"),
+    (RecordError("that of another"), "^that of another$")])
+def test_a_record_that_claims_cannot_read_is_one_line(store, error, told):
+    def claims(record):
+        raise error
+    lab = Lab(replace(toys.EXPERIMENT, claims=claims), Training(store, {}, jobs=1))
+    with pytest.raises(RecordError, match=told):
+        lab.record("")
 
 
 def tamper(tmp_path, x, x2):
