@@ -12,6 +12,6 @@ import pytest
     120, pytest.param(70_000, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("check", ["check_file", "check_record_reader"])
 def test_property(check, examples, tmp_path, monkeypatch):
-    from tests import fuzzing       # here, for Hypothesis takes seconds to import
+    from tests import fuzzing  # here, for Hypothesis takes seconds to import
     monkeypatch.chdir(tmp_path)
     getattr(fuzzing, check)(examples)

@@ -24,7 +24,6 @@ from tests.records_for_figures import (
 )
 
 
-
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Small frames, and few, which are drawn sooner."""
