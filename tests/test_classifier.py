@@ -42,7 +42,7 @@ def test_scikit_learns_own_checks(estimator, check):
         np.random.set_state(state)
 
 
-@pytest.mark.parametrize("change", [{}, {"depth": 100, "max_iter": 6}])
+@pytest.mark.parametrize("change", [{}, {"depth": 100, "max_iter": 4}])
 def test_defaults_learn_digits_as_they_are(change):
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=y)
