@@ -33,7 +33,8 @@ def table():
 # The checks fit inputs of many spreads, and pytest would make errors of warnings. Some
 # draw from NumPy's global generator, which no test may leave changed.
 @pytest.mark.filterwarnings("default")
-@parametrize_with_checks([HighwayClassifier(), HighwayClassifier(early_stopping=True)])
+@parametrize_with_checks([
+    HighwayClassifier(), HighwayClassifier(early_stopping=True, depth=3, hidden=20)])
 def test_scikit_learns_own_checks(estimator, check):
     state = np.random.get_state()
     try:
@@ -42,7 +43,7 @@ def test_scikit_learns_own_checks(estimator, check):
         np.random.set_state(state)
 
 
-@pytest.mark.parametrize("change", [{}, {"depth": 100, "max_iter": 4}])
+@pytest.mark.parametrize("change", [{}, {"depth": 100, "max_iter": 3}])
 def test_defaults_learn_digits_as_they_are(change):
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, random_state=0, stratify=y)

@@ -18,7 +18,7 @@ GATES = {3: "3x3 gates", 1: "1x1 gates", 0: "a number for each map"}
 PIECES = {"batch": 100, "piece": 25, "momentum": 0.9}
 MNIST = {"net": "table 1", "scale": 256, "centred": False, "crop": 0}   # Caffe's 1/256
 COLOUR = {"net": "table 2", "scale": 64, "centred": True, "crop": 4}
-DIGITS = {"scale": 16, "batch": 200, "piece": 100, "n_train": 400}
+DIGITS = {"scale": 16, "batch": 200, "piece": 100}
 AUTHORS = {"lr": 0.01, "schedule": "thirds", "order": "files", "decay": 0.001,
            "dropout": 1}
 START = {"lr": 0.1, "schedule": "cosine", "order": "shuffled", "decay": 1e-4,
@@ -99,19 +99,21 @@ SMOKE: dict[str, Any] = {
     "depths": PLAN["depths"] | {
         "depths": [8, 18], "seeds": [0, 1], "lrs": {"highway": [0.01, 0.03],
                                                    "plain": [0.003, 0.01]},
-        "net": PLAN["depths"]["net"] | DIGITS | {"width": 4, "epochs": 1}},
+        "net": PLAN["depths"]["net"] | DIGITS | {"width": 4, "n_train": 400,
+                                                 "epochs": 1}},
     "gates": PLAN["gates"] | {
         "biases": [0.0, -1.0, -3.0], "seeds": [0], "lrs": [0.1],
         "net": PLAN["gates"]["net"] | DIGITS | {
             "width": 2, "n_train": 100, "epochs": 1, "batch": 50, "piece": 50}},
     "table_1": PLAN["table_1"] | {
         "dataset": "digits", "held_out": 1037, "epochs": 1,
-        "net": PLAN["table_1"]["net"] | DIGITS, "searches": {
+        "net": PLAN["table_1"]["net"] | DIGITS | {"n_train": 400}, "searches": {
             name: search | {"steps": FEW[search["fixed"]["block"]]}
             for name, search in PLAN["table_1"]["searches"].items()},
         "runs": [one | {"seeds": [0]} for one in PLAN["table_1"]["runs"]]},
     "table_2": PLAN["table_2"] | {
         "dataset": "digits", "held_out": 1037, "epochs": 1,
-        "net": PLAN["table_2"]["net"] | DIGITS | {"crop": 1}, "searches": {
+        "net": PLAN["table_2"]["net"] | DIGITS | {"crop": 1, "n_train": 400},
+        "searches": {
             name: search | {"steps": FEW[search["fixed"]["block"]]}
             for name, search in PLAN["table_2"]["searches"].items()}}}
