@@ -74,8 +74,8 @@ def run(lab):
 def claims(record):
     last = record["rows"][-1]
     return [Claim(name="toy-last", source="ours", text="the last square is at least "
-                  "ten", ours={"x2": last["x2"]}, rows=[last], limit=10,
-                  test=lambda limit: last["x2"] >= limit),
+                  "ten", ours={"x2": [row["x2"] for row in record["rows"]]},
+                  rows=[last], limit=10, test=lambda limit: last["x2"] >= limit),
             Claim(name="toy-of-none", source="ours", text="squares are not counted",
                   ours=0, rows=[], test=lambda: True)]
 

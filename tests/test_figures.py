@@ -99,6 +99,7 @@ def test_curves_are_those_of_the_record(picture, series, mark, label):
 def test_the_sweep_is_drawn_by_depth_in_blocks():
     record = make_record(depths=(50, 5, 10))     # in any order
     axes, = draw("depth_sweep", record).axes
+    assert "accuracy" in axes.get_ylabel()
     for block in ("highway", "plain"):
         x, y = line(axes, block)
         assert x == [5, 10, 50] and y == [
@@ -293,6 +294,9 @@ def test_records_and_arrays_are_drawn_on_the_axes_that_are_given(tmp_path):
         image, = plot_gate_history(source).images
         assert np.array_equal(image.get_array(), T.T)
     assert line(plot_depth_sweep(path), "highway")[0] == [3, 6]
+    for losses, scale in (([2.0, 1.0, 0.0], "linear"), ([200.0, 1.0, 0.0], "log")):
+        arm = {"epoch": [1, 2, 3], "train_loss": losses}
+        assert plot_history(arm, series="train_loss").get_yscale() == scale
     figure = Figure()       # without a layout engine: the axes make the room
     plot_history(samples()["long names"], figure.subplots())
     FigureCanvasAgg(figure)

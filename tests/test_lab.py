@@ -20,10 +20,12 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
+from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments import variants
 from experiments.lab import Claim, experiment, main, recheck, running, trial_function
+from experiments.lab.drawing import format_log, plain_numbers
 from experiments.lab.experiment import Lab, Replay, Training, load_record, state_of
 from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
@@ -360,7 +362,9 @@ def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_p
     before = committed(tmp_path)
     assert {path.name for path in before} == {"record.json", "figure.png",
                                               "square.jsonl"}
+    capsys.readouterr()
     toy()
+    assert "results/" not in capsys.readouterr().out
     toy("--pack")
     toy("--fresh", "--only", "x=2e0")       # as numbers
     toy("--smoke")
@@ -488,7 +492,7 @@ def test_a_recheck_says_when_a_claim_no_longer_holds(toy, tmp_path, store, capsy
     store.path.unlink(missing_ok=True)
     assert recheck.recheck_claim("toy-last", store, jobs=1) == 1
     told = capsys.readouterr().out
-    assert "99" in told and "9 now" in told
+    assert "1 4 99 committed, 1 4 9 now" in told
     tamper(tmp_path, 1, 99)                 # one that decides nothing
     toy()
     assert recheck.recheck_claim("toy-last", store, jobs=1) == 1
@@ -527,7 +531,7 @@ def test_trials_of_an_older_version_are_compared_as_such(toy, store, capsys,
     assert "version 2 of its function, not 1" in capsys.readouterr().out
     assert recheck.recheck_claim("toy-last", store, jobs=1) == 0
     out, err = capsys.readouterr()
-    assert "16 committed, 17 now" in out and "version 2" in err
+    assert "16 committed, 1 4 9 17 now" in out and "version 2" in err
     assert "elsewhere" not in out, "it is the same machine"
 
 
@@ -535,3 +539,14 @@ def test_the_time_of_a_recheck_is_that_of_its_cores_or_of_the_longest_trial():
     trials = [SimpleNamespace(seconds=seconds) for seconds in (10, 10, 10, 30)]
     one, two, many = (recheck.seconds_of(trials, jobs) for jobs in (1, 2, 8))
     assert one - two == pytest.approx(30) and two == many > 30
+
+
+@pytest.mark.parametrize("form", [format_log, plain_numbers])
+def test_a_logarithmic_axis_has_plain_numbers(form):
+    figure = Figure()
+    axes = figure.subplots()
+    axes.set(yscale="log", ylim=(0.02, 0.7))
+    form(axes.yaxis)
+    figure.canvas.draw()
+    labels = [label.get_text() for label in axes.get_yticklabels(which="both")]
+    assert len(list(map(float, filter(None, labels)))) > 2

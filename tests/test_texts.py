@@ -30,6 +30,7 @@ def test_no_text_is_stale():
 
 def test_values_that_no_text_has_today():
     assert texts.mean([None]) == "diverged"
+    assert texts.words([True, False, None]) == "yes, no, –"
     assert texts.words({"lowest": 1, "median": 2, "highest": 3}) == "2 (1 to 3)"
 
 
