@@ -2,8 +2,8 @@
 
 import re
 import runpy
+import sys
 
-import numpy as np
 import pytest
 
 import highway_networks as hn
@@ -16,6 +16,7 @@ def example(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(hn, "BLOCKS", dict(hn.BLOCKS))
 
     def run(name):
+        monkeypatch.delitem(sys.modules, f"examples.{name}", raising=False)
         runpy.run_module(f"examples.{name}", run_name="__main__", alter_sys=True)
         return capfd.readouterr()
     return run
@@ -91,15 +92,3 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     assert sum("image/png" in output.get("data", {}) for output in outputs) == 4
     assert "plain: 95% right" in "".join(output.get("text", "") for output in outputs)
-
-
-@pytest.mark.parametrize("activation", hn.ACTIVATIONS)
-@pytest.mark.parametrize("block", hn.BLOCKS)
-def test_pytorch_gives_the_same_logits(block, activation, rng):
-    torch = pytest.importorskip("torch")
-    from examples.to_pytorch import TorchNet
-    net = hn.DeepNet(block, 6, 9, inputs=5, classes=4, activation=activation)
-    net.params += rng.normal(0, 0.3, net.params.size).astype("float32")
-    x = rng.normal(size=(11, 5)).astype("float32")
-    logits = TorchNet(net)(torch.tensor(x)).detach().numpy()
-    np.testing.assert_allclose(logits, net.forward(x.T)[0].T, rtol=1e-5, atol=1e-5)

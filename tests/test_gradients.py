@@ -5,7 +5,6 @@ import pytest
 
 import highway_networks as hn
 from tests.contracts import (
-    FORMS,
     WrongGradient,
     check_block,
     check_gradient,
@@ -150,25 +149,18 @@ def test_broken_contract_is_caught(change, monkeypatch, seed):
 # Another implementation: autograd
 
 
-@pytest.mark.parametrize("activation", list(hn.ACTIVATIONS))
-@pytest.mark.parametrize("block", FORMS)
+@pytest.mark.parametrize("activation", hn.ACTIVATIONS)
+@pytest.mark.parametrize("block", KINDS)
 def test_logits_and_gradient_as_torch_has_them(block, activation, seed):
+    """In the module that examples/to_pytorch.py makes of a net."""
     torch = pytest.importorskip("torch", reason="torch is not installed; it is an "
                                                 "independent oracle, not a dependency")
+    from examples.to_pytorch import TorchNet
     net, (x, labels) = small_net(block, 6, activation, seed), small_batch(seed)
-    w = {name: torch.tensor(np.ascontiguousarray(view), requires_grad=True)
-         for name, view in net.views(net.params).items()}
-    act = getattr(torch, activation)
-    h = act(w["W_in"] @ torch.tensor(x) + w["b_in"])
-    for layer in range(net.depth):
-        def affine(name, layer=layer, h=h):
-            return w["W_" + name][layer] @ h + w["b_" + name][layer][:, None]
-        T, C = (torch.sigmoid(affine(gate)) if gate in net.block.gates else None
-                for gate in "TC")
-        h = FORMS[block](h, act(affine("H")), T, C)
-    logits = w["W_out"] @ h + w["b_out"][:, None]
-    torch.nn.functional.cross_entropy(logits.T, torch.tensor(labels)).backward()
-    np.testing.assert_allclose(net.forward(x)[0], logits.detach().numpy(), rtol=1e-10)
+    twin = TorchNet(net)
+    logits = twin(torch.tensor(x.T))
+    torch.nn.functional.cross_entropy(logits, torch.tensor(labels)).backward()
+    np.testing.assert_allclose(net.forward(x)[0].T, logits.detach().numpy(), rtol=1e-10)
     for name, view in net.views(gradient(net, x, labels)).items():
-        expected = w[name].grad.numpy()
+        expected = twin.get_parameter(name).grad.numpy()
         assert abs(view - expected).max() <= 1e-10 * abs(expected).max(), name
