@@ -500,7 +500,7 @@ def test_a_recheck_says_when_a_claim_no_longer_holds(toy, tmp_path, store, capsy
 
 def test_a_claim_too_dear_gets_no_verdict(toy, tmp_path, store, capsys):
     toy()
-    assert recheck.recheck_claim("toy-last", store, minutes=0.01, jobs=1) == 2
+    assert recheck.recheck_claim("toy-last", store, minutes=0.01) == 2
     assert store.of("toy.%") == {}
     assert recheck.recheck_claim("toy-last", store, minutes=0.01, jobs=1, sample=1) == 0
     told = capsys.readouterr().out
