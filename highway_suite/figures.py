@@ -227,6 +227,8 @@ def label_right(axes: Axes, labels: list[tuple]) -> None:
     """
     if not labels:
         return
+    if engine := axes.figure.get_layout_engine():
+        engine.execute(axes.figure)     # the axes has its height
     low, high = axes.get_ylim()
     at = axes.transData.transform([
         (1, min(max(height, low), high) if height == height else low)
