@@ -108,7 +108,7 @@ def write(record: dict) -> None:
 # --------------------------------------------------------------------------------------
 # The picture
 
-MARKERS = "osD^vPX*"        # of the processors
+MARKERS, SIGNS = "osD^v*", "●■◆▲▼★"     # of the processors
 
 
 def rivals(record: Mapping) -> Iterator[tuple[str, str, dict, int]]:
@@ -127,12 +127,12 @@ def draw(record: Mapping) -> Figure:
     first, rival = rows[0] if rows else ("net", "rivals")
     medians = [times["median"] for contest, name, times, _ in rivals(record)
                if (contest, name) == (first, rival)] or [1]
-    kinds = [f"{MARKERS[number % len(MARKERS)]}: {' '.join(map(str, kind_of(entry)))}"
+    kinds = [f"{SIGNS[number % len(SIGNS)]} {' '.join(map(str, kind_of(entry)))}"
              for number, entry in enumerate(record["processors"])]
     figure, axes = sheet(
         f"A training step of {rival} takes {min(medians):.2f} to {max(medians):.2f} "
-        f"times as long as ours ({first})", "medians and ranges of rounds",
-        *kinds,
+        f"times as long as ours ({first})",
+        "medians and ranges of rounds; above 1 ours is faster", *kinds,
         height=1.6 + 0.38 * len(rows))
     for contest, name, times, number in rivals(record):
         row = rows.index((contest, name)) + 0.36 * (
@@ -142,7 +142,8 @@ def draw(record: Mapping) -> Figure:
         axes.plot(times["median"], row, MARKERS[number % len(MARKERS)],
                   color=LIGHT.ink)
         axes.annotate(f"{times['median']:.2f}", (times["largest"], row), size=SMALL,
-                      xytext=(4, 0), textcoords="offset points", va="center")
+                      xytext=(4, 0), textcoords="offset points", va="center",
+                      bbox={"color": LIGHT.paper, "pad": 0.5})
     axes.set_yticks(range(len(rows)), [f"{contest}\n{name}" for contest, name in rows],
                     size=SMALL)
     axes.tick_params(axis="y", length=0)

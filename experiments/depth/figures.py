@@ -156,7 +156,7 @@ def draw_use(record: dict) -> Figure:
     rows = [min(record["thousand"], key=mean_loss),
             *(row for row in record["thousand"] if row["gate_bias"] == shut)]
     deepest = max(record["full"], key=lambda row: row["depth"])
-    needed = " and ".join(f"{row['used'][0]['prefix']} if $b_T$ starts at "
+    needed = " and ".join(f"{row['used'][0]['prefix'] or 'none'} if $b_T$ starts at "
                           f"{signed(row['gate_bias'])}" for row in rows)
     figure, axes = sheet(
         f"A net of {rows[0]['depth']} blocks needs its first {needed}",

@@ -169,7 +169,7 @@ def draw_harder(record: dict) -> Figure:
     plain_numbers(axes.yaxis)
     label_y(axes, "rise of training error, points (log scale)")
     axes.legend(frameon=False, fontsize=SMALL, loc="lower left",
-                bbox_to_anchor=(0.12, 0.02))
+                bbox_to_anchor=(0.15, 0.04), handlelength=1)
     return figure
 
 
