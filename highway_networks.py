@@ -1117,8 +1117,8 @@ OPTIMIZERS = {
 # Threads of BLAS: one number for the whole process
 
 WIDE = 200          # units of a block from which one training gains by more threads
-TURN = threading.RLock()        # of the thread that may set the number
-HELD: list[int | None] = []     # the number that it has set
+SETTING = threading.Lock()      # for the moment in which the number is set or restored
+HELD: list[tuple] = []          # for each body that runs: the limit and its number
 
 
 def threads_in_use() -> int | None:
@@ -1133,9 +1133,9 @@ def threads_in_use() -> int | None:
 @contextmanager
 def blas_threads(threads: int | None) -> Iterator[int | None]:
     """BLAS uses so many threads while the body runs, with None as many as before;
-    yields the number. Inside another body the outer number holds. Of several threads of
-    a process that train, one has its turn after the other: do not wait in the body for
-    a thread that trains.
+    yields the number. It is one for the whole process: while a body runs, here or in
+    another thread, its number holds in every other body, too. The last one that ends
+    restores what was before.
 
     Without threadpoolctl nothing is limited. Run as the program this module has set the
     number to 1 before. A script of your own should, too, by $OPENBLAS_NUM_THREADS,
@@ -1145,18 +1145,30 @@ def blas_threads(threads: int | None) -> Iterator[int | None]:
     if threadpoolctl is None:
         yield threads_in_use()
         return
-    with TURN:
+    with SETTING:
         if HELD:
-            yield HELD[0]
-            return
-        with suppress(AttributeError):      # another thread may have set it before
-            threadpoolctl.OpenBLASController.clear_controlling_thread(force=True)
-        with threadpoolctl.threadpool_limits(threads, "blas"):
-            HELD.append(threads or threads_in_use())
-            try:
-                yield HELD[0]
-            finally:
-                HELD.clear()
+            limit, number = HELD[0]
+        else:
+            free_blas()
+            limit = threadpoolctl.threadpool_limits(threads, "blas")
+            number = threads or threads_in_use()
+        HELD.append((limit, number))
+    try:
+        yield number
+    finally:
+        with SETTING:
+            HELD.pop()
+            if not HELD:
+                free_blas()
+                limit.restore_original_limits()
+                free_blas()
+
+
+def free_blas() -> None:
+    """threadpoolctl lets the thread of Python that set the number last go on setting it:
+    let any thread do so."""
+    with suppress(AttributeError):      # its earlier versions do not ask
+        threadpoolctl.OpenBLASController.clear_controlling_thread(force=True)
 
 
 def threads_for(hidden: int, asked: int | None = None) -> int | None:
