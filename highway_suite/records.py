@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -53,11 +54,17 @@ def environment(threads: int | None = 1) -> dict:
         "blas_kernel": blas.get("architecture"), "git": revision, "git_dirty": dirty}
 
 
+def numerics(env: Mapping) -> dict:
+    """What the last bits of a training depend on, of an environment. The commit is not
+    among it, so that whoever mends a sentence does not lose hours."""
+    return {name: value for name, value in env.items() if not name.startswith("git")}
+
+
 def numbers_of(value: Any) -> Any:
-    """A record without what differs between two runs of one command."""
+    """A record, or a part of it, without what differs between two runs of a command."""
     if isinstance(value, dict):
         return {name: numbers_of(item) for name, item in value.items()
-                if name not in ("env", "wallclock_sec")}
+                if name not in ("env", "seconds", "wallclock_sec")}
     return [*map(numbers_of, value)] if isinstance(value, list) else value
 
 
