@@ -1165,9 +1165,10 @@ def blas_threads(threads: int | None) -> Iterator[int | None]:
 
 
 def free_blas() -> None:
-    """threadpoolctl lets the thread of Python that set the number last go on setting it:
-    let any thread do so."""
-    with suppress(AttributeError):      # its earlier versions do not ask
+    """threadpoolctl lets only the thread that set the number last set it again: from
+    now on any thread may."""
+    assert threadpoolctl is not None
+    with suppress(AttributeError):      # earlier versions do not know it
         threadpoolctl.OpenBLASController.clear_controlling_thread(force=True)
 
 

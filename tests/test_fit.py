@@ -154,7 +154,7 @@ def blas():
 
 @pytest.mark.skipif(not blas(), reason="a BLAS that threadpoolctl does not know")
 def test_the_first_of_several_threads_sets_the_number_and_what_was_comes_back():
-    """The number is one for the whole process: it holds in every body until the last one
+    """The number is one for the whole process: it holds in every body until the last
     has ended, as in that of `fit`, which asks for 1."""
     found = []
 
