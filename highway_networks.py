@@ -977,15 +977,13 @@ class DeepNet:
 
     def save(self, file: Any) -> None:
         """Write settings and weights as one .npz, without pickles, to a binary file or,
-        whole or not at all, to a path, which gets .npz at its end if it lacks it.
-        Raises OSError."""
+        whole or not at all, to a path. Raises OSError."""
         if not isinstance(file, (str, Path)):
             np.savez_compressed(file, params=self.params, **self.settings)  # type: ignore
             return
-        path, content = expanded(file), io.BytesIO()
+        content = io.BytesIO()
         self.save(content)
-        write_whole(path if path.suffix == ".npz" else Path(f"{path}.npz"),
-                    content.getvalue())
+        write_whole(expanded(file), content.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> DeepNet:
