@@ -39,8 +39,8 @@ def git_state() -> tuple[str | None, bool | None]:
 
 @lru_cache(maxsize=1)
 def blas_in_use() -> dict:
-    """What threadpoolctl knows of NumPy's, where SciPy brings another; to ask takes
-    longer than to train a small net."""
+    """What threadpoolctl knows of NumPy's BLAS; SciPy may bring another one. It is
+    asked once, because that takes longer than to train a small net."""
     known = hn.threadpoolctl.threadpool_info() if hn.threadpoolctl else ()
     return min((library for library in known if library["user_api"] == "blas"),
                key=lambda library: "numpy" not in library["filepath"], default={})
@@ -69,9 +69,8 @@ def numbers_of(value: Any) -> Any:
 
 
 def write_record(path: Path, record: dict) -> bool:
-    """Write a record -> whether it was written: not where the file has all of it but
-    environment and seconds, so that who only tries a command changes no file. Raises
-    OSError."""
+    """Write a record -> whether it was written. A file that differs only in environment
+    and seconds stays: whoever only tries a command changes no file. Raises OSError."""
     try:
         there = parse_json(read_file(path).decode())
     except ValueError:
@@ -86,8 +85,8 @@ def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0"
                    ) -> tuple[dict, str]:
     """A checked record and the SHA-256 of its file. Records without our `schema` key,
     by the earlier reproduction, are read too. Raises RecordError, one line that names
-    file and field; and the command that makes it, where there is no file: what is
-    there, whatever it is, no advice may replace."""
+    file and field. It names the command that makes the record only where no file is
+    there, so that no advice replaces one."""
     try:
         content = read_file(path)
         record = parse_json(content.decode("utf-8-sig"))
