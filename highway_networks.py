@@ -1055,7 +1055,8 @@ PIECE = 1 << 16     # weights that Adam moves at a time, so that they stay in th
 
 class Adam:
     """Kingma, Ba 2015. The moments are kept without their factors (1 - beta), which go
-    into the step size instead: two passes over the vectors less, the same update.
+    into the step size instead: the update is the same, with two passes less over the
+    vectors.
 
         m = sum of beta1^i grad,  v = sum of beta2^i grad^2,  i steps ago
         params -= lr * m_hat / (sqrt(v_hat) + eps)
