@@ -29,7 +29,7 @@ import numpy as np
 
 from highway_networks import expanded, threads_in_use
 from highway_suite.files import LIMIT, check_target, parse_json, read_file, write_file
-from highway_suite.records import environment
+from highway_suite.records import environment, numerics
 
 STATE = "state.json"    # the member beside the arrays
 LITTER = 3600           # seconds; a file that is older is not being written
@@ -40,11 +40,9 @@ class CheckpointError(ValueError):
     """A checkpoint cannot be gone on from: the file, and why."""
 
 
-def numerics() -> dict:
-    """What the last bits of a training depend on besides its settings. The commit is
-    not among it, so that whoever mends a sentence does not lose hours."""
-    return {name: value for name, value in environment(threads_in_use()).items()
-            if not name.startswith("git")}
+def this_process() -> dict:
+    """What the last bits of a training depend on besides its settings."""
+    return numerics(environment(threads_in_use()))
 
 
 def data_hash(*arrays: np.ndarray) -> str:
@@ -74,7 +72,7 @@ class Checkpoint:
         self.path, self.data, self.anyway = expanded(path), data, anyway
         self.config = parse_json(json.dumps(dict(config), allow_nan=False))
         self.start, self.seconds_before = time.perf_counter(), 0.0
-        self.environments = [numerics()]
+        self.environments = [this_process()]
 
     def save(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator], history: list[dict]) -> None:
@@ -103,7 +101,7 @@ class Checkpoint:
             with suppress(FileNotFoundError):           # what is new is being written
                 if time.time() - left.stat().st_mtime > LITTER:
                     left.unlink()
-        self.environments = [numerics()]    # threads are as `fit` limits them
+        self.environments = [this_process()]    # threads are as `fit` limits them
         if not self.path.exists():
             return []
         try:
@@ -122,7 +120,7 @@ class Checkpoint:
             stream.bit_generator.state = state["streams"][name]
         self.seconds_before = float(state["seconds"])
         self.environments = [there for there in state["environments"]
-                             if there != numerics()] + [numerics()]
+                             if there != this_process()] + [this_process()]
         return state["history"]
 
     def read(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
@@ -157,7 +155,7 @@ class Checkpoint:
         if state["data"] != self.data:
             raise ValueError("it learned from other data")
         last = state["environments"][-1]
-        for key, value in numerics().items():
+        for key, value in this_process().items():
             if last.get(key) != value and not self.anyway:
                 raise ValueError(f"it was made where {key} is {last.get(key)!r}, here "
                                  f"{value!r}; --anyway or anyway=True goes on")

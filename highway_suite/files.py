@@ -21,9 +21,9 @@ LIMIT = 64 * 2**20      # bytes; no record of ours is longer
 
 
 def check_target(path: Path) -> None:
-    """Raise OSError unless a file can be written there, so that it is known before the
-    work that fills it. Only a regular file is replaced: a link is not what its owner
-    meant. A missing folder is taken for one that will be made."""
+    """Raise OSError unless a file can be written there: this is asked before the work
+    that fills it. Only a regular file is replaced, and no link, whose owner would not
+    expect it. A missing folder is taken for one that will be made."""
     path = expanded(path)
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):

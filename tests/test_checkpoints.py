@@ -143,7 +143,7 @@ def test_another_processor_goes_on_when_asked_and_is_noted(data, halfway, tmp_pa
     path = tmp_path / "run.npz"
     path.write_bytes(halfway)
     with hn.blas_threads(1):
-        there = checkpoints.numerics()
+        there = checkpoints.this_process()
     here = there | {"blas_kernel": "Abacus"}
     monkeypatch.setattr(checkpoints, "environment", lambda threads: here)
     check_refused(path, ADAM, data, "Abacus")

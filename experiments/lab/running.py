@@ -109,8 +109,8 @@ shared: dict[str, Any] = {}     # of a worker: what all of its trials work with
 
 
 def start_worker(caller: int, things: dict) -> None:
-    """The first thing that a worker does: Ctrl-C is its caller's, with which it ends.
-    """
+    """The first thing that a worker does: from now on Ctrl-C is for its caller alone,
+    and it ends when its caller ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(caller)
     shared.update(things)
@@ -242,7 +242,7 @@ def send_code(client: Any, address: str) -> None:
 
 
 def not_fit(address: str, error: BaseException) -> StoreError:
-    """What to say of workers that fail before a trial begins: why, at its root."""
+    """The error of workers that fail before a trial begins, with its first cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     return StoreError(f"the workers at {address} cannot run trials: "
