@@ -91,9 +91,9 @@ def seen_of(record: dict) -> dict[str, dict]:
 
 
 def median_of(record: dict, name: str, of: str) -> str:
-    """The median share of a claim's nets, in %."""
-    (ours,) = (claim["ours"] for claim in record["claims"] if claim["name"] == name)
-    return f"{100 * ours.get(of, ours)['median']:.0f} %"
+    """The median share of a claim's nets, in %; a dash in a small record without it."""
+    found = [claim["ours"] for claim in record["claims"] if claim["name"] == name]
+    return f"{100 * found[0].get(of, found[0])['median']:.0f} %" if found else "–"
 
 
 def draw_gates(record: dict) -> Figure:
