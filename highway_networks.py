@@ -112,7 +112,9 @@ import math
 import os
 import platform
 import shlex
+import stat
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -405,9 +407,23 @@ def expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
+def check_target(path: Path) -> None:
+    """Raise OSError unless a file can be written there: this is asked before the work
+    that fills it. Only a regular file is replaced, and no link, whose owner would not
+    expect it. A missing folder is taken for one that will be made."""
+    path = expanded(path)
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(22, "not a regular file, which alone is replaced", str(path))
+    there = next(filter(os.path.lexists, path.parents), path.parent)
+    with tempfile.TemporaryFile(dir=there):
+        pass
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write all of the bytes, or nothing: then the file stays as it was. Raises
     OSError, which names the file."""
+    check_target(path)
     beside = path.with_name(f".{path.name[:40]}.{os.getpid()}-{time.time_ns()}.part")
     try:
         with open(beside, "wb") as file:        # its mode is what the umask says
@@ -1119,6 +1135,10 @@ OPTIMIZERS = {
 WIDE = 200          # units of a block from which one training gains by more threads
 SETTING = threading.Lock()      # for the moment in which the number is set or restored
 HELD: list[tuple] = []          # for each body that runs: the limit and its number
+if hasattr(os, "register_at_fork"):     # a child has none of the threads of its parent
+    os.register_at_fork(before=SETTING.acquire, after_in_parent=SETTING.release,
+                        after_in_child=SETTING.release)
+    os.register_at_fork(after_in_child=HELD.clear)
 
 
 def threads_in_use() -> int | None:
@@ -1375,7 +1395,9 @@ def check_fit(net: DeepNet, data: Data, config: Config) -> None:
         if made != (told := of_data.get(name, getattr(config, name, made))):
             whose = "Data" if name in of_data else "Config"
             raise ValueError(f"{name} of the net is {made!r}, of the {whose} {told!r}")
-    if data.scale is not None and data.x_train.dtype.kind in "iu":
+    low, high = data.x_train.min(), data.x_train.max()
+    if data.scale is not None and (data.x_train.dtype.kind in "iu" or
+                                   low >= 0 and max(1, data.scale / 2) < high):
         raise ValueError("the pixels are not scaled: train takes hn.scale_pixels(data)")
     if config.batch > len(data.x_train):
         raise ValueError(f"batch is {config.batch}, but there are "
@@ -1653,8 +1675,11 @@ def main(argv: list[str] | None = None) -> dict:
     quick, data_dir, out = (given.pop(name) for name in ("quick", "data_dir", "out"))
     settings = cap_images(resolve(given, quick))
     out = out or Path("run.json" if settings == resolve({}) else "last_run.json")
-    if out.is_dir() or not out.parent.is_dir():     # said before any training begins
-        parser.error(f"argument --out: {out}: no file can be written there")
+    try:
+        out.parent.resolve(strict=True)
+        check_target(out)       # before any training begins
+    except OSError as error:
+        parser.error(f"argument --out: {error}")
     words = ["python3", parser.prog, *(sys.argv[1:] if argv is None else argv)]
     try:
         configs, data = make_configs(settings), load_dataset("mnist", data_dir)

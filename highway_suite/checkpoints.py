@@ -67,16 +67,20 @@ class Checkpoint:
     `environments`, the different ones it ran in, this one last.
     """
 
-    def __init__(self, path: str | Path, config: Mapping[str, Any], data: str = "",
+    def __init__(self, path: str | Path, config: Mapping[str, Any], data: str,
                  anyway: bool = False):
         self.path, self.data, self.anyway = expanded(path), data, anyway
         self.config = parse_json(json.dumps(dict(config), allow_nan=False))
         self.start, self.seconds_before = time.perf_counter(), 0.0
         self.environments = [this_process()]
+        self.seen: tuple | None = None      # the file as this training left it
 
     def save(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator], history: list[dict]) -> None:
-        """Write all of it or nothing. Raises OSError, which names the file."""
+        """Write all of it or nothing. Raises OSError, which names the file, and
+        CheckpointError where another training has written it meanwhile."""
+        if self.version() not in (None, self.seen):
+            self.read(arrays, streams)
         seconds = self.seconds_before + time.perf_counter() - self.start
         state = {"config": self.config, "data": self.data, "history": history,
                  "environments": self.environments, "seconds": round(seconds, 3),
@@ -88,6 +92,14 @@ class Checkpoint:
         with zipfile.ZipFile(file, "a") as archive:
             archive.writestr(STATE, json.dumps(state, allow_nan=False))
         write_file(self.path, file.getvalue())
+        self.seen = self.version()
+
+    def version(self) -> tuple | None:
+        """What is another one once somebody has written the file; None without one."""
+        with suppress(FileNotFoundError):
+            there = self.path.stat()
+            return there.st_ino, there.st_mtime_ns, there.st_size
+        return None
 
     def load(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator]) -> list[dict]:
@@ -102,18 +114,10 @@ class Checkpoint:
                 if time.time() - left.stat().st_mtime > LITTER:
                     left.unlink()
         self.environments = [this_process()]    # threads are as `fit` limits them
-        if not self.path.exists():
+        self.seen = self.version()
+        if self.seen is None:
             return []
-        try:
-            state, found = self.read(arrays)
-            for name, stream in streams.items():    # on copies first: it may raise
-                copy.deepcopy(stream.bit_generator).state = state["streams"][name]
-        except MemoryError:
-            raise
-        except Exception as error:      # zipfile, zlib, numpy: each its own kind
-            why = error if isinstance(error, ValueError) else repr(error)
-            raise CheckpointError(f"{self.path}: {why}. Name another file, or move "
-                                  "this one away to begin anew") from error
+        state, found = self.read(arrays, streams)
         for name, array in arrays.items():
             array[...] = found[name]
         for name, stream in streams.items():
@@ -123,8 +127,24 @@ class Checkpoint:
                              if there != this_process()] + [this_process()]
         return state["history"]
 
-    def read(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
-        """The file's state, checked, and its arrays, shaped like these."""
+    def read(self, arrays: Mapping[str, np.ndarray],
+             streams: Mapping[str, np.random.Generator]) -> tuple[dict, dict]:
+        """The file's state, checked, and its arrays, shaped like these. Raises
+        CheckpointError."""
+        try:
+            state, found = self.unpack(arrays)
+            for name, stream in streams.items():    # on copies: it may raise
+                copy.deepcopy(stream.bit_generator).state = state["streams"][name]
+            return state, found
+        except MemoryError:
+            raise
+        except Exception as error:      # zipfile, zlib, numpy: each its own kind
+            why = error if isinstance(error, ValueError) else repr(error)
+            raise CheckpointError(f"{self.path}: {why}. Name another file, or move "
+                                  "this one away to begin anew") from error
+
+    def unpack(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
+        """The same, but for the errors, which are of many kinds."""
         most = sum(array.nbytes for array in arrays.values()) + LIMIT
         content = io.BytesIO(read_file(self.path, most))
         with zipfile.ZipFile(content) as archive:

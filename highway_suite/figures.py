@@ -223,10 +223,14 @@ def label_right(axes: Axes, labels: list[tuple]) -> None:
     """Write (height in data, text, colour) right of the axes, clear of each other.
 
     What would overlap moves up, of equal heights the first highest. NaN and what lies
-    off the axes stand at its ends. More lines than it has room for are smaller.
+    off the axes stand at its ends. Long lines are broken; more lines than it has room
+    for are smaller.
     """
     if not labels:
         return
+    labels = [(height, "\n".join(part for line in text.split("\n")
+                                 for part in wrap(line, 28)), colour)
+              for height, text, colour in labels]
     if engine := axes.figure.get_layout_engine():
         engine.execute(axes.figure)     # the axes has its height
     low, high = axes.get_ylim()
@@ -521,7 +525,7 @@ def plot_depth_sweep(source: Any, axes: Axes | None = None, *, theme: Theme = LI
 
 def gated_arms(study: Study) -> list[Arm]:
     """The deepest arms whose transform gates were recorded."""
-    return [arm for arm in study.deepest if len(arm.T_epoch)]
+    return [arm for arm in study.deepest if arm.T.size]
 
 
 def chosen_gates(arm: Arm) -> tuple[np.ndarray, np.ndarray]:
@@ -622,8 +626,9 @@ def plot_gate_history(source: Any, axes: Axes | None = None, *,
         low, high = min(mean.min(), start), max(mean.max(), start)
         image.set_clim(low, max(high, low + (1e-4 * low or 1e-3)))
         label_y(axes, BLOCK_AXIS)
-        scale = axes.figure.colorbar(image, format="{x:.3g}", cax=axes.inset_axes(
-            (1.028, 0, 0.031, 1)))
+        digits = 3 if high > 1.1 * low else 6
+        scale = axes.figure.colorbar(image, format=f"{{x:.{digits}g}}",
+                                     cax=axes.inset_axes((1.028, 0, 0.031, 1)))
         scale.outline.set_visible(False)
         scale.ax.axhline(start, color=theme.paper, linewidth=1.5)
         scale.ax.set_title("mean T", size=10, loc="left")

@@ -25,7 +25,10 @@ def say(text: str, stream: TextIO | None = None) -> bool:
         stream.write(f"{text}\n")
         stream.flush()
         return True
-    except (AttributeError, OSError, ValueError):   # None, broken, closed or ASCII only
+    except UnicodeEncodeError as error:
+        return say(text.encode(error.encoding, "backslashreplace").decode(
+            error.encoding), stream)
+    except (AttributeError, OSError, ValueError):   # None, broken or closed
         with suppress(AttributeError, OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())       # or Python fails again as it ends

@@ -110,6 +110,12 @@ def ended_by_signals(ending: Callable[[int], BaseException] = KeyboardInterrupt
             signal.signal(number, signal.SIG_DFL)
 
 
+def cores() -> int:
+    """The processor's cores that this process may use."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
+            os.cpu_count() or 1)
+
+
 def start_workers(jobs: int) -> Iterable:
     """Start so many processes, which load NumPy -> an iterable that ends when all have
     started."""

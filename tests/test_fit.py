@@ -1,6 +1,7 @@
 """The training loop of every net: what it asks, keeps, reports and survives."""
 
 import math
+import os
 import threading
 import time
 
@@ -193,6 +194,15 @@ def test_the_first_of_several_threads_sets_the_number_and_what_was_comes_back():
         assert blas() == {1}    # any thread may set it now
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes by fork")
+def test_a_process_forked_within_a_body_has_none():
+    with hn.blas_threads(1):
+        if (child := os.fork()) == 0:
+            with hn.blas_threads(2) as told:
+                os._exit(told)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+
+
 def test_a_training_is_the_same_alone_and_beside_another(rng):
     x, y = rng.uniform(-1, 1, (300, 784)), rng.integers(10, size=300)
     data = hn.Data(x, y, x, y)
@@ -250,7 +260,7 @@ def a_run(data, make, path=None, kill=None, untrained=True):
                          np.random.default_rng(2))
     history, status = hn.fit(
         net, batches, optimizer, schedule, report, epochs=3, clip=1.0,
-        untrained=untrained, checkpoint=path and Checkpoint(path, {}),
+        untrained=untrained, checkpoint=path and Checkpoint(path, {}, ""),
         measure=lambda net, cache: {
             "acc": hn.evaluate(net, data.x_test, data.y_test, cache)[0]})
     kept = [getattr(optimizer, name).tolist() for name in optimizer.kept]
@@ -286,5 +296,5 @@ def test_a_diverged_run_ends_alike_when_it_is_resumed(tmp_path):
         net = Valley(5.0)
         ends.append(hn.fit(net, Targets(), hn.SGD(net.params, 0.9),
                            lambda epoch, history: 0.1 if epoch == 1 else 1e200,
-                           epochs=3, checkpoint=Checkpoint(tmp_path / "c.npz", {})))
+                           epochs=3, checkpoint=Checkpoint(tmp_path / "c.npz", {}, "")))
     assert ends[0] == ends[1] and ends[0][1] == "diverged" and len(ends[0][0]) == 1

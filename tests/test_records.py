@@ -308,7 +308,7 @@ def test_the_home_folder_is_meant_wherever_a_path_is_named(tmp_path, monkeypatch
     assert (hn.DeepNet.load("~/net").params == net.params).all()
     write_json("~/value.json", 1)
     assert files.read_file("~/value.json") == (tmp_path / "value.json").read_bytes()
-    assert Checkpoint("~/c.npz", {}).path == tmp_path / "c.npz"
+    assert Checkpoint("~/c.npz", {}, "").path == tmp_path / "c.npz"
     for folder in ("~/data", Path("~/data")):
         with pytest.raises(hn.MissingData, match=re.escape(str(tmp_path / "data"))):
             hn.load_dataset("mnist", folder)
