@@ -160,7 +160,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
 
     @contextmanager
     def _whole_or_none(self):
-        """Where the body fails, or is interrupted, the net that it began is removed."""
+        """Where the body fails, or is interrupted, there is no net: neither a part of
+        the new one, nor the old one, which nobody should take for the new one."""
         try:
             yield
         except BaseException:
