@@ -48,13 +48,19 @@ def is_measured(value):
     return isinstance(value, float) or type(value) is int and abs(value) > 999
 
 
+def settings_of(config):
+    return {(name, str(value)) for name, value in config.items()}
+
+
 class World:
     """A source of trials whose results are those of committed ones, moved."""
 
     def __init__(self, committed):
-        self.committed, self.alike, self.near = committed, defaultdict(list), {}
+        self.committed, self.near = committed, {}
+        self.alike, self.all_of = defaultdict(list), defaultdict(list)
         for trial in committed.values():
             self.alike[trial.function, shape(trial.result)].append(trial.result)
+            self.all_of[trial.function].append((settings_of(trial.config), trial))
 
     def begin(self, seed, which, *far):
         """Another world: no trial of the one before is in it."""
@@ -64,16 +70,16 @@ class World:
     def nearest(self, request):
         """The trial that is asked for, or one of the same length whose config has as
         much in common with it as can be."""
-        def in_common(trial):
-            same = {name for name, value in trial.config.items()
-                    if value == request.config.get(name)}
-            return [*(name in same for name in ("pictured", "epochs", "block",
-                                                "depth")),
-                    len(same), trial.config.get("epochs", 0)]
-        name = request.function.declared.name
+        asked = settings_of(request.config)
+        first = [(name, str(request.config.get(name)))
+                 for name in ("pictured", "epochs", "block", "depth")]
+
+        def in_common(found):
+            settings, trial = found
+            return [*(one in settings for one in first), len(settings & asked),
+                    trial.config.get("epochs", 0)]
         return request.found_in(self.committed) or max(
-            (trial for trial in self.committed.values() if trial.function == name),
-            key=in_common)
+            self.all_of[request.function.declared.name], key=in_common)[1]
 
     def trials(self, requests, load):
         """As Training.trials."""
