@@ -297,6 +297,8 @@ def test_records_and_arrays_are_drawn_on_the_axes_that_are_given(tmp_path):
     for losses, scale in (([2.0, 1.0, 0.0], "linear"), ([200.0, 1.0, 0.0], "log")):
         arm = {"epoch": [1, 2, 3], "train_loss": losses}
         assert plot_history(arm, series="train_loss").get_yscale() == scale
+    lost = plot_history({"epoch": [1, 2, 3], "test_acc": [0.5, 0.6, None]})
+    assert line(lost, "net diverged") == ([2], [0.6])
     figure = Figure()       # without a layout engine: the axes make the room
     plot_history(samples()["long names"], figure.subplots())
     FigureCanvasAgg(figure)

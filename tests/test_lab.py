@@ -452,7 +452,10 @@ def test_a_record_of_another_kind_is_one_line(toy, tmp_path):
         write_json(path, json.loads(good) | change)
         with pytest.raises(RecordError, match=r"experiments\.toy"):
             load_record(path)
+        assert state_of(toys.EXPERIMENT) == "damaged"
         path.write_text(good)
+    path.write_text(good.replace('"holds"', '"open"'))
+    assert state_of(toys.EXPERIMENT) == "with other verdicts"
 
 
 @pytest.mark.parametrize("error, told", [
@@ -520,6 +523,7 @@ def test_a_sample_of_an_experiment_is_compared(toy, tmp_path, capsys):
     toy()
     with pytest.raises(SystemExit):
         toy("--recheck", "4")
+    assert "differs by up to 0.86 of a number" in capsys.readouterr().out   # 7, now 1
 
 
 def test_trials_of_an_older_version_are_compared_as_such(toy, store, capsys,
