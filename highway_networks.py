@@ -164,6 +164,9 @@ def __dir__() -> list[str]:
 # Configuration
 
 
+INITS = "uniform", "glorot", "he", "orthogonal"
+
+
 def setting(default: Any, text: str, *, low: float = 1, high: float = 0,
             choices: tuple | None = None, words: tuple = ()) -> Any:
     """A Config field that is also a flag: its default, help text and allowed values,
@@ -188,7 +191,7 @@ class Config:
     activation: str = setting("tanh", "of H", choices=("tanh", "relu"))
     init: str = setting("uniform", "of weights; uniform is U(+-1/sqrt(fan_in)), a "
                         "third of glorot's variance",
-                        choices=("uniform", "glorot", "he"))
+                        choices=INITS)
     gate_bias: float | str = setting(
         -2.0, "initial b_T; a learned carry gate has minus it; auto: logit(1 / depth), "
         "so that the T of all blocks start with a sum of 1", low=-100, high=100,
@@ -730,8 +733,16 @@ class Parameters:
 
 
 def initial_weights(rng: np.random.Generator, init: str, shape: tuple) -> np.ndarray:
-    """Random weights (..., fan_out, fan_in) by the named rule, drawn in float64."""
+    """Random weights (..., fan_out, fan_in) by the named rule, drawn in float64.
+    Orthogonal ones keep the length of the signal or of the gradient in every direction,
+    and not only on average."""
     *_, fan_out, fan_in = shape
+    if init == "orthogonal":                            # Saxe et al. 2014
+        wide = fan_in > fan_out
+        q, r = np.linalg.qr(rng.normal(size=shape).swapaxes(-1, -2) if wide else
+                            rng.normal(size=shape))
+        q *= np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]  # each as likely
+        return q.swapaxes(-1, -2) if wide else q
     if init == "he":                                    # He et al. 2015, for relu
         return rng.normal(0, math.sqrt(2 / fan_in), shape)
     bound = {"uniform": math.sqrt(1 / fan_in),
@@ -829,7 +840,7 @@ class DeepNet:
                  dtype: Any = "float32"):
         for name, value, table in (("block", block, BLOCKS),
                                    ("activation", activation, ACTIVATIONS),
-                                   ("init", init, ("uniform", "glorot", "he"))):
+                                   ("init", init, INITS)):
             if value not in table:
                 raise ValueError(f"{name} {value!r}: choose from {', '.join(table)}")
         self.settings = {"block": block, "depth": depth, "hidden": hidden,

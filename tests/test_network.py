@@ -73,6 +73,14 @@ def test_initial_weights_have_the_deviation_of_their_rule(init, variance, seed):
         assert abs(weights[name].mean()) < 4 * near * deviation
 
 
+def test_orthogonal_weights_keep_lengths(seed):
+    net = hn.DeepNet("highway", 2, 20, inputs=30, init="orthogonal", seed=seed)
+    weights = net.views(net.params)
+    for W in (*weights["W_H"], *weights["W_T"], weights["W_in"], weights["W_out"]):
+        np.testing.assert_allclose(W @ W.T, np.eye(len(W)), atol=1e-6)
+    assert not np.array_equal(weights["W_H"][0], weights["W_H"][1])
+
+
 def test_parameter_counts_are_the_papers():
     """784 -> 50 -> 9, 19, 49, 99 highway layers -> 10, and plain layers of 71."""
     for layers, highway, plain in ((9, 85_660, 102_463), (19, 136_660, 153_583),
