@@ -26,11 +26,17 @@ A product of L random matrices grows or shrinks. In blocks of U units, a common 
 draws weights uniformly between -1 / sqrt(U) and 1 / sqrt(U), so that their variance is
 1 / (3 U). Each block then divides the length of the signal by about sqrt(3). On the way
 back it divides the length of the gradient by the same factor. Thirty blocks divide both
-by 10^7. The output is then the same for all images, no gradient reaches the first
-blocks, and the net keeps guessing, with a loss of ln 10. Glorot's rule (--init glorot;
-he for relu) triples the variance, and signal and gradient nearly keep their size. With
-it, the paper's plain nets of 10 and 20 layers train very well. Deeper plain nets stay
-hard to train.
+by 10^7. The gradient of a weight is a product of both: the first blocks have a signal
+but no gradient, the last ones have a gradient but no signal, and no block learns. The
+output is the same for all images, and the loss stays at ln 10, that of guessing. Adam
+rescales small gradients, but it cannot bring back the image.
+
+Glorot's rule (--init glorot; he for relu) triples the variance, and signal and gradient
+nearly keep their length. With it, the paper's plain nets of 10 and 20 layers train very
+well. But the length is kept only on average: a product of many matrices stretches a few
+directions and flattens all others. After 50 blocks of 50 units, the eleventh direction
+is several hundred times shorter than the first. Orthogonal weights (--init orthogonal)
+keep the length in every direction, and plain nets then learn at a greater depth.
 
 A highway block has a second layer beside H, the gate T, a number between 0 and 1 for
 each unit. It learns where to take H and where to leave the input alone:
@@ -40,7 +46,8 @@ each unit. It learns where to take H and where to leave the input alone:
     y = H * T + x * (1 - T)       the block output                             (Eq. 3)
 
 T depends on the image. Where T = 1, this is a plain block. Where T = 0, the block
-copies its input: y = x, and the gradient passes unchanged.
+copies its input: y = x, and the gradient passes unchanged. A block whose gates are
+nearly closed is near the identity, which keeps all directions, with any weights.
 
 Backward. y depends on H, on T and on x itself, so dy goes three ways:
 
@@ -75,8 +82,8 @@ learn alike with Adam (results/depth).
 But b_T must not start too low. H learns only through T, and a gate that is nearly
 closed opens late. Where T rounds to 0, every gradient of its block is 0 (as the code
 computes it, for z_T below about -20), and the gate never opens. After the start, dT =
-(H - x) * dy decides: gates open where H lowers the loss more than x does. The other
-blocks carry their input through. Which blocks open is a question for experiments/.
+(H - x) * dy decides which gates open: those of the units where H would lower the loss
+more than x does. All other units carry their input through.
 
 The family. y = H * T + x * C, with C the carry gate, has six members here, the rows of
 BLOCKS. They share the net around them.
@@ -148,7 +155,8 @@ __version__ = "2.0.0"
 __all__ = (     # what others may rely on
     "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config",
     "DATASETS", "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged",
-    "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD", "blas_threads",
+    "INITS", "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD",
+    "blas_threads",
     "clip_norm", "cross_entropy", "evaluate", "fit", "gate_backward", "idx_set",
     "initial_bias", "load_dataset", "main", "make_net", "make_record", "pieces",
     "read_content", "read_idx", "scale_pixels", "softmax", "streams", "take_subset",
@@ -162,6 +170,9 @@ def __dir__() -> list[str]:
 
 # --------------------------------------------------------------------------------------
 # Configuration
+
+
+INITS = "uniform", "glorot", "he", "orthogonal"
 
 
 def setting(default: Any, text: str, *, low: float = 1, high: float = 0,
@@ -188,7 +199,7 @@ class Config:
     activation: str = setting("tanh", "of H", choices=("tanh", "relu"))
     init: str = setting("uniform", "of weights; uniform is U(+-1/sqrt(fan_in)), a "
                         "third of glorot's variance",
-                        choices=("uniform", "glorot", "he"))
+                        choices=INITS)
     gate_bias: float | str = setting(
         -2.0, "initial b_T; a learned carry gate has minus it; auto: logit(1 / depth), "
         "so that the T of all blocks start with a sum of 1", low=-100, high=100,
@@ -730,8 +741,16 @@ class Parameters:
 
 
 def initial_weights(rng: np.random.Generator, init: str, shape: tuple) -> np.ndarray:
-    """Random weights (..., fan_out, fan_in) by the named rule, drawn in float64."""
+    """Random weights (..., fan_out, fan_in) by the named rule, drawn in float64.
+    Orthogonal ones keep the length of the signal or of the gradient in every direction,
+    and not only on average."""
     *_, fan_out, fan_in = shape
+    if init == "orthogonal":                            # Saxe et al. 2014
+        wide = fan_in > fan_out
+        q, r = np.linalg.qr(rng.normal(size=shape).swapaxes(-1, -2) if wide else
+                            rng.normal(size=shape))
+        q *= np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]  # each as likely
+        return q.swapaxes(-1, -2) if wide else q
     if init == "he":                                    # He et al. 2015, for relu
         return rng.normal(0, math.sqrt(2 / fan_in), shape)
     bound = {"uniform": math.sqrt(1 / fan_in),
@@ -829,7 +848,7 @@ class DeepNet:
                  dtype: Any = "float32"):
         for name, value, table in (("block", block, BLOCKS),
                                    ("activation", activation, ACTIVATIONS),
-                                   ("init", init, ("uniform", "glorot", "he"))):
+                                   ("init", init, INITS)):
             if value not in table:
                 raise ValueError(f"{name} {value!r}: choose from {', '.join(table)}")
         self.settings = {"block": block, "depth": depth, "hidden": hidden,

@@ -17,8 +17,10 @@ with five seeds. Highway nets of the least and of the largest depth have 45 seed
 Best settings: each kind of net tries every initialisation with every learning rate at
 each depth, with five seeds each. The setting with the lowest median of the seeds' last
 training losses counts. If it lies at the lowest or at the highest rate, the next rate
-beyond is tried, until it does not. Nets of 300 blocks try Glorot's rule with three
-rates. Test images choose nothing.
+beyond is tried, until it does not. Nets of 300 blocks try Glorot's rule and orthogonal
+weights with three rates. Test images choose nothing. Orthogonal weights were added when
+the best settings of the three other rules were known, because a reader found that plain
+nets train with them.
 
 The kinds: plain; residual, y = x + H; scaled residual, y = x + H / sqrt(L), which keeps
 the variance of the sum of L blocks; highway with b_T = -2 and with b_T = logit(1 / L).
@@ -72,9 +74,9 @@ PLAN: dict[str, Any] = {
               "depths": [5, 10, 20, 30, 50]},
     "many": {"depths": [5, 50], "seeds": list(range(45))},
     "best": {"kinds": [*KINDS], "depths": [5, 10, 20, 30, 50, 100],
-             "inits": ["uniform", "glorot", "he"], "lrs": [1e-4, 3e-4, 1e-3, 5e-3],
+             "inits": [*hn.INITS], "lrs": [1e-4, 3e-4, 1e-3, 5e-3],
              "beyond": [1e-5, 3e-5, 2e-2],
-             "deepest": {"depths": [300], "inits": ["glorot"],
+             "deepest": {"depths": [300], "inits": ["glorot", "orthogonal"],
                          "lrs": [1e-4, 3e-4, 1e-3]}}}
 SMOKE: dict[str, Any] = {
     "dataset": "digits", "config": CONFIG | {"epochs": 2, "n_train": 400, "hidden": 16,
@@ -250,9 +252,9 @@ def run(lab: Lab) -> dict:
 SHOWN: dict[str, tuple[str, dict]] = {
     "scaled residual": ("residual,\n$H / \\sqrt{L}$", {"linewidth": 7, "alpha": 0.5}),
     "residual": ("residual", {}), "plain": ("plain", {}),
-    "highway": ("highway,\n$b_T$\xa0=\xa0−2", {"marker": "o"}),
-    "highway, auto": ("highway,\n$b_T$ = logit(1/L)",
-                      {"marker": "o", "linestyle": DASHED})}
+    "highway": ("○ highway,\n$b_T$\xa0=\xa0−2",
+                {"marker": "o", "markerfacecolor": LIGHT.paper, "linestyle": DASHED}),
+    "highway, auto": ("■ highway,\n$b_T$ = logit(1/L)", {"marker": "s"})}
 
 
 def draw_best(record: dict) -> Figure:
@@ -260,11 +262,11 @@ def draw_best(record: dict) -> Figure:
     depths = sorted({row["depth"] for row in record["best"]})
     nets = {kind: [row for row in record["best"] if row["kind"] == kind]
             for kind in record["plan"]["best"]["kinds"]}
-    failed = [SHOWN[kind][0].replace("\n", " ") for kind, rows in nets.items()
-              if error_of(rows[-1]) >= FAILS]
+    plain, auto = (100 - error_of(nets[kind][-1])
+                   for kind in ("plain", "highway, auto"))
     figure, axes = sheet(
-        f"With {depths[-1]} blocks {len(nets) - len(failed)} of {len(nets)} kinds of "
-        f"nets learn at their best settings. These fail: {'; '.join(failed) or 'none'}",
+        f"At {depths[-1]} blocks and their best settings, plain nets read {plain:.0f} "
+        f"%, and highway nets with T = 1/L at first {auto:.0f} %",
         f"{title_of(record['plan'])}: median and range of "
         f"{len(record['plan']['seeds'])} seeds, L blocks", height=3.8)
     axes.set_ylim(0, 100)
@@ -369,6 +371,8 @@ def claims_on_best(record: dict) -> list[Claim]:
               "with each, the median test error is 20 % or more. Ours is the lowest",
               ours=min(item["error"] for item in tried), limit=FAILS, n=n, rows=tried,
               test=lambda limit: all(item["error"] >= limit for item in tried)),
+        trains("best-plain-300", "plain", deepest,
+               f"plain nets of up to {deepest[-1]} blocks train"),
         trains("best-auto", "highway, auto", deepest,
                f"highway, auto nets of up to {deepest[-1]} blocks train"),
         leads("best-auto-plain", "highway, auto", "plain"),
@@ -381,7 +385,7 @@ def claims(record: dict) -> list[Claim]:
 
 
 EXPERIMENT = Experiment(
-    name="headline", doc=__doc__, minutes=45, plan=PLAN, smoke=SMOKE, run=run,
+    name="headline", doc=__doc__, minutes=150, plan=PLAN, smoke=SMOKE, run=run,
     claims=claims, figures={"figure": draw_best})
 
 if __name__ == "__main__":

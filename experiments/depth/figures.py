@@ -21,6 +21,7 @@ from experiments.lab.drawing import (
     signed,
     title_of,
 )
+from experiments.lab.judging import or_infinite
 from experiments.lab.papers import GUIDELINE
 from highway_suite.figures import LIGHT, SMALL, fit_depths, label_right, label_y
 
@@ -72,24 +73,28 @@ def draw_rules(record: dict) -> Figure:
     lines: dict[str, dict] = {}
     for depth, row in all_losses(record).items():
         for rule, losses in row.items():
-            loss = mean_loss({"train_loss": losses})
-            lines.setdefault(rule, {})[depth] = min(loss, GUESSING)
-    plan, ours = record["plan"], lines["S = 1"]
+            lines.setdefault(rule, {})[depth] = np.minimum(
+                [mean_loss({"train_loss": losses}), *or_infinite(losses)], GUESSING)
+    plan = record["plan"]
+    ours = {depth: losses[0] for depth, losses in lines["S = 1"].items()}
     least, most = min(ours), max(ours)
     seeds = sorted({len(plan["seeds"]), *(len(row["train_loss"])
                                           for row in record["controls"]["nets"])})
     figure, axes = sheet(
         f"With $b_T$\xa0=\xa0logit(1/L) {most:,} blocks end at a training loss of "
         f"{ours[most]:.3f}, {least} blocks at {ours[least]:.3f}", trained_on(plan),
-        f"means of {seeds[0]} to {seeds[-1]} seeds", "L: number of blocks",
+        f"mean and range of {seeds[0]} to {seeds[-1]} seeds", "L: number of blocks",
         "T drawn: from 1/L to 1/2 for each unit", height=3.6)
     labels = [(GUESSING, "chance", LIGHT.soft)]
     for rule, losses in lines.items():
         name, colour = RULES[rule]
-        axes.plot([*losses], [*losses.values()], color=colour, linewidth=1.6,
-                  marker="o", markersize=4,
+        axes.plot([*losses], [row[0] for row in losses.values()], color=colour,
+                  linewidth=1.6, marker="o", markersize=4,
                   linestyle=DASHED if rule == "constant T" else "-")
-        labels.append((losses[max(losses)], name.format(plan["constant_T"]), colour))
+        axes.fill_between([*losses], [row[1:].min() for row in losses.values()],
+                          [row[1:].max() for row in losses.values()], color=colour,
+                          alpha=0.15, linewidth=0)
+        labels.append((losses[max(losses)][0], name.format(plan["constant_T"]), colour))
     draw_level(axes, GUESSING)
     axes.set_yscale("log")
     fit_depths(axes, sorted(ours))
@@ -156,13 +161,15 @@ def draw_use(record: dict) -> Figure:
     rows = [min(record["thousand"], key=mean_loss),
             *(row for row in record["thousand"] if row["gate_bias"] == shut)]
     deepest = max(record["full"], key=lambda row: row["depth"])
-    needed = " and ".join(f"{row['used'][0]['prefix'] or 'none'} if $b_T$ starts at "
-                          f"{signed(row['gate_bias'])}" for row in rows)
+    needed = " and ".join(
+        " to ".join(map(str, dict.fromkeys((min(counts), max(counts))))) * any(counts)
+        + "none" * (not any(counts)) + f" if $b_T$ starts at {signed(row['gate_bias'])}"
+        for row in rows for counts in [[used["prefix"] for used in row["used"]]])
     figure, axes = sheet(
         f"A net of {rows[0]['depth']} blocks needs its first {needed}",
-        f"{title_of(record['plan'])}: all images, one seed",
-        f"needed: the fewest that keep the loss within {100 * (KEEPS - 1):.0f} % "
-        "(dotted)")
+        f"{title_of(record['plan'])}: all images, lines of one seed",
+        "needed, of all seeds: the fewest that keep the loss within "
+        f"{100 * (KEEPS - 1):.0f} % (dotted)")
     for row, colour, line in zip((*rows, deepest), LIGHT.own, ("-", "-", DASHED),
                                  strict=False):
         used = row["used"][0]

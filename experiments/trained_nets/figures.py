@@ -145,6 +145,9 @@ def draw_classes(record: dict) -> Figure:
     return figure
 
 
+LABELS = (45, 42), (8, 5), (24, -30)    # from where a line falls below 0.5, in points
+
+
 def draw_harder(record: dict) -> Figure:
     """What closing one block costs, on MNIST and on harder data. The nets are those at
     the learning rate with the lowest training error."""
@@ -160,16 +163,19 @@ def draw_harder(record: dict) -> Figure:
         f"Blocks that matter, of {plan['net']['depth']}: "
         + ", ".join(label for _, label, _ in drawn), "median and range of the "
         f"{len(plan['harder']['seeds'])} nets with the lowest training error",
-        "a block matters that costs more than 0.5 (dotted); 0.01 stands for less, too")
+        "a block matters that costs more than 0.5 (dotted)")
     axes.set_yscale("log")
-    for (_, label, values), colour in zip(drawn, LIGHT.own, strict=False):
-        draw_band(axes, block_numbers(values[0]), values, colour, label=label)
+    for (count, label, values), colour, at in zip(drawn, LIGHT.own, LABELS,
+                                                  strict=False):
+        draw_band(axes, block_numbers(values[0]), values, colour)
+        axes.annotate(label, (count, 0.5), at, textcoords="offset points", color=colour,
+                      size=SMALL, ha="right" if count > 30 else "left")
     draw_level(axes, 0.5)
     axes.set_xlabel(f"closed {BLOCK_AXIS}")
     plain_numbers(axes.yaxis)
+    axes.yaxis.set_major_formatter(lambda rise, _: ("≤ " if rise <= 0.01 else "")
+                                   + f"{rise:g}")
     label_y(axes, "rise of training error, points (log scale)")
-    axes.legend(frameon=False, fontsize=SMALL, loc="lower left",
-                bbox_to_anchor=(0.15, 0.04), handlelength=1)
     return figure
 
 
