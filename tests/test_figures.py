@@ -93,6 +93,7 @@ def test_curves_are_those_of_the_record(picture, series, mark, label):
         assert y == history(record, block, series)
         assert f"{block} {y[-1]:.4f}" in written(figure)
     assert dashed(axes) == [mark] and label in written(figure)
+    assert "earlier reproduction" in written(draw(picture, samples()["earlier"]))
     assert all(tick == int(tick) for tick in axes.get_xticks())
 
 

@@ -365,6 +365,7 @@ def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_p
     capsys.readouterr()
     toy()
     assert "results/" not in capsys.readouterr().out
+    (tmp_path / "results/toy/trials/square.jsonl").unlink()
     toy("--pack")
     toy("--fresh", "--only", "x=2e0")       # as numbers
     toy("--smoke")
@@ -543,6 +544,7 @@ def test_the_time_of_a_recheck_is_that_of_its_cores_or_of_the_longest_trial():
     trials = [SimpleNamespace(seconds=seconds) for seconds in (10, 10, 10, 30)]
     one, two, many = (recheck.seconds_of(trials, jobs) for jobs in (1, 2, 8))
     assert one - two == pytest.approx(30) and two == many > 30
+    assert running.duration(7200) == "2.0 h"
 
 
 @pytest.mark.parametrize("limits", [(0.02, 0.7), (1.1, 4), (1.1, 1.5)])
