@@ -95,7 +95,7 @@ class Plain:
     def __init__(self, cache, shape, tensors, grads, width, kernel, padding):
         sizes, B = self.sizes(shape, width, kernel, padding), cache.batch
         S, C, side, T, m = sizes.S, sizes.C, sizes.side, sizes.tiles, sizes.rows
-        b = block_of(B, sizes.points * T * sizes.pitch * C)
+        b = block_of(B, sizes.points * T * sizes.pitch * max(C, width))
         self.convolution = Convolution(cache, sizes, b)
         self.W, self.dW = (named["W"].reshape(sizes.parts, width, kernel, kernel, C)
                            for named in (tensors, grads))
@@ -210,13 +210,13 @@ def largest(x, y, taps):
         np.maximum(y[to], x[of], out=y[to])
 
 
-def largest_backward(d, x, y, taps, dx, part, mask):
+def largest_backward(d, x, y, taps, dx, part):
     """dx: what a window got goes to the first of its largest values. d is used up."""
     dx.fill(0)
     *others, (to_last, of_last) = taps
     for to, of in others:
-        np.equal(x[of], y[to], out=mask[to])
-        np.multiply(d[to], mask[to], out=part[to])
+        np.equal(x[of], y[to], out=part[to])
+        np.multiply(d[to], part[to], out=part[to])
         np.add(dx[of], part[to], out=dx[of])
         np.subtract(d[to], part[to], out=d[to])     # given once
     np.add(dx[of_last], d[to_last], out=dx[of_last])    # what is left, if any is
@@ -243,9 +243,8 @@ class MaxPool:
         shapes = [(B, S, S, C), (B, side, S, C), (B, side, side, C)]
         self.values = [cache.zeros(each) for each in shapes]
         self.x, self.dx = self.values[0], cache.zeros(shapes[0])
-        self.dvalues, self.parts, self.masks = (
-            [cache.zeros((b, *each[1:]), dtype) for each in shapes[1:]]
-            for dtype in (cache.dtype, cache.dtype, bool))
+        self.dvalues, self.parts = (
+            [cache.zeros((b, *each[1:])) for each in shapes[1:]] for _ in range(2))
         counts = [min(side, math.ceil((S - i) / stride)) for i in range(min(size, S))]
         spans = [(slice(count), slice(i, i + count * stride, stride))
                  for i, count in enumerate(counts)]     # windows with a pixel i: those
@@ -266,7 +265,7 @@ class MaxPool:
             np.copyto(dvalues[-1], d[each])
             for i in (1, 0):
                 largest_backward(dvalues[i + 1], values[i], values[i + 1], self.taps[i],
-                                 dvalues[i], self.parts[i], self.masks[i])
+                                 dvalues[i], self.parts[i])
         return self.dx
 
 
