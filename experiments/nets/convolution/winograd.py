@@ -55,10 +55,10 @@ it stands, `fields` are views, and
                 (C, all pixels) (all pixels, width)
 
 None of them contracts two operands along their contiguous index, which takes OpenBLAS
-twice as long. The bias is one more line of M, which all rows of z add up. A row of dx
-belongs to a tile and, if it is shared, to the tile before: dx has the points of a line
-next to those of the line before, so that one product adds up what it gets from both.
-Everything is done for so few examples that it stays in the cache.
+twice as long. The bias is one more point of M, which all rows of z add. A row of dx may
+belong to two tiles: the points of a line lie next to those of the line before, so that
+one product over both lines adds up what is due. Everything is done for so few examples
+that it stays in the cache.
 """
 
 from __future__ import annotations
@@ -129,14 +129,13 @@ class Lines:
     """The lines of every point: pixels (n, parts, margin + lines * pitch, C) of so many
     examples, of which only the first `used` of each line are ever written.
 
-    Views: by_tile (parts, B, T, n, used C), by_column (n, parts, used, lines, C), and
-    by_line (n, parts, lines, pitch C), with the margins.
+    Views: by_tile (parts, B, T, n, used C) and by_column (n, parts, used, lines, C).
     """
 
     def __init__(self, shared: Callable, name: str, shape: tuple, margin: int,
                  pitch: int, used: int):
         n, parts, B, T, C = shape
-        self.pitch, self.lines, self.margin = pitch, B * T, margin
+        self.pitch, self.lines = pitch, B * T
         self.pixels = shared((name, margin, pitch),
                              (n, parts, margin + B * T * pitch, C))
         inner = self.pixels[:, :, margin:]
@@ -144,7 +143,6 @@ class Lines:
             inner.reshape(n, parts, B, T, -1)[..., :used * C], 0, -2)
         self.by_column = inner.reshape(n, parts, B * T, pitch, C)[
             :, :, :, :used].swapaxes(2, 3)
-        self.by_line = inner.reshape(n, parts, B * T, -1)
 
     def fields(self, k: int, count: int) -> np.ndarray:
         """View (n, parts, count, lines, k C): k pixels from each of so many columns."""
@@ -167,6 +165,7 @@ class Convolution:
 
     cache: zeros(shape) is an array of its own; shared(name, shape) one that belongs to
         all who ask for the same.
+    free: numbers that anybody may use until `backward_x`.
     """
 
     def __init__(self, cache: Any, sizes: Sizes, B: int):
@@ -181,13 +180,15 @@ class Convolution:
         self.fields = self.x.fields(k, side)
         self.kernels = cache.zeros((n, parts, 1, k * C, width))
         self.products, self.bias = self.M.by_column[:n], self.M.by_column[n]
-        self.back = np.vstack([self.A, np.ones((1, m), cache.dtype)]).T
+        back = np.vstack([self.A, np.ones((1, m), cache.dtype)]).T
+        self.back = np.stack([back, back / 2][:parts])[:, None, None]
         # backward
         pixels = B * T * sizes.pitch - q
         self.moved = self.x.moved(k, pixels)
         self.dM = self.M.pixels[:n, :, q:q + pixels]
         self.dkernels = cache.zeros((n, parts, k, C, width))
-        self.dbias = cache.zeros((parts, sizes.pitch * width))
+        self.sums = self.M.by_tile[..., 0, :].reshape(parts, B * T, -1)
+        self.dbias = cache.zeros((parts, side * width))
         self.ones = np.ones(B * T, cache.dtype)     # its product adds faster than a sum
         self.part = shared("part of dkernels", self.dkernels.shape)
         self.dM_by_tile = self.M.by_tile[..., :n, :]
@@ -196,7 +197,9 @@ class Convolution:
         reach = -(-n // m)              # tiles that a row of dx may belong to
         lines = shared(("dx", reach), (reach - 1 + B * T + reach - 1, n, parts, S, C))
         line, *_, item = lines.strides
-        self.dx_by_column = lines[reach - 1:][:B * T].transpose(1, 2, 3, 0, 4)
+        inner = lines[reach - 1:][:B * T]
+        self.dx_by_column = inner.transpose(1, 2, 3, 0, 4)
+        self.free = inner.reshape(-1)
         self.dx_by_tile = np.lib.stride_tricks.as_strided(
             lines, (B, T + reach - 1, reach * n * parts, S * C),
             (T * line, line, S * C * item, item))
@@ -219,7 +222,8 @@ class Convolution:
         self.bias[...] = b[:, None, None]
 
     def forward(self, tiles: np.ndarray, z: np.ndarray) -> None:
-        """tiles (B, T, n, S C) -> z (parts, B, T, m, side width)."""
+        """tiles (B, T, n, S C) -> z (parts, B, T, m, side width), but z / 2 of gates:
+        sigmoid(z) = (1 + tanh(z / 2)) / 2."""
         np.matmul(self.V, tiles, out=self.x.by_tile[0])
         np.matmul(self.fields, self.kernels, out=self.products)
         np.matmul(self.back, self.M.by_tile, out=z)
@@ -235,7 +239,7 @@ class Convolution:
         np.matmul(self.V, tiles, out=self.x.by_tile[0])
         np.matmul(self.moved, self.dM, out=self.part.transpose(2, 0, 1, 3, 4))
         np.add(self.dkernels, self.part, out=self.dkernels)
-        np.add(self.dbias, self.ones @ self.M.by_line[0], out=self.dbias)
+        np.add(self.dbias, self.ones @ self.sums, out=self.dbias)
 
     def backward_x(self) -> np.ndarray:
         """dx (B, S, S, C) of the dM that `backward` left."""
