@@ -145,7 +145,7 @@ class Highway(Plain):
     def activate(self, x: np.ndarray, rows: tuple, y: np.ndarray) -> None:
         H, T = rows
         RELU.forward(H)
-        np.tanh(T, out=T)
+        np.tanh(T, out=T)               # T = (1 + tanh(z_T / 2)) / 2
         np.multiply(T, 0.5, out=T)
         np.add(T, 0.5, out=T)
         self.block.forward(x, rows, y, self.scratch)

@@ -56,9 +56,9 @@ it stands, `fields` are views, and
 
 None of them contracts two operands along their contiguous index, which takes OpenBLAS
 twice as long. The bias is one more point of M, which all rows of z add. A row of dx may
-belong to two tiles: the points of a line lie next to those of the line before, so that
-one product over both lines adds up what is due. Everything is done for so few examples
-that it stays in the cache.
+belong to a tile and to that before: the points of a line lie next to those of the line
+before, so that one product over both adds up what is due. Everything is done for so few
+examples that it stays in the cache.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class Convolution:
         self.fields = self.x.fields(k, side)
         self.kernels = cache.zeros((n, parts, 1, k * C, width))
         self.products, self.bias = self.M.by_column[:n], self.M.by_column[n]
-        back = np.vstack([self.A, np.ones((1, m), cache.dtype)]).T
+        back = np.vstack([self.A, np.ones((1, m), cache.dtype)]).T      # adds the bias
         self.back = np.stack([back, back / 2][:parts])[:, None, None]
         # backward
         pixels = B * T * sizes.pitch - q
@@ -222,8 +222,7 @@ class Convolution:
         self.bias[...] = b[:, None, None]
 
     def forward(self, tiles: np.ndarray, z: np.ndarray) -> None:
-        """tiles (B, T, n, S C) -> z (parts, B, T, m, side width), but z / 2 of gates:
-        sigmoid(z) = (1 + tanh(z / 2)) / 2."""
+        """tiles (B, T, n, S C) -> z (parts, B, T, m, side width), of gates z / 2."""
         np.matmul(self.V, tiles, out=self.x.by_tile[0])
         np.matmul(self.fields, self.kernels, out=self.products)
         np.matmul(self.back, self.M.by_tile, out=z)
@@ -233,8 +232,7 @@ class Convolution:
         self.transform(W[:, :, :, ::-1].transpose(2, 0, 3, 1, 4), self.turned)
 
     def backward(self, tiles: np.ndarray, dz: np.ndarray) -> None:
-        """tiles and dz, shaped as z -> dM; adds to the gradients of kernels and bias.
-        """
+        """tiles and dz, shaped as z -> dM; adds to gradients of kernels and bias."""
         np.matmul(self.A, dz, out=self.dM_by_tile)
         np.matmul(self.V, tiles, out=self.x.by_tile[0])
         np.matmul(self.moved, self.dM, out=self.part.transpose(2, 0, 1, 3, 4))
