@@ -16,30 +16,38 @@ respect to <name>; z_H and z_T are pre-activations. Here a block is a whole laye
 paper calls every unit of a layer a block. Depth counts the blocks after the input
 projection. The paper counts the projection too: its 50 layers are depth 49 here.
 
-The trouble with depth. A plain net stacks L layers y = H = tanh(W_H x + b_H), and the
-chain rule takes the gradient through all of them, from the last to the first:
+The trouble with depth. In a plain net each of the L blocks is one layer: its output
+is y = tanh(W_H x + b_H). The chain rule takes the gradient through all of them, from
+the last to the first:
 
-    dx = W_H^T (dy * (1 - H * H))
+    dx = W_H^T (dy * (1 - y * y))
 
-A product of L random matrices grows or shrinks. A common default draws weights
-uniformly between -1 / sqrt(U) and 1 / sqrt(U), so that their variance is 1 / (3 U).
-Each layer then divides the length of the signal by about sqrt(3). On the way back it
-divides the length of the gradient by the same factor. Thirty layers divide both by
-10^7. The output is then the same for all images, no gradient reaches the first layers,
-and the net keeps guessing, with a loss of ln 10. Glorot's rule (--init glorot; he for
-relu) triples the variance, and signal and gradient nearly keep their size. With it, the
-paper's plain nets of 10 and 20 layers train very well. Deeper plain nets stay hard to
-train.
+A product of L random matrices grows or shrinks. In blocks of U units, a common default
+draws weights uniformly between -1 / sqrt(U) and 1 / sqrt(U), so that their variance is
+1 / (3 U). Each block then divides the length of the signal by about sqrt(3). On the way
+back it divides the length of the gradient by the same factor. Thirty blocks divide both
+by 10^7. The gradient of a weight is a product of both: the first blocks have a signal
+but no gradient, the last ones have a gradient but no signal, and no block learns. The
+output is the same for all images, and the loss stays at ln 10, that of guessing. Adam
+rescales small gradients, but it cannot bring back the image.
 
-The highway layer also learns when to leave its input alone:
+Glorot's rule (--init glorot; he for relu) triples the variance, and signal and gradient
+nearly keep their length. With it, the paper's plain nets of 10 and 20 layers train very
+well. But the length is kept only on average: a product of many matrices stretches a few
+directions and flattens all others. After 50 blocks of 50 units, the eleventh direction
+is several hundred times shorter than the first. Orthogonal weights (--init orthogonal)
+keep the length in every direction, and plain nets then learn at a greater depth.
+
+A highway block has a second layer beside H, the gate T, a number between 0 and 1 for
+each unit. It learns where to take H and where to leave the input alone:
 
     H = tanh(W_H x + b_H)         the transform                                (Eq. 1)
     T = sigmoid(W_T x + b_T)      the transform gate; 1 - T is the carry gate
     y = H * T + x * (1 - T)       the block output                             (Eq. 3)
 
-Every unit has its own T, and T depends on the image. Where T = 1, this is a plain
-layer. Where T = 0, the layer copies its input: y = x, and the gradient passes
-unchanged.
+T depends on the image. Where T = 1, this is a plain block. Where T = 0, the block
+copies its input: y = x, and the gradient passes unchanged. A block whose gates are
+nearly closed is near the identity, which keeps all directions, with any weights.
 
 Backward. y depends on H, on T and on x itself, so dy goes three ways:
 
@@ -52,7 +60,7 @@ From there the gradient goes on through tanh and sigmoid. Their derivatives are 
     dz_T = dT * T * (1 - T)       dW_T = dz_T x^T      db_T = sum of dz_T over images
     dx += W_H^T dz_H + W_T^T dz_T
 
-The code computes nothing twice. W_H, W_T and their biases are stacked. A layer is then
+The code computes nothing twice. W_H, W_T and their biases are stacked. A block is then
 one matrix product [W_H b_H; W_T b_T] [x; 1] forward, and two backward. For dz_T the
 code multiplies T * (H - x) by (1 - T) * dy, which it has just computed as a part of dx.
 
@@ -64,18 +72,18 @@ together is longer than --clip, it is scaled down to that length. Adam or moment
 then changes the weights.
 
 Why b_T starts negative. At first W_T x is small and T is nearly sigmoid(b_T). Each
-layer then multiplies signal and gradient by 1 - T. With b_T = -2 this factor is 0.88,
-and after thirty layers 0.02 is left. That is little, but it is 300,000 times as much as
-in the plain net. With b_T = -4, 0.58 is left after thirty layers. Therefore b_T starts
-below 0 (section 2.2), and lower in deeper nets. With b_T = logit(1 / L), the T of all L
-layers add up to 1 at the start, and nets of 10 and of 10,000 blocks learn alike with
-Adam (results/depth).
+block then multiplies signal and gradient by 1 - T. With b_T = -2 this factor is 0.88,
+and after thirty blocks 0.02 is left. That is little, but it is 300,000 times as much as
+in the plain net. With b_T = -4, 0.58 is left after thirty blocks. Therefore b_T starts
+below 0 (section 2.2 of the paper), and lower in deeper nets. With b_T = logit(1 / L),
+the T of all L blocks add up to 1 at the start, and nets of 10 and of 10,000 blocks
+learn alike with Adam (results/depth).
 
 But b_T must not start too low. H learns only through T, and a gate that is nearly
-closed opens late. Where T rounds to 0, every gradient of its layer is 0 (as the code
+closed opens late. Where T rounds to 0, every gradient of its block is 0 (as the code
 computes it, for z_T below about -20), and the gate never opens. After the start, dT =
-(H - x) * dy decides: gates open where H lowers the loss more than x does. The other
-layers carry their input through. Which layers open is a question for experiments/.
+(H - x) * dy decides which gates open: those of the units where H would lower the loss
+more than x does. All other units carry their input through.
 
 The family. y = H * T + x * C, with C the carry gate, has six members here, the rows of
 BLOCKS. They share the net around them.
@@ -92,7 +100,7 @@ One batch on its way:
     idx bytes -> load_dataset      uint8 images (N, P)
     -> scale_pixels                [-1, 1]
     -> Batches                     (P, B)
-    -> DeepNet.forward             logits (C, B); H, T and x of every layer in a Cache
+    -> DeepNet.forward             logits (C, B); H, T and x of every block in a Cache
     -> cross_entropy               the loss and dlogits
     -> DeepNet.backward            one flat gradient
     -> clip_norm -> Adam or SGD    in place on one flat vector of weights
@@ -111,7 +119,9 @@ import math
 import os
 import platform
 import shlex
+import stat
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -145,7 +155,8 @@ __version__ = "2.0.0"
 __all__ = (     # what others may rely on
     "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config",
     "DATASETS", "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged",
-    "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD", "blas_threads",
+    "INITS", "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD",
+    "blas_threads",
     "clip_norm", "cross_entropy", "evaluate", "fit", "gate_backward", "idx_set",
     "initial_bias", "load_dataset", "main", "make_net", "make_record", "pieces",
     "read_content", "read_idx", "scale_pixels", "softmax", "streams", "take_subset",
@@ -159,6 +170,9 @@ def __dir__() -> list[str]:
 
 # --------------------------------------------------------------------------------------
 # Configuration
+
+
+INITS = "uniform", "glorot", "he", "orthogonal"
 
 
 def setting(default: Any, text: str, *, low: float = 1, high: float = 0,
@@ -185,7 +199,7 @@ class Config:
     activation: str = setting("tanh", "of H", choices=("tanh", "relu"))
     init: str = setting("uniform", "of weights; uniform is U(+-1/sqrt(fan_in)), a "
                         "third of glorot's variance",
-                        choices=("uniform", "glorot", "he"))
+                        choices=INITS)
     gate_bias: float | str = setting(
         -2.0, "initial b_T; a learned carry gate has minus it; auto: logit(1 / depth), "
         "so that the T of all blocks start with a sum of 1", low=-100, high=100,
@@ -404,9 +418,23 @@ def expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
+def check_target(path: Path) -> None:
+    """Raise OSError unless a file can be written there: this is asked before the work
+    that fills it. Only a regular file is replaced, and no link, whose owner would not
+    expect it. A missing folder is taken for one that will be made."""
+    path = expanded(path)
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(22, "not a regular file, which alone is replaced", str(path))
+    there = next(filter(os.path.lexists, path.parents), path.parent)
+    with tempfile.TemporaryFile(dir=there):
+        pass
+
+
 def write_whole(path: Path, content: bytes) -> None:
     """Write all of the bytes, or nothing: then the file stays as it was. Raises
     OSError, which names the file."""
+    check_target(path)
     beside = path.with_name(f".{path.name[:40]}.{os.getpid()}-{time.time_ns()}.part")
     try:
         with open(beside, "wb") as file:        # its mode is what the umask says
@@ -713,8 +741,16 @@ class Parameters:
 
 
 def initial_weights(rng: np.random.Generator, init: str, shape: tuple) -> np.ndarray:
-    """Random weights (..., fan_out, fan_in) by the named rule, drawn in float64."""
+    """Random weights (..., fan_out, fan_in) by the named rule, drawn in float64.
+    Orthogonal ones keep the length of the signal or of the gradient in every direction,
+    and not only on average."""
     *_, fan_out, fan_in = shape
+    if init == "orthogonal":                            # Saxe et al. 2014
+        wide = fan_in > fan_out
+        q, r = np.linalg.qr(rng.normal(size=shape).swapaxes(-1, -2) if wide else
+                            rng.normal(size=shape))
+        q *= np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]  # each as likely
+        return q.swapaxes(-1, -2) if wide else q
     if init == "he":                                    # He et al. 2015, for relu
         return rng.normal(0, math.sqrt(2 / fan_in), shape)
     bound = {"uniform": math.sqrt(1 / fan_in),
@@ -812,7 +848,7 @@ class DeepNet:
                  dtype: Any = "float32"):
         for name, value, table in (("block", block, BLOCKS),
                                    ("activation", activation, ACTIVATIONS),
-                                   ("init", init, ("uniform", "glorot", "he"))):
+                                   ("init", init, INITS)):
             if value not in table:
                 raise ValueError(f"{name} {value!r}: choose from {', '.join(table)}")
         self.settings = {"block": block, "depth": depth, "hidden": hidden,
@@ -977,15 +1013,13 @@ class DeepNet:
 
     def save(self, file: Any) -> None:
         """Write settings and weights as one .npz, without pickles, to a binary file or,
-        whole or not at all, to a path, which gets .npz at its end if it lacks it.
-        Raises OSError."""
+        whole or not at all, to a path. Raises OSError."""
         if not isinstance(file, (str, Path)):
             np.savez_compressed(file, params=self.params, **self.settings)  # type: ignore
             return
-        path, content = expanded(file), io.BytesIO()
+        content = io.BytesIO()
         self.save(content)
-        write_whole(path if path.suffix == ".npz" else Path(f"{path}.npz"),
-                    content.getvalue())
+        write_whole(expanded(file), content.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> DeepNet:
@@ -1056,7 +1090,8 @@ PIECE = 1 << 16     # weights that Adam moves at a time, so that they stay in th
 
 class Adam:
     """Kingma, Ba 2015. The moments are kept without their factors (1 - beta), which go
-    into the step size instead: two passes over the vectors less, the same update.
+    into the step size instead: the update is the same, with two passes less over the
+    vectors.
 
         m = sum of beta1^i grad,  v = sum of beta2^i grad^2,  i steps ago
         params -= lr * m_hat / (sqrt(v_hat) + eps)
@@ -1117,8 +1152,12 @@ OPTIMIZERS = {
 # Threads of BLAS: one number for the whole process
 
 WIDE = 200          # units of a block from which one training gains by more threads
-TURN = threading.RLock()        # of the thread that may set the number
-HELD: list[int | None] = []     # the number that it has set
+SETTING = threading.Lock()      # for the moment in which the number is set or restored
+HELD: list[tuple] = []          # for each body that runs: the limit and its number
+if hasattr(os, "register_at_fork"):     # a child has none of the threads of its parent
+    os.register_at_fork(before=SETTING.acquire, after_in_parent=SETTING.release,
+                        after_in_child=SETTING.release)
+    os.register_at_fork(after_in_child=HELD.clear)
 
 
 def threads_in_use() -> int | None:
@@ -1133,9 +1172,9 @@ def threads_in_use() -> int | None:
 @contextmanager
 def blas_threads(threads: int | None) -> Iterator[int | None]:
     """BLAS uses so many threads while the body runs, with None as many as before;
-    yields the number. Inside another body the outer number holds. Of several threads of
-    a process that train, one has its turn after the other: do not wait in the body for
-    a thread that trains.
+    yields the number. It is one for the whole process: while a body runs, here or in
+    another thread, its number holds in every other body, too. The last one that ends
+    restores what was before.
 
     Without threadpoolctl nothing is limited. Run as the program this module has set the
     number to 1 before. A script of your own should, too, by $OPENBLAS_NUM_THREADS,
@@ -1145,18 +1184,31 @@ def blas_threads(threads: int | None) -> Iterator[int | None]:
     if threadpoolctl is None:
         yield threads_in_use()
         return
-    with TURN:
+    with SETTING:
         if HELD:
-            yield HELD[0]
-            return
-        with suppress(AttributeError):      # another thread may have set it before
-            threadpoolctl.OpenBLASController.clear_controlling_thread(force=True)
-        with threadpoolctl.threadpool_limits(threads, "blas"):
-            HELD.append(threads or threads_in_use())
-            try:
-                yield HELD[0]
-            finally:
-                HELD.clear()
+            limit, number = HELD[0]
+        else:
+            free_blas()
+            limit = threadpoolctl.threadpool_limits(threads, "blas")
+            number = threads or threads_in_use()
+        HELD.append((limit, number))
+    try:
+        yield number
+    finally:
+        with SETTING:
+            HELD.pop()
+            if not HELD:
+                free_blas()
+                limit.restore_original_limits()
+                free_blas()
+
+
+def free_blas() -> None:
+    """threadpoolctl lets only the thread that set the number last set it again: from
+    now on any thread may."""
+    assert threadpoolctl is not None
+    with suppress(AttributeError):      # earlier versions do not know it
+        threadpoolctl.OpenBLASController.clear_controlling_thread(force=True)
 
 
 def threads_for(hidden: int, asked: int | None = None) -> int | None:
@@ -1362,7 +1414,9 @@ def check_fit(net: DeepNet, data: Data, config: Config) -> None:
         if made != (told := of_data.get(name, getattr(config, name, made))):
             whose = "Data" if name in of_data else "Config"
             raise ValueError(f"{name} of the net is {made!r}, of the {whose} {told!r}")
-    if data.scale is not None and data.x_train.dtype.kind in "iu":
+    low, high = data.x_train.min(), data.x_train.max()
+    if data.scale is not None and (data.x_train.dtype.kind in "iu" or
+                                   low >= 0 and max(1, data.scale / 2) < high):
         raise ValueError("the pixels are not scaled: train takes hn.scale_pixels(data)")
     if config.batch > len(data.x_train):
         raise ValueError(f"batch is {config.batch}, but there are "
@@ -1640,8 +1694,11 @@ def main(argv: list[str] | None = None) -> dict:
     quick, data_dir, out = (given.pop(name) for name in ("quick", "data_dir", "out"))
     settings = cap_images(resolve(given, quick))
     out = out or Path("run.json" if settings == resolve({}) else "last_run.json")
-    if out.is_dir() or not out.parent.is_dir():     # said before any training begins
-        parser.error(f"argument --out: {out}: no file can be written there")
+    try:
+        out.parent.resolve(strict=True)
+        check_target(out)       # before any training begins
+    except OSError as error:
+        parser.error(f"argument --out: {error}")
     words = ["python3", parser.prog, *(sys.argv[1:] if argv is None else argv)]
     try:
         configs, data = make_configs(settings), load_dataset("mnist", data_dir)

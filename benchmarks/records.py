@@ -18,11 +18,11 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import highway_networks as hn
-from highway_suite.figures import LIGHT, TITLE, saved, style
+from experiments.lab.drawing import sheet
+from highway_suite.figures import LIGHT, SMALL, saved, style
 from highway_suite.files import parse_json, read_file, to_json, write_file
 from highway_suite.records import environment
 
@@ -108,9 +108,7 @@ def write(record: dict) -> None:
 # --------------------------------------------------------------------------------------
 # The picture
 
-COLOURS = {"PyTorch": "#E69F00", "PyTorch compiled": "#CC79A7", "JAX": "#009E73",
-           "scikit-learn": "#0072B2"}
-MARKERS = "osD^vPX*"        # of the processors
+MARKERS, SIGNS = "osD^v*", "●■◆▲▼★"     # of the processors
 
 
 def rivals(record: Mapping) -> Iterator[tuple[str, str, dict, int]]:
@@ -122,37 +120,36 @@ def rivals(record: Mapping) -> Iterator[tuple[str, str, dict, int]]:
                     yield contest, name, part["times_ours"], number
 
 
-def draw_rows(axes: Axes, record: Mapping) -> None:
-    """A row for each contestant of each contest: medians and ranges of the rounds."""
+def draw(record: Mapping) -> Figure:
+    """The record -> a row for each contestant of each contest: medians and ranges of
+    the rounds."""
     rows = list(dict.fromkeys((contest, name) for contest, name, *_ in rivals(record)))
+    first, rival = rows[0] if rows else ("net", "rivals")
+    medians = [times["median"] for contest, name, times, _ in rivals(record)
+               if (contest, name) == (first, rival)] or [1]
+    kinds = [f"{SIGNS[number % len(SIGNS)]} {' '.join(map(str, kind_of(entry)))}"
+             for number, entry in enumerate(record["processors"])]
+    figure, axes = sheet(
+        f"A training step of {rival} takes {min(medians):.2f} to {max(medians):.2f} "
+        f"times as long as ours ({first})",
+        "medians and ranges of rounds; above 1 ours is faster", *kinds,
+        height=1.6 + 0.38 * len(rows))
     for contest, name, times, number in rivals(record):
-        row, colour = rows.index((contest, name)), COLOURS.get(name, LIGHT.soft)
-        row += 0.25 * (number - (len(record["processors"]) - 1) / 2)
-        axes.plot([times["least"], times["largest"]], [row, row], color=colour, lw=1.5)
-        axes.plot(times["median"], row, MARKERS[number % len(MARKERS)], color=colour)
-        axes.annotate(f"{times['median']:.2f}", (times["largest"], row), size=8,
-                      xytext=(6, 0), textcoords="offset points", va="center")
-    axes.set_yticks(range(len(rows)), [f"{contest}   {name}" for contest, name in rows],
-                    size=9)
+        row = rows.index((contest, name)) + 0.36 * (
+            number - (len(record["processors"]) - 1) / 2)
+        axes.plot([times["least"], times["largest"]], [row, row], color=LIGHT.ink,
+                  linewidth=1.5)
+        axes.plot(times["median"], row, MARKERS[number % len(MARKERS)],
+                  color=LIGHT.ink)
+        axes.annotate(f"{times['median']:.2f}", (times["largest"], row), size=SMALL,
+                      xytext=(4, 0), textcoords="offset points", va="center",
+                      bbox={"color": LIGHT.paper, "pad": 0.5})
+    axes.set_yticks(range(len(rows)), [f"{contest}\n{name}" for contest, name in rows],
+                    size=SMALL)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
-
-
-def draw(record: Mapping) -> Figure:
-    """The record -> Figure."""
-    rows = len({(contest, name) for contest, name, *_ in rivals(record)})
-    figure = Figure(figsize=(9, 1.5 + 0.36 * rows), layout="constrained")
-    axes = figure.subplots()
-    draw_rows(axes, record)
     axes.axvline(1, color=LIGHT.ink, lw=1)
     axes.margins(x=0.12)
     axes.grid(axis="x")
-    axes.set_xlabel("times our time; right of 1 our step is faster")
-    figure.suptitle("How many times as long as ours a training step of others takes",
-                    **TITLE)
-    kinds = "; ".join(
-        f"{MARKERS[number % len(MARKERS)]}: {' '.join(map(str, kind_of(entry)))}"
-        for number, entry in enumerate(record["processors"]))
-    figure.supxlabel(f"Medians and ranges of rounds. {kinds}", size=8,
-                     color=LIGHT.soft)
+    axes.set_xlabel("time of a step / time of ours")
     return figure

@@ -36,16 +36,15 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
-from experiments.lab.drawing import colour_of, plain_numbers, title_of
+from experiments.lab.drawing import colour_of, plain_numbers, sheet, title_of
 from experiments.lab.judging import ahead, every, mean_and_std, or_infinite
-from experiments.lab.papers import TABLE_1A, name_of
+from experiments.lab.papers import TABLE_1A, name_of, spoken
 from experiments.nets.perceptrons import hold_out
 from experiments.nets.sizes import matched_width
-from highway_suite.figures import TITLE, label_right
+from highway_suite.figures import fit_depths, label_right, label_y
 
 WIDTH = 50              # of the highway nets that the others are matched to
 
@@ -223,45 +222,40 @@ def draw_over_depth(axes: Axes, nets: list[dict]) -> None:
     for place, block in enumerate(blocks):
         values = [errors(net) for net in nets if net["block"] == block]
         values = [found[np.isfinite(found)] for found in values]    # by depth
-        x = np.array(depths) * 1.035 ** (place - (len(blocks) - 1) / 2)
+        x = np.array(depths) * 1.03 ** (place - (len(blocks) - 1) / 2)
         y = np.array([found.mean() if len(found) else np.nan for found in values])
         bars = np.array([[middle - found.min(), found.max() - middle] if len(found)
                          else [0, 0] for found, middle in zip(values, y, strict=True)])
         axes.errorbar(x, y, yerr=bars.T, color=colour_of(block),
                       marker=MARKERS.get(block, "X"), markersize=5, linewidth=1.3,
-                      elinewidth=1.3, label=name_of(block))
-    axes.set(xscale="log", yscale="log", xlabel="blocks", ylabel="test error, %")
-    axes.xaxis.set_major_locator(FixedLocator(depths))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0f}")
+                      elinewidth=1.3)
+    axes.set_yscale("log")
+    fit_depths(axes, depths)
+    axes.margins(x=0.06)
+    axes.autoscale(axis="x")
+    label_y(axes, "test error, % (log scale)")
     plain_numbers(axes.yaxis)
     axes.grid(axis="y", which="both")
-
-
-def message(nets: list[dict], depths: list[int]) -> str:
-    """Which form has the least mean test error, by depth, in a line."""
-    best: dict[str, list] = {}
-    for depth in depths:
-        means = {net["block"]: np.mean(or_infinite(errors(net)))
-                 for net in nets if net["depth"] == depth}
-        best.setdefault(name_of(min(means, key=means.__getitem__)), []).append(depth)
-    return "Least mean test error at equal size: " + "; ".join(
-        f"{name} at {', '.join(map(str, found))} blocks" for name, found in
-        best.items())
 
 
 def draw(record: dict) -> Figure:
     """The record -> the figure: test error of each form over depth."""
     nets, plan = record["nets"], record["plan"]
-    figure = Figure(figsize=(8, 4.6), layout="constrained")
-    axes = figure.subplots()
+    best: dict[str, list] = {}
+    for depth in plan["depths"]:
+        means = {net["block"]: np.mean(or_infinite(errors(net)))
+                 for net in nets if net["depth"] == depth}
+        best.setdefault(spoken(min(means, key=means.__getitem__)), []).append(depth)
+    least = "; ".join(f"{name} at {', '.join(map(str, found))} blocks"
+                      for name, found in best.items())
+    figure, axes = sheet(
+        f"At equal size the least mean test error is that of {least}",
+        f"{title_of(plan)}, {plan['epochs']} epochs",
+        f"mean and range of {len(plan['seeds'])} seeds")
     draw_over_depth(axes, nets)
     label_right(axes, [(float(np.nanmean(errors(net))),
-                        name_of(net["block"]), colour_of(net["block"]))
+                        spoken(net["block"]), colour_of(net["block"]))
                        for net in nets if net["depth"] == max(plan["depths"])])
-    figure.suptitle(message(nets, plan["depths"]), **TITLE)
-    figure.supxlabel(f"{title_of(plan)}, {plan['epochs']} epochs; mean and range of "
-                     f"{len(plan['seeds'])} seeds", size=8.5)
     return figure
 
 

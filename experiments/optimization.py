@@ -46,10 +46,10 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, judging, main, trial_function
-from experiments.lab.drawing import DASHES, colour_of, title_of
+from experiments.lab.drawing import DASHED, colour_of, draw_level, sheet, title_of
 from experiments.lab.judging import listed, or_infinite
 from experiments.lab.papers import FIGURE_1_EPOCHS
-from highway_suite.figures import LIGHT, TITLE, label_right
+from highway_suite.figures import label_right, label_y
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
@@ -206,15 +206,6 @@ def run(lab: Lab) -> dict:
 # The figure
 
 
-def message(nets: list[dict]) -> str:
-    """Where the best runs of the deepest nets end."""
-    deepest = max(net["depth"] for net in nets)
-    ends = {net["block"]: or_infinite(net["best"]["final"]).min()
-            for net in nets if net["depth"] == deepest}
-    return (f"Best loss at the end, {deepest} blocks:\nhighway {ends['highway']:.2g}, "
-            f"plain {ends['plain']:.2g}")
-
-
 def draw_curves(axes: Axes, nets: list[dict]) -> None:
     """The training losses of each net over epochs, on a log scale: thin each seed, a
     cross where it diverged, and thick their median."""
@@ -222,34 +213,38 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
         rows = np.array(net["best"]["train_loss"], float)
         epochs, colour = np.arange(1, rows.shape[1] + 1), colour_of(net["block"])
         axes.plot(epochs, np.median(or_infinite(rows), axis=0), color=colour,
-                  linestyle=DASHES[net["block"]], linewidth=2)
+                  linestyle=DASHED if net["block"] == "plain" else "-")
         for row in rows:
             last = np.count_nonzero(np.isfinite(row))
             axes.plot(epochs, row, color=colour, linewidth=0.6)
             if 0 < last < len(row):
                 axes.plot(last, row[last - 1], "x", color=colour, markersize=8,
                           markeredgewidth=2, zorder=4)
-    axes.axhline(TARGET, color=LIGHT.soft, linewidth=1, linestyle=":")
+    draw_level(axes, TARGET)
     axes.set_yscale("log")
 
 
 def draw(record: dict) -> Figure:
     """Figure 1, left: the best setting of each net, a panel for each depth."""
-    plan = record["plan"]
-    figure = Figure(figsize=(6.2, 5.4), layout="constrained")
-    panels = figure.subplots(-(-len(plan["depths"]) // 2), 2, sharex=True, sharey=True,
-                             squeeze=False).ravel()
-    for axes, depth in zip(panels, plan["depths"], strict=True):
-        nets = [net for net in record["nets"] if net["depth"] == depth]
-        draw_curves(axes, nets)
-        axes.set_title(f"{depth} blocks", weight="bold")
-    label_right(panels[-1], [(float(np.median(or_infinite(net["best"]["final"]))),
-                              net["block"], colour_of(net["block"])) for net in nets])
-    figure.supylabel("training loss")
-    figure.suptitle(message(record["nets"]), **TITLE)
-    figure.supxlabel(f"epoch\n{title_of(plan)}, best of {plan['rungs'][0][0]} "
-                     f"settings, {len(plan['seeds'])} seeds, thick their median; "
-                     "×: diverged", size=10)
+    plan, deepest = record["plan"], max(record["plan"]["depths"])
+    ends = {net["block"]: or_infinite(net["best"]["final"]).min()
+            for net in record["nets"] if net["depth"] == deepest}
+    figure, panels = sheet(
+        f"The best nets of {deepest} blocks end at a loss of {ends['highway']:.2g} "
+        f"with gates, at {ends['plain']:.2g} without", f"{title_of(plan)}, best of "
+        f"{plan['rungs'][0][0]} settings", f"{len(plan['seeds'])} seeds, thick their "
+        f"median; ×: diverged; dotted: {TARGET:g}", height=4.6,
+        rows=-(-len(plan["depths"]) // 2), columns=2, sharex=True, sharey=True,
+        squeeze=False)
+    for axes, depth in zip(panels.flat, plan["depths"], strict=True):
+        draw_curves(axes, [net for net in record["nets"] if net["depth"] == depth])
+        axes.set_title(f"{depth} blocks", size=10, loc="right")
+    for axes in panels[-1]:
+        axes.set_xlabel("epoch")
+    label_y(panels[0, 0], "training loss")
+    label_right(axes, [(np.median(or_infinite(net["best"]["final"])), net["block"],
+                        colour_of(net["block"]))
+                       for net in record["nets"] if net["depth"] == depth])
     return figure
 
 

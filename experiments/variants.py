@@ -28,16 +28,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, main, trial_function
-from experiments.lab.drawing import colour_of, title_of
+from experiments.lab.drawing import colour_of, sheet, title_of
 from experiments.lab.judging import ahead, every, listed, or_infinite
-from highway_suite.figures import LIGHT, TITLE
+from highway_suite.figures import LIGHT
 
 PLAN = {"dataset": "mnist", "depth": 50, "hidden": 50, "n_train": 6000,
             "epochs": 12, "batch": 128, "clip": 5.0, "gate_bias": -4.0,
@@ -259,49 +259,32 @@ def claims(record: dict) -> list[Claim]:
 # The figure
 
 
-def draw_rows(axes: Any, rows: dict[str, list[tuple[str, list]]], title: str) -> None:
-    """A row for each label, a dot for each seed of each (block, accuracies) in it; a
-    cross where one diverged."""
-    for row, found in enumerate(rows.values()):
-        for block, values in found:
-            there = [100 * value for value in values if value is not None]
-            axes.plot(there, [row] * len(there), "o", color=colour_of(block),
-                      alpha=0.65, markersize=5)
-            axes.plot([0] * (len(values) - len(there)),
-                      [row] * (len(values) - len(there)), "x", color=colour_of(block))
-    axes.set_yticks(range(len(rows)), rows, size=8)
-    axes.invert_yaxis()
-    axes.set(xlabel="test accuracy, %", title=title)
-    axes.title.set_fontsize(10)
-    axes.grid(axis="y")
-
-
 def draw(record: dict) -> Figure:
-    """The record -> a panel for the starts and one for the ties."""
-    plan = record["plan"]
-    found = claim_on_starts(record["starts"]).ours
-    figure = Figure(figsize=(7.5, 4), layout="constrained")
-    starts, ties = figure.subplots(1, 2, sharex=True)
-    rows: dict[str, list] = {}
-    for net in record["starts"]:
-        rows.setdefault(f"{net['start']}, {net['activation']}", []).append(
-            (net["block"], net["test_acc"]))
-    draw_rows(starts, rows, f"Start of $W_H$, activation\n(n = "
-              f"{len(plan['start_seeds'])})")
-    starts.axvline(100 * TRAINS, color=LIGHT.soft, linewidth=1, linestyle=":")
-    draw_rows(ties, {name: [(TIES[name][0], net["test_acc"])]
-                     for name, net in record["ties"].items()},
-              f"Shared weights and gates\n(n = {len(plan['tie_seeds'])})")
-    for block in ("highway", "residual", "plain"):
-        starts.plot([], [], "o", color=colour_of(block), label=block)
-    figure.legend(*starts.get_legend_handles_labels(), ncols=3, frameon=False,
-                  loc="outside upper center", title_fontproperties=TITLE,
-                  title=f"These train: highway nets from {found['highway']} starts, "
-                        f"plain nets from {found['plain']}")
-    figure.supxlabel(
-        f"{title_of(plan)}: {plan['depth']} blocks of {plan['hidden']} "
-        f"units, {plan['n_train']:,} images, {plan['epochs']} epochs. To "
-        f"train: {100 * TRAINS:g} % (dotted) with every seed", size=8.5)
+    """The record -> a row for each start, a dot for each seed, a cross for one that
+    diverged."""
+    plan, starts = record["plan"], record["starts"]
+    found = claim_on_starts(starts).ours
+    figure, axes = sheet(
+        f"Highway nets learn from {found['highway']} starts, plain nets from "
+        f"{found['plain']}", f"{title_of(plan)}: {plan['depth']} blocks of "
+        f"{plan['hidden']} units, {plan['n_train']:,} images, {plan['epochs']} epochs",
+        "rows: start of W_H, activation",
+        f"a dot for each of {len(plan['start_seeds'])} seeds",
+        f"to learn: {100 * TRAINS:g} % (dotted) with every seed", height=4)
+    rows = list(dict.fromkeys(f"{net['start']}, {net['activation']}" for net in starts))
+    for net in starts:
+        row = rows.index(f"{net['start']}, {net['activation']}")
+        for value in net["test_acc"]:
+            axes.plot(100 * (value or 0), row, "x" if value is None else "o",
+                      color=colour_of(net["block"]), alpha=0.65, clip_on=False)
+    axes.set_yticks(range(len(rows)), rows)
+    axes.invert_yaxis()
+    axes.set(xlabel="test accuracy, %", xlim=(0, 100))
+    axes.grid(axis="y")
+    axes.axvline(100 * TRAINS, color=LIGHT.soft, linewidth=1.2, linestyle=":")
+    for x, block in ((0.1, "plain"), (0.93, "highway")):
+        axes.text(x, 1.02, block, color=colour_of(block), weight="bold", ha="center",
+                  transform=axes.transAxes)
     return figure
 
 

@@ -251,7 +251,9 @@ class Machine {
 
   /* The norm of the gradient of each block's weights, (L,). */
   gradientNorms() {
-    return Float32Array.from(this.dW.slice(1, -1), dW => Math.sqrt(sumOfSquares(dW)));
+    const isWeight = (_, i) => (i + 1) % (this.units + 1) !== 0;
+    return Float32Array.from(this.dW.slice(1, -1),
+                             dW => Math.sqrt(sumOfSquares(dW.filter(isWeight))));
   }
 
   /* After a forward pass, the mean T of each block, (L,), of the images from `first`

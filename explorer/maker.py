@@ -224,9 +224,9 @@ def make_picture(nets: dict) -> bytes:
     axes = figure.add_axes((0.04, 0.24, 0.2, 0.381))
     axes.imshow(image.reshape(28, 28), cmap="gray_r")
     axes.axis("off")
-    figure.text(0.04, 0.06, "Each column: the answer, if that block were the last.\n"
-                "In the page, train a hundred blocks and watch the gradient.", size=15,
-                linespacing=1.5, **write)
+    figure.text(0.04, 0.05, "Columns: the answer, if that block were the last. "
+                "Rows: the digits 0 to 9.\nIn the page, train a hundred blocks and "
+                "watch the gradient.", size=17, linespacing=1.5, **write)
     for k, block in enumerate(BLOCKS):
         answers = forming(nets[block], image, range(first - 1, last))
         colour, bottom = LIGHT.blocks[block], 0.59 - 0.2 * k
@@ -235,6 +235,8 @@ def make_picture(nets: dict) -> bytes:
                     cmap=LinearSegmentedColormap.from_list("", ["#F1F4F7", colour]))
         axes.axvspan(first - 0.5, last + 0.5, color=LIGHT.soft, alpha=0.15, lw=0)
         axes.axis("off")
+        for digit in (0, 9):
+            axes.text(-1, digit, f"{digit}", size=14, ha="right", va="center", **write)
         figure.text(0.29, bottom + 0.157, block, size=15, weight="bold",
                     family="DejaVu Sans", color=colour)
         figure.text(0.9, bottom + 0.02, str(answers[:, -1].argmax()), size=52,

@@ -14,15 +14,16 @@ const deep = {depth: 100};
 const glorot = {init: "glorot", rate: 0.001};
 const PRESETS = [
   {name: "30 plain blocks do not learn", change: {},
-   text: "Each plain block shrinks the gradient, and nothing reaches the first "
-     + "blocks: the net guesses. Gates let the gradient pass."},
+   text: "Each plain block shrinks the signal and, on the way back, the gradient. What "
+     + "a weight learns from is a product of both, so no block learns. Gates let "
+     + "both pass."},
   {name: "With Glorot’s weights they do", change: glorot,
-   text: "Only the first weights are larger and the rate is lower. Now the gradient "
-     + "reaches the first block, and the plain net learns too."},
+   text: "Only the first weights are larger and the rate is lower. Now signal and "
+     + "gradient pass, and the plain net learns too."},
   {name: "100 plain blocks do not", change: {...glorot, ...deep,
    first: net("highway", "auto")},
-   text: "At a hundred blocks the same change does not help the plain net. The highway "
-     + "net learns as before."},
+   text: "Glorot’s weights keep the length of the signal, but not its directions: at a "
+     + "hundred blocks the plain net guesses. The highway net learns as before."},
   {name: "100 blocks, gates half open", change: {...deep,
    first: net("highway", 0)},
    text: "Each block hands on half of its input. After a hundred blocks nothing is "
@@ -167,7 +168,7 @@ class Playground {
       element("div", {className: "arm-line"},
               element("p", {className: "arm-score"}, accuracy, status), gate),
       element("h3", {}, "The gradient’s norm, block by block"),
-      canvas("norms", "The gradient's norm in each block"), ends,
+      canvas("norms", "The norm of the weights' gradient in each block"), ends,
       element("h3", {}, "Mean ", element("i", {}, "T"), ", block by block", start),
       canvas("gates", "Mean T of each block"),
       element("h3", {}, "Its answer to this digit"),
@@ -314,7 +315,7 @@ class Playground {
       drawBars(context, box, values, colour(theme), theme, {low: 0, high: 1,
         lines: [{at: meanT ? 0.5 : 0, label: meanT ? "0.5" : "none"}], isEven: true}));
     $(`norms-${i}`).setAttribute("aria-label",
-      `The gradient's norm in each block: ${[...norms].map(short).join(" ")}`);
+      `The norm of the weights' gradient in each block: ${[...norms].map(short).join(" ")}`);
     $(`gates-${i}`).setAttribute("aria-label", meanT
       ? `Mean T of each block: ${[...meanT].map(short).join(" ")}` : "It learns no T");
     this.showAnswer(i, arm);

@@ -28,7 +28,7 @@ COLOURS = 255       # of 256: one stays free to mean "as in the frame before"
 LOOP = 8000         # milliseconds of motion, where no frame
 SLOWEST = 600       # is shown for longer
 HOLD = 3000         # milliseconds of the last frame
-CLOCK = 1.6         # inches right of the title, where the epoch stands
+CLOCK = 1.15        # inches right of the title, where the epoch stands
 
 
 def frame_epochs(study: Study) -> np.ndarray:
@@ -55,11 +55,10 @@ def draw_frames(study: Study) -> list[np.ndarray]:
     with style(LIGHT):
         figure, curves, gates = new_figure(who_learns(study), caption(
             study, study.deepest, "line, bar: mean over seeds; band, whisker: lowest "
-            "to highest", learns(study)), LIGHT, (2.3, 1.55), CLOCK)
-        figure.set_dpi(0.6 * figures.DPI)   # 900 pixels wide
+            "to highest", learns(study)), LIGHT, (2, 1.4), CLOCK)
+        figure.set_dpi(0.8 * figures.DPI)   # 864 pixels wide
         clock = figure.text(1 - figures.EDGE / figures.WIDTH, 1 - 0.1 /
-                            figure.get_figheight(), "", size=12, weight="bold",
-                            va="top", ha="right")
+                            figure.get_figheight(), "", va="top", ha="right")
         for epoch in np.roll(frame_epochs(study), 1):
             clock.set_text(f"epoch {epoch} of {last}")
             for axes in (curves, gates):    # ticks and limits stay

@@ -29,7 +29,7 @@ import numpy as np
 
 from highway_networks import expanded, threads_in_use
 from highway_suite.files import LIMIT, check_target, parse_json, read_file, write_file
-from highway_suite.records import environment
+from highway_suite.records import environment, numerics
 
 STATE = "state.json"    # the member beside the arrays
 LITTER = 3600           # seconds; a file that is older is not being written
@@ -40,11 +40,9 @@ class CheckpointError(ValueError):
     """A checkpoint cannot be gone on from: the file, and why."""
 
 
-def numerics() -> dict:
-    """What the last bits of a training depend on besides its settings. The commit is
-    not among it, so that whoever mends a sentence does not lose hours."""
-    return {name: value for name, value in environment(threads_in_use()).items()
-            if not name.startswith("git")}
+def this_process() -> dict:
+    """What the last bits of a training depend on besides its settings."""
+    return numerics(environment(threads_in_use()))
 
 
 def data_hash(*arrays: np.ndarray) -> str:
@@ -69,16 +67,20 @@ class Checkpoint:
     `environments`, the different ones it ran in, this one last.
     """
 
-    def __init__(self, path: str | Path, config: Mapping[str, Any], data: str = "",
+    def __init__(self, path: str | Path, config: Mapping[str, Any], data: str,
                  anyway: bool = False):
         self.path, self.data, self.anyway = expanded(path), data, anyway
         self.config = parse_json(json.dumps(dict(config), allow_nan=False))
         self.start, self.seconds_before = time.perf_counter(), 0.0
-        self.environments = [numerics()]
+        self.environments = [this_process()]
+        self.seen: tuple | None = None      # the file as this training left it
 
     def save(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator], history: list[dict]) -> None:
-        """Write all of it or nothing. Raises OSError, which names the file."""
+        """Write all of it or nothing. Raises OSError, which names the file, and
+        CheckpointError where another training has written it meanwhile."""
+        if self.version() not in (None, self.seen):
+            self.read(arrays, streams)
         seconds = self.seconds_before + time.perf_counter() - self.start
         state = {"config": self.config, "data": self.data, "history": history,
                  "environments": self.environments, "seconds": round(seconds, 3),
@@ -90,6 +92,14 @@ class Checkpoint:
         with zipfile.ZipFile(file, "a") as archive:
             archive.writestr(STATE, json.dumps(state, allow_nan=False))
         write_file(self.path, file.getvalue())
+        self.seen = self.version()
+
+    def version(self) -> tuple | None:
+        """What is another one once somebody has written the file; None without one."""
+        with suppress(FileNotFoundError):
+            there = self.path.stat()
+            return there.st_ino, there.st_mtime_ns, there.st_size
+        return None
 
     def load(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator]) -> list[dict]:
@@ -103,30 +113,38 @@ class Checkpoint:
             with suppress(FileNotFoundError):           # what is new is being written
                 if time.time() - left.stat().st_mtime > LITTER:
                     left.unlink()
-        self.environments = [numerics()]    # threads are as `fit` limits them
-        if not self.path.exists():
+        self.environments = [this_process()]    # threads are as `fit` limits them
+        self.seen = self.version()
+        if self.seen is None:
             return []
-        try:
-            state, found = self.read(arrays)
-            for name, stream in streams.items():    # on copies first: it may raise
-                copy.deepcopy(stream.bit_generator).state = state["streams"][name]
-        except MemoryError:
-            raise
-        except Exception as error:      # zipfile, zlib, numpy: each its own kind
-            why = error if isinstance(error, ValueError) else repr(error)
-            raise CheckpointError(f"{self.path}: {why}. Name another file, or move "
-                                  "this one away to begin anew") from error
+        state, found = self.read(arrays, streams)
         for name, array in arrays.items():
             array[...] = found[name]
         for name, stream in streams.items():
             stream.bit_generator.state = state["streams"][name]
         self.seconds_before = float(state["seconds"])
         self.environments = [there for there in state["environments"]
-                             if there != numerics()] + [numerics()]
+                             if there != this_process()] + [this_process()]
         return state["history"]
 
-    def read(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
-        """The file's state, checked, and its arrays, shaped like these."""
+    def read(self, arrays: Mapping[str, np.ndarray],
+             streams: Mapping[str, np.random.Generator]) -> tuple[dict, dict]:
+        """The file's state, checked, and its arrays, shaped like these. Raises
+        CheckpointError."""
+        try:
+            state, found = self.unpack(arrays)
+            for name, stream in streams.items():    # on copies: it may raise
+                copy.deepcopy(stream.bit_generator).state = state["streams"][name]
+            return state, found
+        except MemoryError:
+            raise
+        except Exception as error:      # zipfile, zlib, numpy: each its own kind
+            why = error if isinstance(error, ValueError) else repr(error)
+            raise CheckpointError(f"{self.path}: {why}. Name another file, or move "
+                                  "this one away to begin anew") from error
+
+    def unpack(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
+        """The same, but for the errors, which are of many kinds."""
         most = sum(array.nbytes for array in arrays.values()) + LIMIT
         content = io.BytesIO(read_file(self.path, most))
         with zipfile.ZipFile(content) as archive:
@@ -157,7 +175,7 @@ class Checkpoint:
         if state["data"] != self.data:
             raise ValueError("it learned from other data")
         last = state["environments"][-1]
-        for key, value in numerics().items():
+        for key, value in this_process().items():
             if last.get(key) != value and not self.anyway:
                 raise ValueError(f"it was made where {key} is {last.get(key)!r}, here "
                                  f"{value!r}; --anyway or anyway=True goes on")

@@ -88,7 +88,7 @@ class Arrays(pickle.Unpickler):
     """Lists, dicts and NumPy arrays, and nothing else that a pickle may ask for."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """What a pickle names, if it takes part in an array."""
+        """The class or function that a pickle names, if an array needs it."""
         if module.startswith("numpy.") and name == "_reconstruct" or (
                 module == "numpy" and name in ("ndarray", "dtype")):
             return super().find_class(module, name)
@@ -164,7 +164,7 @@ def arrays_of_group(path: Path, group: dict[str, list], kind: str, dataset: hn.D
 
 @contextmanager
 def noting(faults: list[str], where: Path) -> Iterator[None]:
-    """Whatever the body, or a library it uses, fails with becomes a fault."""
+    """Any exception of the body, or of a library that it uses, is added to `faults`."""
     try:
         yield
     except Exception as error:

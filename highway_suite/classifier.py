@@ -63,7 +63,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     block: "highway", "plain", "residual", "t_only", "c_only" or "full".
     depth: blocks after the input projection; hidden: units of each.
     activation: of H, "tanh" or "relu".
-    init: of the weights, "uniform", "glorot" or "he".
+    init: of the weights, "uniform", "glorot", "he" or "orthogonal".
     gate_bias: the initial b_T; "auto" is logit(1 / depth), which learns at any depth.
     optimizer: "adam", or "sgd" with a momentum of 0.9; learning_rate stays the same.
     batch_size: the most rows of one update. max_iter: passes over the rows.
@@ -160,7 +160,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
 
     @contextmanager
     def _whole_or_none(self):
-        """Where the body fails, or is interrupted, the net that it began is removed."""
+        """Where the body fails, or is interrupted, there is no net: neither a part of
+        the new one, nor the old one, which nobody should take for the new one."""
         try:
             yield
         except BaseException:

@@ -206,8 +206,9 @@ def advice_on(record: dict) -> str:
 
 
 def finish(record: dict, arms: list[dict], out: Path | None) -> None:
-    """Write the record, if it has a place, then say what came out: so no stream can
-    lose it. Exits with 1 and a line that says why, if nothing could be written."""
+    """Write the record, if it has a place, and only then print what came out: a broken
+    stream cannot lose it. Exits with 1 and a line that says why, if nothing could be
+    written."""
     error, told = None, ""
     try:
         if out:
@@ -262,8 +263,8 @@ def main(argv: list[str] | None = None) -> dict:
 
 
 def run_as_program() -> None:
-    """`main` for a process of its own: a signal to end cleans up behind itself, like
-    Ctrl-C, and closed streams do no harm."""
+    """`main` for a process of its own: a signal that ends it cleans up as Ctrl-C does,
+    and closed streams do no harm."""
     prepare_streams()
     with ended_by_signals(lambda number: SystemExit(128 + number)):
         main()

@@ -79,11 +79,12 @@ OWN_MARKERS = "ph*d"
 BLOCK_AXIS = "block (1 is at the input)"
 NAMES = {"test_acc": "test accuracy", "train_acc": "training accuracy",
          "train_loss": "training loss"}
-WIDTH = 7.5                 # inches, of all pictures
+WIDTH = 5.4                 # inches, of all pictures: to be read on a phone, too
 EDGE = 0.09                 # inches that texts keep from the sides
-LEFT, AXES_WIDTH = 0.085, 0.71      # of WIDTH; right of the axes stand labels
+LEFT, AXES_WIDTH = 0.1, 0.66      # of WIDTH; right of the axes stand labels
 LINE = 13                   # points from one label to the next below it
 TITLE = {"size": 12, "weight": "bold"}
+SMALL = 8.5                 # points, of captions
 FORMATS = "png", "svg", "pdf"
 DPI = 200
 
@@ -105,27 +106,27 @@ def style(theme: Theme) -> Iterator[None]:
             "xtick.color": theme.soft, "ytick.color": theme.soft,
             "xtick.labelcolor": theme.ink, "ytick.labelcolor": theme.ink,
             "axes.spines.top": False, "axes.spines.right": False,
-            "axes.axisbelow": True, "grid.color": theme.grid, "grid.linewidth": 0.8,
+            "axes.axisbelow": True, "grid.color": theme.grid, "grid.linewidth": 0.9,
             "lines.linewidth": 2.2, "lines.markersize": 5, "figure.dpi": DPI,
         })
         yield
 
 
 def new_figure(title: str, notes: Sequence[str], theme: Theme,
-               panels: Sequence[float] = (2.77,), clock: float = 0.0) -> tuple:
+               panels: Sequence[float] = (2.4,), clock: float = 0.0) -> tuple:
     """A figure on a canvas of its own, and an axes for each panel: their heights in
     inches, the upper first. A long title or many notes make the figure higher; clock:
     inches right of the title that stay free.
     """
     title = fold([title], WIDTH - 2 * EDGE - clock, **TITLE)
-    caption = fold(notes, WIDTH - 2 * EDGE, size=8)
-    top, between = 0.63 + 0.2 * title.count("\n"), 0.85
+    caption = fold(notes, WIDTH - 2 * EDGE, size=SMALL)
+    top, between = 0.63 + 0.2 * title.count("\n"), 0.9
     height = top + sum(panels) + between * len(panels) + 0.16 * max(
         caption.count("\n") - 1, 0)
     figure = Figure(figsize=(WIDTH, height))
     FigureCanvasAgg(figure)
     figure.text(EDGE / WIDTH, 1 - 0.1 / height, title, va="top", **TITLE)
-    figure.text(EDGE / WIDTH, 0.08 / height, caption, size=8, color=theme.soft,
+    figure.text(EDGE / WIDTH, 0.08 / height, caption, size=SMALL, color=theme.soft,
                 va="bottom", linespacing=1.35, parse_math=False)
     axes = []
     for panel in panels:
@@ -185,16 +186,17 @@ def title_of(dataset: str) -> str:
     letters by its name."""
     title = hn.DATASETS[dataset].title
     name = title if readable(title, "") == title else readable(dataset)
-    return name if len(name) <= 60 else f"{name[:59]}…"
+    return name if len(name) <= 36 else f"{name[:35]}…"
 
 
 def fold(parts: Sequence[str], width: float, **font: Any) -> str:
     """Parts of a text -> lines no wider than so many inches. They break between parts,
-    and within one that is too long."""
+    and within one that is too long, evenly."""
     def fits(line):
         points, _, _ = text_to_path.get_text_width_height_descent(
             line, FontProperties(**font), ismath=False)
         return points <= 70 * width     # not 72: on few pixels letters are wider
+    words: Any = {"break_on_hyphens": False}
     lines = [""]
     for part in parts:
         joined = f"{lines[-1]} · {part}" if lines[-1] else part
@@ -202,8 +204,10 @@ def fold(parts: Sequence[str], width: float, **font: Any) -> str:
             lines[-1] = joined
             continue
         letters = len(part)
-        while not all(map(fits, broken := wrap(part, letters))):
+        while not all(map(fits, broken := wrap(part, letters, **words))):
             letters -= 1
+        while len(even := wrap(part, letters, **words)) == len(broken):
+            broken, letters = even, letters - 1
         lines += broken
     return "\n".join(line for line in lines if line)
 
@@ -219,10 +223,16 @@ def label_right(axes: Axes, labels: list[tuple]) -> None:
     """Write (height in data, text, colour) right of the axes, clear of each other.
 
     What would overlap moves up, of equal heights the first highest. NaN and what lies
-    off the axes stand at its ends. More lines than it has room for are smaller.
+    off the axes stand at its ends. Long lines are broken; more lines than it has room
+    for are smaller.
     """
     if not labels:
         return
+    labels = [(height, "\n".join(part for line in text.split("\n")
+                                 for part in wrap(line, 28)), colour)
+              for height, text, colour in labels]
+    if engine := axes.figure.get_layout_engine():
+        engine.execute(axes.figure)     # the axes has its height
     low, high = axes.get_ylim()
     at = axes.transData.transform([
         (1, min(max(height, low), high) if height == height else low)
@@ -247,11 +257,11 @@ def label_right(axes: Axes, labels: list[tuple]) -> None:
 
 
 def make_room(axes: Axes, texts: Sequence) -> None:
-    """Narrow the axes until these texts beside it end inside the figure. Where a layout
-    engine rules the figure, it does that."""
+    """Narrow the axes until its ticks and these texts beside it end inside the figure.
+    Where a layout engine rules the figure, it does that."""
     if axes.figure.get_layout_engine() is not None:
         return
-    boxes = [text.get_window_extent() for text in texts]
+    boxes = [text.get_window_extent() for text in (*texts, *axes.get_yticklabels())]
     edge, width = EDGE * axes.figure.dpi, axes.figure.bbox.width
     left = max(edge - min(box.x0 for box in boxes), 0) / width
     right = max(max(box.x1 for box in boxes) - width + edge, 0) / width
@@ -283,7 +293,7 @@ def fit_y(axes: Axes, values: np.ndarray, least: float = 0.1, foot: bool = False
     if not log:
         axes.ticklabel_format(axis="y", useOffset=False, scilimits=(-3, 6),
                               useMathText=True)
-        axes.yaxis.get_offset_text().set_x(0.02)    # clear of the axis' name
+        axes.yaxis.get_offset_text().set_x(0.25)    # clear of the axis' name
 
 
 def whole_ticks(axis: Axis, first: int, last: int) -> None:
@@ -515,7 +525,7 @@ def plot_depth_sweep(source: Any, axes: Axes | None = None, *, theme: Theme = LI
 
 def gated_arms(study: Study) -> list[Arm]:
     """The deepest arms whose transform gates were recorded."""
-    return [arm for arm in study.deepest if len(arm.T_epoch)]
+    return [arm for arm in study.deepest if arm.T.size]
 
 
 def chosen_gates(arm: Arm) -> tuple[np.ndarray, np.ndarray]:
@@ -616,8 +626,9 @@ def plot_gate_history(source: Any, axes: Axes | None = None, *,
         low, high = min(mean.min(), start), max(mean.max(), start)
         image.set_clim(low, max(high, low + (1e-4 * low or 1e-3)))
         label_y(axes, BLOCK_AXIS)
-        scale = axes.figure.colorbar(image, format="{x:.3g}", cax=axes.inset_axes(
-            (1.028, 0, 0.031, 1)))
+        digits = 3 if high > 1.1 * low else 6
+        scale = axes.figure.colorbar(image, format=f"{{x:.{digits}g}}",
+                                     cax=axes.inset_axes((1.028, 0, 0.031, 1)))
         scale.outline.set_visible(False)
         scale.ax.axhline(start, color=theme.paper, linewidth=1.5)
         scale.ax.set_title("mean T", size=10, loc="left")
@@ -629,6 +640,6 @@ def plot_gate_history(source: Any, axes: Axes | None = None, *,
                       transform=axes.get_xaxis_transform())
         whole_ticks(axes.xaxis, epoch[0], last)
         whole_ticks(axes.yaxis, 1, arm.depth)
-        make_room(axes, [*scale.ax.get_yticklabels(), *axes.get_yticklabels()])
+        make_room(axes, scale.ax.get_yticklabels())
         axes.set_xlabel("epoch" + " (0: before training)" * bool(epoch[0] == 0))
     return axes

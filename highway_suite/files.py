@@ -7,12 +7,10 @@ import json
 import math
 import os
 import stat
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from highway_networks import expanded, path_of, to_json, write_whole
+from highway_networks import check_target, expanded, path_of, to_json, write_whole
 
 __all__ = ("check_target", "parse_json", "path_of", "read_file", "to_json",
            "write_file", "write_json")
@@ -20,24 +18,9 @@ __all__ = ("check_target", "parse_json", "path_of", "read_file", "to_json",
 LIMIT = 64 * 2**20      # bytes; no record of ours is longer
 
 
-def check_target(path: Path) -> None:
-    """Raise OSError unless a file can be written there, so that it is known before the
-    work that fills it. Only a regular file is replaced: a link is not what its owner
-    meant. A missing folder is taken for one that will be made."""
-    path = expanded(path)
-    with suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise OSError(22, "not a regular file, which alone is replaced", str(path))
-    there = next(filter(os.path.lexists, path.parents), path.parent)
-    with tempfile.TemporaryFile(dir=there):
-        pass
-
-
 def write_file(path: str | Path, content: bytes) -> None:
     """Write all of the bytes or nothing. Raises OSError, which names the file."""
-    path = expanded(path)
-    check_target(path)
-    write_whole(path, content)
+    write_whole(expanded(path), content)
 
 
 def write_json(path: str | Path, value: Any) -> None:

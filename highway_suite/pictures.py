@@ -164,14 +164,15 @@ def gate_figure(study: Study, theme: Theme, plot: Callable[..., Axes], title: st
     """A figure with a panel for each of the deepest nets with gates, named by it unless
     it is a highway net alone; note: in the caption, where there are gates."""
     arms = gated_arms(study)
-    title = f"{title}, {blocks(study.depth)}"
     if len(arms) == 1:
         last = next(mean_and_range(chosen_gates(arms[0])[1][:, -1]))
         below = (last < study.T_start).sum()
-        title += f": it ends below σ(b_T) in {below} of {len(last)}"
+        title += f": it ends below its start in {below} of {blocks(len(last))}"
+    else:
+        title += f", {blocks(study.depth)}"
     figure, *panels = new_figure(
         title, caption(study, arms or study.deepest, several, *[note] * bool(arms)),
-        theme, (2.77,) if len(arms) < 2 else (1.9,) * len(arms))
+        theme, (2.4,) if len(arms) < 2 else (1.7,) * len(arms))
     if not arms:
         plot(study, *panels, theme=theme)
     for arm, axes in zip(arms, panels, strict=False):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ def git_state() -> tuple[str | None, bool | None]:
 
 @lru_cache(maxsize=1)
 def blas_in_use() -> dict:
-    """What threadpoolctl knows of NumPy's, where SciPy brings another; to ask takes
-    longer than to train a small net."""
+    """What threadpoolctl knows of NumPy's BLAS; SciPy may bring another one. It is
+    asked once, because that takes longer than to train a small net."""
     known = hn.threadpoolctl.threadpool_info() if hn.threadpoolctl else ()
     return min((library for library in known if library["user_api"] == "blas"),
                key=lambda library: "numpy" not in library["filepath"], default={})
@@ -53,18 +54,23 @@ def environment(threads: int | None = 1) -> dict:
         "blas_kernel": blas.get("architecture"), "git": revision, "git_dirty": dirty}
 
 
+def numerics(env: Mapping) -> dict:
+    """What the last bits of a training depend on, of an environment. The commit is not
+    among it, so that whoever mends a sentence does not lose hours."""
+    return {name: value for name, value in env.items() if not name.startswith("git")}
+
+
 def numbers_of(value: Any) -> Any:
-    """A record without what differs between two runs of one command."""
+    """A record, or a part of it, without what differs between two runs of a command."""
     if isinstance(value, dict):
         return {name: numbers_of(item) for name, item in value.items()
-                if name not in ("env", "wallclock_sec")}
+                if name not in ("env", "seconds", "wallclock_sec")}
     return [*map(numbers_of, value)] if isinstance(value, list) else value
 
 
 def write_record(path: Path, record: dict) -> bool:
-    """Write a record -> whether it was written: not where the file has all of it but
-    environment and seconds, so that who only tries a command changes no file. Raises
-    OSError."""
+    """Write a record -> whether it was written. A file that differs only in environment
+    and seconds stays: whoever only tries a command changes no file. Raises OSError."""
     try:
         there = parse_json(read_file(path).decode())
     except ValueError:
@@ -79,8 +85,8 @@ def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0"
                    ) -> tuple[dict, str]:
     """A checked record and the SHA-256 of its file. Records without our `schema` key,
     by the earlier reproduction, are read too. Raises RecordError, one line that names
-    file and field; and the command that makes it, where there is no file: what is
-    there, whatever it is, no advice may replace."""
+    file and field. It names the command that makes the record only where no file is
+    there, so that no advice replaces one."""
     try:
         content = read_file(path)
         record = parse_json(content.decode("utf-8-sig"))

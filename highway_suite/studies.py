@@ -155,9 +155,10 @@ def load(path: str | Path, flags: str = RUN[1]) -> Study:
 
 
 def as_study(source: Any) -> Study:
-    """Whatever can be drawn -> Study: a Study; a record or the path of one; and of
-    `hn.train` a history {name: (E,)} or the gates' T (K, L), of one net or as a dict of
-    nets by their names. Raises RecordError, and ValueError for anything else."""
+    """Whatever can be drawn -> Study. It is a Study, a record, or the path of one; or
+    what `hn.train` gave, a history {name: (E,)} or the gates' T (K, L), of one net or
+    in a dict of nets by their names. Raises RecordError, and ValueError for anything
+    else."""
     if isinstance(source, Study):
         return source
     if isinstance(source, (str, Path)):

@@ -25,7 +25,10 @@ def say(text: str, stream: TextIO | None = None) -> bool:
         stream.write(f"{text}\n")
         stream.flush()
         return True
-    except (AttributeError, OSError, ValueError):   # None, broken, closed or ASCII only
+    except UnicodeEncodeError as error:
+        return say(text.encode(error.encoding, "backslashreplace").decode(
+            error.encoding), stream)
+    except (AttributeError, OSError, ValueError):   # None, broken or closed
         with suppress(AttributeError, OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())       # or Python fails again as it ends
@@ -44,17 +47,17 @@ def in_range(kind: type, low: float, high: float) -> Callable:
 
 
 def end_without(program: str, module: str | None) -> NoReturn:
-    """End a program, with 1 and a line, that lacks a library."""
+    """End a program that lacks a library, with status 1 and one line."""
     library = str(module).split(".")[0]
     raise SystemExit(f"{program} needs {library}. Install: python3 -m venv .venv && "
                      ".venv/bin/pip install -e .") from None
 
 
 def check_libraries(package: str) -> None:
-    """What a package's programs need before they import anything: one line where a
-    library is missing, outside the environment mostly; and one thread for each BLAS
-    where nothing could limit it later. Does nothing unless `python3 -m` looks for one
-    of them."""
+    """For a package's programs, before they import anything. Where a library is
+    missing, which mostly means that the environment is not active, they end with one
+    line. Where threadpoolctl is missing, which could limit BLAS later, BLAS gets one
+    thread now. Does nothing unless `python3 -m` starts one of them."""
     if sys.argv[0] != "-m":
         return
     for name in ("numpy", "matplotlib", "imageio"):
@@ -65,9 +68,9 @@ def check_libraries(package: str) -> None:
 
 
 def prepare_streams() -> None:
-    """Give each standard stream that came closed the null device; or the next file to
-    be opened would get its number, and what other libraries print. Let stdout take
-    letters that it does not have."""
+    """A standard stream that came closed becomes the null device: otherwise the next
+    file to be opened would get its number, and with it what libraries print. Letters
+    that stdout does not have are replaced."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

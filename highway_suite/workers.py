@@ -18,9 +18,9 @@ START_SECONDS = 0.6     # that starting processes takes
 
 
 def find_joblib() -> Any:
-    """joblib, or None where it is not installed. A start method that the environment
-    names is not for our processes, and joblib fails where it, or its number of cores,
-    is none."""
+    """joblib, or None where it is not installed. Two variables of the environment are
+    removed first, because joblib fails where they have no sense, and because our
+    processes need its own start method."""
     os.environ.pop("JOBLIB_START_METHOD", None)
     if not os.environ.get("LOKY_MAX_CPU_COUNT", "1").isdecimal():
         del os.environ["LOKY_MAX_CPU_COUNT"]
@@ -45,17 +45,17 @@ def train_here(config: hn.Config, data: hn.Data, checkpoint: Any) -> dict:
 
 
 def train_in_worker(block: hn.Block, config: hn.Config, *task: Any) -> dict:
-    """The same in another process, on one BLAS thread: its table may lack a block that
-    the caller added, or hold what the caller, since changed, gave it earlier."""
+    """The same in another process, on one BLAS thread. The caller's block comes along,
+    for that process may not have it, or may have an older one of this name."""
     hn.BLOCKS[config.block] = block
     with hn.blas_threads(1):
         return train_here(config, *task)
 
 
 def end_with(caller: int) -> None:
-    """From now on this process ends within a second of the one that started it, which
-    may be killed: nobody would want its work. Windows, which gives an orphan no other
-    parent, lets it finish."""
+    """From now on this process ends within a second after the one that started it: if
+    that one is killed, nobody wants the work. Windows gives an orphan no other parent,
+    so there the process finishes its work."""
     def watch():
         while os.getppid() == caller:
             time.sleep(0.5)
@@ -64,22 +64,22 @@ def end_with(caller: int) -> None:
 
 
 def options() -> dict[str, Any]:
-    """Of joblib's Parallel, always the same, or it starts anew. Without max_nbytes
-    images would lie in shared memory, which a SIGKILL leaves; a process watches this
-    one from its start, before it has anything to do."""
+    """The options of joblib's Parallel. They are always the same, or joblib would start
+    new processes. max_nbytes=None keeps images out of shared memory, which would stay
+    after a SIGKILL. Each process watches this one from its start on."""
     return {"max_nbytes": None, "initializer": end_with, "initargs": (os.getpid(),)}
 
 
 def in_main_thread() -> bool:
-    """Whether signals may be handled otherwise from here; Python allows it nowhere
-    else."""
+    """Whether this is the main thread: Python allows only there to change what a signal
+    does."""
     return threading.current_thread() is threading.main_thread()
 
 
 @contextmanager
 def sparing_children_ctrl_c() -> Iterator[None]:
-    """Processes started in the body ignore Ctrl-C: the parent, which ignores it only in
-    the body, gets it and ends them."""
+    """Processes that are started in the body ignore Ctrl-C for good. The parent ignores
+    it only in the body; later it gets it, and ends them."""
     if not in_main_thread():
         yield
         return
@@ -93,9 +93,9 @@ def sparing_children_ctrl_c() -> Iterator[None]:
 @contextmanager
 def ended_by_signals(ending: Callable[[int], BaseException] = KeyboardInterrupt
                      ) -> Iterator[None]:
-    """SIGTERM, and SIGHUP of a terminal that is closed, end the body as Ctrl-C does, or
-    with another exception, made of the signal's number, so that worker processes and
-    temporary files go too. Signals that are ignored, as under nohup, stay so."""
+    """SIGTERM, and the SIGHUP of a terminal that is closed, end the body as Ctrl-C
+    does, so that worker processes and temporary files go, too. ending(number) makes the
+    exception. Signals that are ignored, as under nohup, stay ignored."""
     def end(number, frame):
         raise ending(number)
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP")
@@ -110,9 +110,15 @@ def ended_by_signals(ending: Callable[[int], BaseException] = KeyboardInterrupt
             signal.signal(number, signal.SIG_DFL)
 
 
+def cores() -> int:
+    """The processor's cores that this process may use."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
+            os.cpu_count() or 1)
+
+
 def start_workers(jobs: int) -> Iterable:
-    """Start so many processes, with NumPy -> what ends when all of them have started.
-    """
+    """Start so many processes, which load NumPy -> an iterable that ends when all have
+    started."""
     if jobs == 1:
         return ()
     joblib = find_joblib()
@@ -122,16 +128,16 @@ def start_workers(jobs: int) -> Iterable:
 
 
 def cost(config: hn.Config) -> float:
-    """About the seconds that training takes on one core: 0.15 ns for each product of an
-    image with a weight of a block, there and back."""
+    """About the seconds that training takes on one core: 0.15 ns for each image and
+    each weight of a block, for the forward and the backward pass together."""
     gates = len(hn.BLOCKS[config.block].gates)
     images = config.epochs * (config.n_train // config.batch) * config.batch
     return 1.5e-10 * images * config.depth * config.hidden ** 2 * (1 + gates)
 
 
 def processes_for(configs: list[hn.Config]) -> int:
-    """How many processes finish first: one per core, or one alone where the others
-    would take longer to start than they save, or cannot be started."""
+    """The number of processes that is fastest: one per core, or only one where starting
+    more would take longer than they save, or where joblib is missing."""
     work = sum(map(cost, configs))
     if work < START_SECONDS or len(configs) == 1:
         return 1

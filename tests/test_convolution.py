@@ -190,7 +190,8 @@ def test_a_killed_trial_ends_with_the_same_bits(digits, tmp_path, monkeypatch, m
     config = SMALL | more
     epoch = (len(digits.x_train) - config.get("held_out", 0)) // 200
     check_resumes(monkeypatch, lambda folder: ct.train(config, digits, Checkpoint(
-        f"{folder}/trial.npz", config)), tmp_path, kill=2 * epoch + 3, left=2 * epoch)
+        f"{folder}/trial.npz", config, "")), tmp_path, kill=2 * epoch + 3,
+                  left=2 * epoch)
 
 
 def test_a_trial_measures_what_it_says(digits):

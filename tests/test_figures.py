@@ -263,7 +263,7 @@ def test_no_text_leaves_the_picture_and_no_line_its_axes(name, kind, monkeypatch
 
 @pytest.mark.parametrize("title, shown", [
     ("Ziffern, größer", "Ziffern, größer"), ("手書き数字", "own"), ("ספרות", "own"),
-    ("x" * 500, "x" * 59 + "…"), ("$x^$ {", "$x^$ {")])
+    ("x" * 500, "x" * 35 + "…"), ("$x^$ {", "$x^$ {")])
 def test_the_title_of_own_data_is_readable_or_replaced(title, shown, monkeypatch):
     own = hn.DATASETS["digits"]._replace(title=title)
     monkeypatch.setitem(hn.DATASETS, "own", own)

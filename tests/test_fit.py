@@ -1,6 +1,7 @@
 """The training loop of every net: what it asks, keeps, reports and survives."""
 
 import math
+import os
 import threading
 import time
 
@@ -153,31 +154,53 @@ def blas():
 
 
 @pytest.mark.skipif(not blas(), reason="a BLAS that threadpoolctl does not know")
-def test_several_threads_take_turns_and_what_was_comes_back():
-    """The number is one for the whole process: nobody changes it in another's body, nor
-    does an inner one, as that of `fit`, which takes 1."""
+def test_the_first_of_several_threads_sets_the_number_and_what_was_comes_back():
+    """The number is one for the whole process: it holds in every body until the last
+    has ended, as in that of `fit`, which asks for 1."""
     found = []
 
     def body(threads):
         net = Valley()
         with hn.blas_threads(threads) as told:
-            found.append((threads, told, blas()))
+            found.append((told, blas()))
             time.sleep(0.01)
             hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant, epochs=1,
-                   measure=lambda *_: found.append((threads, told, blas())) or {})
+                   measure=lambda *_: found.append((told, blas())) or {})
     with threadpool_limits(2, "blas"):
-        bodies = [threading.Thread(target=body, args=(n,)) for n in (1, 2, 1, None)]
-        for thread in bodies:
+        for first in (1, 2):
+            bodies = [threading.Thread(target=body, args=(n,)) for n in (1, 2, None)]
+            with hn.blas_threads(first):        # and waits for the others within it
+                for thread in bodies:
+                    thread.start()
+                for thread in bodies:
+                    thread.join()
+            assert found == [(first, {first})] * 6 and blas() == {2}
+            found.clear()
+        for thread in (threading.Thread(target=body, args=(n,)) for n in (1, 2, None)):
             thread.start()
-        for thread in bodies:
             thread.join()
+        assert found == [(1, {1})] * 2 + [(2, {2})] * 4 and blas() == {2}
+        first = threading.Thread(target=body, args=(1,))
+        with hn.blas_threads(None):
+            first.start()
+            time.sleep(0.005)
+        first.join()            # the last one out is another thread
         assert blas() == {2}
-        hn.fit(Valley(), Targets(), hn.SGD(np.zeros(1), 0.0), constant, epochs=1,
-               measure=lambda *_: found.append((1, 1, blas())) or {})
-        assert blas() == {2}
-    assert len(found) == 9
-    assert all(told == (threads or 2) and there == {told}
-               for threads, told, there in found)
+        with hn.blas_threads(1):
+            pass
+        other = threading.Thread(target=lambda: threadpool_limits(1, "blas"))
+        other.start()
+        other.join()
+        assert blas() == {1}    # any thread may set it now
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes by fork")
+def test_a_process_forked_within_a_body_has_none():
+    with hn.blas_threads(1):
+        if (child := os.fork()) == 0:
+            with hn.blas_threads(2) as told:
+                os._exit(told)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
 
 
 def test_a_training_is_the_same_alone_and_beside_another(rng):
@@ -237,7 +260,7 @@ def a_run(data, make, path=None, kill=None, untrained=True):
                          np.random.default_rng(2))
     history, status = hn.fit(
         net, batches, optimizer, schedule, report, epochs=3, clip=1.0,
-        untrained=untrained, checkpoint=path and Checkpoint(path, {}),
+        untrained=untrained, checkpoint=path and Checkpoint(path, {}, ""),
         measure=lambda net, cache: {
             "acc": hn.evaluate(net, data.x_test, data.y_test, cache)[0]})
     kept = [getattr(optimizer, name).tolist() for name in optimizer.kept]
@@ -273,5 +296,5 @@ def test_a_diverged_run_ends_alike_when_it_is_resumed(tmp_path):
         net = Valley(5.0)
         ends.append(hn.fit(net, Targets(), hn.SGD(net.params, 0.9),
                            lambda epoch, history: 0.1 if epoch == 1 else 1e200,
-                           epochs=3, checkpoint=Checkpoint(tmp_path / "c.npz", {})))
+                           epochs=3, checkpoint=Checkpoint(tmp_path / "c.npz", {}, "")))
     assert ends[0] == ends[1] and ends[0][1] == "diverged" and len(ends[0][0]) == 1

@@ -144,7 +144,7 @@ SMALL = config_of(epochs=4)
 
 def train(config, text, folder):
     return training_of.train_model(dict(config), text,
-                                   Checkpoint(folder / "one.npz", config))
+                                   Checkpoint(folder / "one.npz", config, ""))
 
 
 def test_a_killed_trial_ends_with_the_same_bits(text, tmp_path, monkeypatch):

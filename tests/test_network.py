@@ -73,6 +73,43 @@ def test_initial_weights_have_the_deviation_of_their_rule(init, variance, seed):
         assert abs(weights[name].mean()) < 4 * near * deviation
 
 
+def test_orthogonal_weights_keep_lengths(seed):
+    net = hn.DeepNet("highway", 2, 20, inputs=30, init="orthogonal", seed=seed)
+    weights = net.views(net.params)
+    for W in (*weights["W_H"], *weights["W_T"], weights["W_in"], weights["W_out"]):
+        np.testing.assert_allclose(W @ W.T, np.eye(len(W)), atol=1e-6)
+    assert not np.array_equal(weights["W_H"][0], weights["W_H"][1])
+
+
+def gradient_norms(digits, **settings):
+    """|dW_H| of each block of a net before training."""
+    data = hn.scale_pixels(digits)
+    net = hn.DeepNet(depth=30, hidden=50, inputs=64, **settings)
+    _, grad = net.gradient((data.x_train[:128].T, data.y_train[:128]), net.cache(128))
+    return np.linalg.norm(net.views(grad)["W_H"], axis=(1, 2))
+
+
+def test_no_block_of_a_deep_plain_net_gets_a_gradient_as_the_lecture_says(digits, seed):
+    plain, highway, glorot = (gradient_norms(digits, seed=seed, **settings) for settings
+                              in ({"block": "plain"}, {"block": "highway"},
+                                  {"block": "plain", "init": "glorot"}))
+    assert plain.max() < 1e-6 < 1e-4 < min(highway.min(), glorot.min())
+
+
+@pytest.mark.parametrize("init, low, high", [
+    ("glorot", 0, 0.05), ("orthogonal", 0.3, 1)])
+def test_only_orthogonal_weights_keep_many_directions(init, low, high, seed):
+    """Singular values of dx_L/dx_0 of 50 plain blocks: the eleventh to the first."""
+    net = hn.DeepNet("plain", 50, init=init, seed=seed)
+    x = np.random.default_rng(seed).uniform(-1, 1, (1, 784))
+    product = np.eye(50)
+    for W, y in zip(net.views(net.params)["W_H"], net.block_outputs(x)[0, 1:],
+                    strict=True):
+        product = (1 - y * y)[:, None] * W @ product
+    lengths = np.linalg.svd(product, compute_uv=False)
+    assert low <= lengths[10] / lengths[0] < high
+
+
 def test_parameter_counts_are_the_papers():
     """784 -> 50 -> 9, 19, 49, 99 highway layers -> 10, and plain layers of 71."""
     for layers, highway, plain in ((9, 85_660, 102_463), (19, 136_660, 153_583),

@@ -304,11 +304,11 @@ def test_the_home_folder_is_meant_wherever_a_path_is_named(tmp_path, monkeypatch
     assert read_record("~/r.json")["dataset"] == "digits"
     assert studies.load("~/r.json").dataset == "digits"
     net = hn.DeepNet("plain", 1, 2)
-    net.save("~/net.npz")
-    assert (hn.DeepNet.load("~/net.npz").params == net.params).all()
+    net.save("~/net")
+    assert (hn.DeepNet.load("~/net").params == net.params).all()
     write_json("~/value.json", 1)
     assert files.read_file("~/value.json") == (tmp_path / "value.json").read_bytes()
-    assert Checkpoint("~/c.npz", {}).path == tmp_path / "c.npz"
+    assert Checkpoint("~/c.npz", {}, "").path == tmp_path / "c.npz"
     for folder in ("~/data", Path("~/data")):
         with pytest.raises(hn.MissingData, match=re.escape(str(tmp_path / "data"))):
             hn.load_dataset("mnist", folder)

@@ -117,6 +117,14 @@ def test_evaluate_refuses_a_logit_that_is_not_finite(digits, bad):
         hn.evaluate(net, data.x_test, data.y_test, net.cache(128))
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_pixels_that_nobody_scaled_are_refused(digits, dtype):
+    config = hn.Config(depth=1, batch=10)
+    data = replace(digits, x_train=digits.x_train.astype(dtype))
+    with pytest.raises(ValueError, match="scaled"):
+        hn.train(hn.make_net(config, data), data, config)
+
+
 # What comes out
 
 

@@ -4,37 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from experiments.depth.claims import OPTIMIZERS
-from experiments.depth.controls import all_losses, shallow_rows
+from experiments.depth.controls import all_losses
 from experiments.depth.plan import TRAINS
 from experiments.depth.record import GUESSING, mean_loss
 from experiments.depth.training import KEEPS
-from experiments.lab.drawing import format_log, plain_numbers, title_of
+from experiments.lab.drawing import (
+    DASHED,
+    draw_level,
+    plain_numbers,
+    sheet,
+    signed,
+    title_of,
+)
 from experiments.lab.papers import GUIDELINE
-from highway_suite.figures import LIGHT, TITLE, label_right
+from highway_suite.figures import LIGHT, SMALL, fit_depths, label_right, label_y
 
 LOW = 2                 # the largest S with which nets of all depths train well
 
 
-def one_panel(record: dict, title: str, height: float = 4.4) -> tuple[Figure, Axes]:
-    """A figure of one panel: its message, and what the nets are."""
-    plan = record["plan"]
-    figure = Figure(figsize=(7.5, height), layout="constrained")
-    figure.suptitle(title, **TITLE)
-    figure.supxlabel(f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} "
-                     f"epochs, {len(plan['seeds'])} seeds", size=8.5)
-    return figure, figure.subplots()
-
-
-def shades(names: list) -> dict:
-    """A colour for each name, the later the darker."""
-    return {name: colormaps["viridis_r"](0.1 + 0.9 * place / max(len(names) - 1, 1))
-            for place, name in enumerate(names)}
+def trained_on(plan: dict) -> str:
+    """The data of most nets, as a note."""
+    return (f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} epochs of "
+            "highway nets")
 
 
 def draw_law(record: dict) -> Figure:
@@ -42,74 +38,65 @@ def draw_law(record: dict) -> Figure:
     low = [mean_loss(row) for row in record["sums"]
            if row["optimizer"] == "adam" and row["S"] <= LOW]
     depths = sorted({row["depth"] for row in record["sums"]})
-    figure, first = one_panel(
-        record, f"Up to S = {LOW} nets of {depths[0]} to {depths[-1]:,} blocks train,\n"
-        f"with Adam to a loss of {min(low):.3f} to {max(low):.3f}")
-    first.remove()
-    panels = figure.subplots(1, len(OPTIMIZERS), sharey=True)
-    colours = shades(depths)
+    figure, panels = sheet(
+        f"Up to S = {LOW} nets of {depths[0]} to {depths[-1]:,} blocks train, with "
+        f"Adam to a loss of {min(low):.3f} to {max(low):.3f}",
+        trained_on(record["plan"]), f"means of {len(record['plan']['seeds'])} seeds",
+        "S is the sum of T over all blocks, before training",
+        columns=len(OPTIMIZERS), sharey=True)
     for axes, (optimizer, name) in zip(panels, OPTIMIZERS.items(), strict=True):
-        for depth in depths:
+        for place, depth in enumerate(depths):
             rows = [row for row in record["sums"]
                     if (row["depth"], row["optimizer"]) == (depth, optimizer)]
             axes.plot([row["S"] for row in rows],
                       np.minimum([mean_loss(row) for row in rows], GUESSING),
-                      color=colours[depth], linewidth=1.5, marker="o", markersize=3,
-                      label=f"{depth:,}")
-        axes.axvline(1, color=LIGHT.soft, linewidth=1, linestyle=":")
-        axes.set(xscale="log", yscale="log", title=name, xlabel="S: sum of T over all "
-                 "blocks,\nbefore training")
+                      color=colormaps["viridis_r"]((place + 1) / len(depths)),
+                      linewidth=1.5, marker="o", markersize=3.5, label=f"{depth:,}")
+        axes.set(xscale="log", yscale="log", xlabel="S (log scale)")
+        axes.set_title(name, size=10, loc="right")
         axes.xaxis.set_major_formatter("{x:g}")
-        format_log(axes.yaxis)
-    panels[0].set_ylabel("training loss")
-    panels[0].legend(title="blocks", frameon=False, fontsize=8, loc="upper left")
+        plain_numbers(axes.yaxis)
+    label_y(panels[0], "training loss")
+    panels[0].legend(title="blocks", frameon=False, fontsize=SMALL, loc="upper left")
     return figure
 
 
 RULES = {       # rule: its name in the figure and its colour
     "S = 1": ("$b_T$ = logit(1/L)", LIGHT.highway),
-    "b_T = -2": ("$b_T$ = −2", LIGHT.plain),
-    "-L/10": ("$b_T$ = −L/10", "#CC79A7"), "chrono": ("T by chance", "#009E73"),
-    "constant T": ("T = {:g}", "#444444")}
+    "b_T = -2": ("$b_T$ = −2", LIGHT.own[0]), "-L/10": ("$b_T$ = −L/10", LIGHT.own[1]),
+    "chrono": ("T drawn", LIGHT.own[2]), "constant T": ("T = {:g}", LIGHT.own[3])}
 
 
 def draw_rules(record: dict) -> Figure:
-    """Loss over depth for each rule, highway blocks and Adam; that of the deepest
-    shallow net as a line across."""
+    """Loss over depth for each rule, highway blocks and Adam."""
     lines: dict[str, dict] = {}
     for depth, row in all_losses(record).items():
         for rule, losses in row.items():
             loss = mean_loss({"train_loss": losses})
             lines.setdefault(rule, {})[depth] = min(loss, GUESSING)
-    deepest = max(lines["S = 1"])
-    shallow = {row["depth"]: mean_loss(row) for row in shallow_rows(record)}
-    ten = max(shallow)
-    figure, axes = one_panel(record, f"Loss with $b_T$ = logit(1/L): {ten} blocks "
-                             f"{shallow[ten]:.3f}, {deepest:,} blocks "
-                             f"{lines['S = 1'][deepest]:.3f}")
-    labels = []
-    for rule, losses in lines.items():
-        name, colour = RULES[rule]
-        name = name.format(record["plan"]["constant_T"])
-        axes.plot([*losses], [*losses.values()], color=colour, linewidth=1.6,
-                  marker="o", markersize=4,
-                  linestyle="-" if rule != "constant T" else (0, (3, 1.2)))
-        labels.append((losses[max(losses)], name, colour))
-    axes.axhline(shallow[ten], color=LIGHT.soft, linewidth=1, zorder=0)
-    labels.append((shallow[ten], f"{ten} blocks", LIGHT.soft))
-    axes.axhline(GUESSING, color=LIGHT.soft, linewidth=1, linestyle=":")
-    axes.set(xscale="log", yscale="log", xlabel="blocks",
-             ylabel="training loss (dotted: guessing)")
-    depths = sorted(lines["S = 1"])
-    axes.set_xticks(depths, [f"{depth:,}" for depth in depths])
-    axes.minorticks_off()
-    format_log(axes.yaxis)
-    label_right(axes, labels)
-    plan = record["plan"]
+    plan, ours = record["plan"], lines["S = 1"]
+    least, most = min(ours), max(ours)
     seeds = sorted({len(plan["seeds"]), *(len(row["train_loss"])
                                           for row in record["controls"]["nets"])})
-    figure.supxlabel(f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} "
-                     f"epochs, {seeds[0]} to {seeds[-1]} seeds; L blocks", size=8.5)
+    figure, axes = sheet(
+        f"With $b_T$\xa0=\xa0logit(1/L) {most:,} blocks end at a training loss of "
+        f"{ours[most]:.3f}, {least} blocks at {ours[least]:.3f}", trained_on(plan),
+        f"means of {seeds[0]} to {seeds[-1]} seeds", "L: number of blocks",
+        "T drawn: from 1/L to 1/2 for each unit", height=3.6)
+    labels = [(GUESSING, "chance", LIGHT.soft)]
+    for rule, losses in lines.items():
+        name, colour = RULES[rule]
+        axes.plot([*losses], [*losses.values()], color=colour, linewidth=1.6,
+                  marker="o", markersize=4,
+                  linestyle=DASHED if rule == "constant T" else "-")
+        labels.append((losses[max(losses)], name.format(plan["constant_T"]), colour))
+    draw_level(axes, GUESSING)
+    axes.set_yscale("log")
+    fit_depths(axes, sorted(ours))
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    plain_numbers(axes.yaxis)
+    label_y(axes, "training loss (log scale)")
+    label_right(axes, labels)
     return figure
 
 
@@ -134,58 +121,60 @@ def draw_map(record: dict) -> Figure:
     tops = {depth: biases[int(np.argmax(column < TRAINS))]
             for depth, column in zip(depths, values.T, strict=True)
             if column[0] >= TRAINS and (column < TRAINS).any()}
-    ends = [f"{tops[depth]:g} at {depth}" for depth in sorted({min(tops), max(tops)})
-            ] if tops else []
-    figure, axes = one_panel(record, "Largest $b_T$ that trains: " + (
-        ", ".join(ends) or "not found, in nets of any number of") + " blocks", 5)
+    ends = [f"{signed(tops[depth])} at {depth}" for depth in sorted({
+        min(tops), max(tops)})] if tops else []
+    seeds = [len(row["train_loss"]) for row in record["map"]]
+    figure, axes = sheet(
+        "The largest $b_T$ that trains is "
+        f"{', '.join(ends) or 'not found, in nets of any number of'} blocks",
+        trained_on(plan), f"training loss at the better of {len(plan['map']['lrs'])} "
+        f"rates, median of {min(seeds)} to {max(seeds)} seeds",
+        f"framed: the paper's guideline; {GUESSING:.2f}: chance", height=4.4)
     norm = LogNorm(values.min(), GUESSING)
     image = axes.imshow(values, cmap="viridis_r", norm=norm, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
         dark = sum(image.cmap(norm(value))[:3]) < 1.3
-        axes.text(column, row, f"{value:.2g}", size=8, ha="center", va="center",
-                  color="white" if dark else "black")
+        axes.text(column, row, f"{value:.2f}", size=9, ha="center",
+                  va="center", color="white" if dark else "black")
     for layers, bias in GUIDELINE.items():
         if layers - 1 in depths and bias in biases:
             at = depths.index(layers - 1) - 0.5, biases.index(bias) - 0.5
             axes.add_patch(Rectangle(at, 1, 1, fill=False, edgecolor=LIGHT.plain,
-                                     linewidth=2))
+                                     linewidth=2.5))
     axes.set_xticks(range(len(depths)), depths)
-    axes.set_yticks(range(len(biases)), [f"{bias:g}" for bias in biases])
-    axes.set(xlabel="blocks", ylabel="initial $b_T$",
-             title="training loss of highway nets (framed: P1's guideline)")
+    axes.set_yticks(range(len(biases)), map(signed, biases))
+    axes.set_xlabel("blocks")
+    label_y(axes, "$b_T$ before training")
     axes.spines[:].set_visible(False)
-    seeds = [len(row["train_loss"]) for row in record["map"]]
-    figure.supxlabel(f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} "
-                     f"epochs, the better of {len(plan['map']['lrs'])} rates; median "
-                     f"of {min(seeds)} to {max(seeds)} seeds", size=8.5)
     return figure
 
 
 def draw_use(record: dict) -> Figure:
-    """The loss of nets of which only the first blocks are left open, first seed: 1000
-    layers with the best b_T and with the shut one, and the deepest."""
+    """The loss of nets of which only the first blocks are left open, first seed: those
+    of the tutorial's depth with the best b_T and with the shut one, and the deepest."""
     shut = record["plan"]["thousand"]["shut"]
     rows = [min(record["thousand"], key=mean_loss),
             *(row for row in record["thousand"] if row["gate_bias"] == shut)]
-    lines = {f"{row['depth']:,} blocks, $b_T$ = {row['gate_bias']:g}": row["used"][0]
-             for row in rows}
     deepest = max(record["full"], key=lambda row: row["depth"])
-    depth, last = deepest["depth"], deepest["used"][0]
-    lines[f"{depth:,} blocks, $b_T$ = logit(1/L)"] = last
-    figure, axes = one_panel(record, "First blocks needed: " + ", ".join(
-        f"{row['used'][0]['prefix']} with $b_T$ = {row['gate_bias']:g}"
-        for row in rows))
-    for (name, used), colour in zip(lines.items(), shades([*lines]).values(),
-                                    strict=True):
+    needed = " and ".join(f"{row['used'][0]['prefix'] or 'none'} if $b_T$ starts at "
+                          f"{signed(row['gate_bias'])}" for row in rows)
+    figure, axes = sheet(
+        f"A net of {rows[0]['depth']} blocks needs its first {needed}",
+        f"{title_of(record['plan'])}: all images, one seed",
+        f"needed: the fewest that keep the loss within {100 * (KEEPS - 1):.0f} % "
+        "(dotted)")
+    for row, colour, line in zip((*rows, deepest), LIGHT.own, ("-", "-", DASHED),
+                                 strict=False):
+        used = row["used"][0]
         cut = np.array(used["cut_loss"]) / used["loss"]
-        axes.plot(np.linspace(0, 100, len(cut)), cut, color=colour, linewidth=1.8,
-                  label=name)
-    axes.axhline(KEEPS, color=LIGHT.soft, linewidth=1, linestyle=":")
-    axes.set(yscale="log", ylabel="loss / loss of the whole net",
-             xlabel="blocks left open from the input on, %")
+        bias = "logit(1/L)" if row is deepest else signed(row["gate_bias"])
+        axes.plot(np.linspace(0, 100, len(cut)), cut, color=colour, linestyle=line,
+                  label=f"{row['depth']:,} blocks, $b_T$ = {bias}")
+    draw_level(axes, KEEPS)
+    axes.set(yscale="log", xlabel="first blocks that are left open, % of all blocks")
+    label_y(axes, "training loss / that of the whole net (log scale)")
     plain_numbers(axes.yaxis)
-    axes.legend(frameon=False, fontsize=8)
-    figure.supxlabel(f"{title_of(record['plan'])}: all images, one seed", size=8.5)
+    axes.legend(frameon=False, fontsize=SMALL)
     return figure
 
 

@@ -1,23 +1,32 @@
-"""What the figures of experiments share: colours, dashes, axes."""
+"""What the figures of experiments share: the sheet, colours, dashes, axes."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.colors import to_rgb
-from matplotlib.ticker import (
-    FixedLocator,
-    LogLocator,
-    MaxNLocator,
-    NullFormatter,
-    NullLocator,
-)
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from highway_suite import figures
-from highway_suite.figures import COLOURS
+from highway_suite.figures import COLOURS, EDGE, LIGHT, SMALL, TITLE, WIDTH, fold
 
-GREY = "#8C8C8C"
-DASHES = {"highway": "-", "plain": (0, (3, 1.2))}       # where colour is not enough
+DASHED = (0, (3, 1.2))
+
+
+def sheet(title: str, *notes: str, height: float = 3.4, rows: int = 1,
+          columns: int = 1, **shared: Any) -> tuple[Figure, Any]:
+    """A figure and its axes, as Figure.subplots has them: above, what is found; below,
+    in small, of what. It can be read where it is as wide as a phone."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure.get_layout_engine().set(w_pad=EDGE, h_pad=EDGE)
+    width, left = WIDTH - 2 * EDGE, {"x": EDGE / WIDTH, "ha": "left"}
+    figure.suptitle(fold([title], width, **TITLE), **left, **TITLE)
+    figure.supxlabel(fold(notes, width, size=SMALL), size=SMALL, color=LIGHT.soft,
+                     **left)
+    return figure, figure.subplots(rows, columns, **shared)
 
 
 def title_of(record: dict) -> str:
@@ -27,19 +36,25 @@ def title_of(record: dict) -> str:
 
 def colour_of(block: str) -> str:
     """The colour of a block on every figure; grey, if it was added to hn.BLOCKS."""
-    return COLOURS.get(block, GREY)
+    return COLOURS.get(block, LIGHT.soft)
 
 
-def pale(colour: str, strength: float) -> tuple:
-    """A colour of Matplotlib, mixed with white: strength 1 is the colour itself."""
-    return tuple(1 - strength * (1 - np.array(to_rgb(colour))))
+def signed(value: float) -> str:
+    """A number, with a minus sign and not a hyphen."""
+    return f"{value:g}".replace("-", "−")
 
 
-def format_log(axis: Axis) -> None:
-    """Plain numbers on a log scale, 1, 2 and 5 of each decade."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
+def draw_band(axes: Axes, x: Any, values: Any, colour: str, **line: Any) -> None:
+    """Median and range of the nets' values (N, X) as a line in a band."""
+    values = np.array(values, float)
+    axes.plot(x, np.median(values, axis=0), color=colour, **line)
+    axes.fill_between(x, values.min(axis=0), values.max(axis=0), color=colour,
+                      alpha=0.2, linewidth=0)
+
+
+def draw_level(axes: Axes, height: float, colour: str = LIGHT.soft) -> None:
+    """A dotted line across the axes."""
+    axes.axhline(height, color=colour, linewidth=1.2, linestyle=":", zorder=1.5)
 
 
 def plain_numbers(axis: Axis) -> None:

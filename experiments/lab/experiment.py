@@ -215,8 +215,8 @@ def all_claims(records: Mapping[str, dict]) -> list[dict]:
 
 @contextmanager
 def sound(name: str) -> Iterator[None]:
-    """The body reads a record's own fields, of which each experiment has others: where
-    one is missing or of another kind, that is a RecordError in one line."""
+    """Each experiment has fields of its own, which the body reads: where one is missing
+    or of another kind, that becomes a RecordError in one line."""
     try:
         yield
     except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError
@@ -291,9 +291,9 @@ def state_of(experiment: Experiment) -> str:
 
 @contextmanager
 def failing_in_a_line(program: str, kept: str = "") -> Iterator[None]:
-    """What is wrong with data, records, trials and files ends the process with 1 and
-    one line on stderr; Ctrl-C, and a signal that ends it, with their number, and the
-    words on what is kept; and without a word where nobody reads on."""
+    """End the process with one line on stderr. Wrong data, records, trials or files
+    give status 1. Ctrl-C, or a signal that ends it, gives 128 and its number, and says
+    what is kept. Where nobody reads stdout any more, nothing is said."""
     prepare_streams()
     try:
         with ended_by_signals():

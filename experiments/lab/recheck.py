@@ -10,7 +10,6 @@ that compares numbers and judges nothing.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
@@ -29,17 +28,12 @@ from experiments.lab.experiment import (
 )
 from experiments.lab.running import describer, duration, run_trials
 from experiments.lab.trials import Store, StoreError, Trial, read_packed
-from highway_suite.records import environment
+from highway_suite.records import environment, numbers_of, numerics
 from highway_suite.schema import RecordError
 from highway_suite.terminal import say
 
 CORES = 2               # of the machine that times are given for
 START = 5               # seconds that it takes to start and to read
-
-
-def numerics(env: Mapping) -> dict:
-    """What the last bits of a training depend on, of an environment."""
-    return {name: value for name, value in env.items() if not name.startswith("git")}
 
 
 def find(name: str) -> dict:
@@ -84,28 +78,17 @@ def in_short(value: Any) -> str:
 
 def apart(there: Any, here: Any) -> str:
     """How two results of one trial compare, in words; seconds are not compared."""
-    if as_text(there) == as_text(here):
+    one, other = (dict(leaves(numbers_of(result))) for result in (there, here))
+    if one == other:
         return "equal to the bit"
-    one, other = ([value for _, found in leaves(result) for value in
-                   (found if isinstance(found, list) else [found])]
-                  for result in (json.loads(as_text(there)), json.loads(as_text(here))))
-    numbers = [(a, b) for a, b in zip(one, other, strict=False)
-               if type(a) in (int, float) and type(b) in (int, float)]
-    if len(one) != len(other) or not numbers:
+    numbers = [pair for place in one.keys() & other.keys() for pair in
+               zip(np.ravel(one[place]), np.ravel(other[place]), strict=False)
+               if all(isinstance(value, (int, float, np.number)) for value in pair)]
+    if one.keys() != other.keys() or not numbers:
         return "differs in more than numbers"
     a, b = np.array(numbers, float).T
     scale = np.maximum(np.abs(a), np.abs(b)) + (a == b)
     return f"differs by up to {np.max(np.abs(a - b) / scale):.2g} of a number"
-
-
-def as_text(value: Any) -> str:
-    """A result without what was timed, which never comes out again."""
-    def timeless(value):
-        if isinstance(value, dict):
-            return {name: timeless(item) for name, item in value.items()
-                    if name != "seconds"}
-        return [*map(timeless, value)] if isinstance(value, list) else value
-    return json.dumps(timeless(value), sort_keys=True)
 
 
 def train_again(lab: Lab, names: Collection[str], store: Store, jobs: int | None

@@ -14,6 +14,7 @@ import json
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import tempfile
 import time
@@ -41,7 +42,12 @@ from highway_suite.checkpoints import Checkpoint
 from highway_suite.files import check_target, parse_json
 from highway_suite.records import environment
 from highway_suite.terminal import say
-from highway_suite.workers import end_with, ended_by_signals, sparing_children_ctrl_c
+from highway_suite.workers import (
+    cores,
+    end_with,
+    ended_by_signals,
+    sparing_children_ctrl_c,
+)
 
 KILLED = "its worker was killed, and again when it ran alone"
 SLOW = 30               # seconds without a word
@@ -54,7 +60,7 @@ def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
     it failed."""
     declared = request.function.declared
     start, status, error, result = time.perf_counter(), "ok", None, None
-    checkpoint = Checkpoint(path, {"trial": request.hashes[0]},
+    checkpoint = Checkpoint(path, {"trial": request.hashes[0]}, data="",  # in the hash
                             anyway=True) if path else None
     more = [checkpoint] if declared.resumable else []
     try:
@@ -108,12 +114,12 @@ def compute_and_save(request: Request, data: Any, store: Store) -> Trial:
 shared: dict[str, Any] = {}     # of a worker: what all of its trials work with
 
 
-def start_worker(caller: int, things: dict) -> None:
-    """The first thing that a worker does: Ctrl-C is its caller's, with which it ends.
-    """
+def start_worker(caller: int, things: str) -> None:
+    """The first thing that a worker does: from now on Ctrl-C is for its caller alone,
+    and it ends when its caller ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with(caller)
-    shared.update(things)
+    shared.update(pickle.loads(Path(things).read_bytes()))
 
 
 def work(request: Request) -> Trial:
@@ -123,17 +129,22 @@ def work(request: Request) -> Trial:
 
 @contextmanager
 def pool_of(jobs: int, things: dict) -> Iterator[ProcessPoolExecutor]:
-    """A pool of spawned processes, which share things; they end with the body."""
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), start_worker,
-                               (os.getpid(), things))
-    try:
-        with sparing_children_ctrl_c():
-            pool.submit(int)                            # starts all of them
-        yield pool
-    finally:
-        for child in multiprocessing.active_children():
-            child.terminate()           # or the interpreter waits for their trials
-        pool.shutdown(cancel_futures=True)
+    """A pool of spawned processes, which share things; they end with the body. They
+    read them from a file: where one dies as it starts, a pipe would never be empty."""
+    before = multiprocessing.active_children()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "things"
+        file.write_bytes(pickle.dumps(things))
+        pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"),
+                                   start_worker, (os.getpid(), str(file)))
+        try:
+            with sparing_children_ctrl_c():
+                pool.submit(int)                        # starts all of them
+            yield pool
+        finally:
+            for child in set(multiprocessing.active_children()) - set(before):
+                child.terminate()       # or the interpreter waits for their trials
+            pool.shutdown(cancel_futures=True)
 
 
 def in_processes(todo: dict[str, Request], jobs: int, things: dict
@@ -227,12 +238,21 @@ def connect(distributed: Any, address: str) -> Any:
     return client
 
 
+FORGET = """import sys
+for name in list(sys.modules):
+    if name.partition(".")[0] in ("experiments", "highway_networks", "highway_suite"):
+        del sys.modules[name]"""
+
+
 def send_code(client: Any, address: str) -> None:
-    """Give the workers our code. Raises StoreError, OSError."""
+    """Give the workers our code, in the place of what an earlier run gave them. Raises
+    StoreError, OSError."""
     from distributed.diagnostics.plugin import SchedulerUploadFile, UploadFile
     with tempfile.TemporaryDirectory() as folder:
         archive = zip_of_code(folder)
         try:
+            client.run_on_scheduler(exec, FORGET)
+            client.run(exec, FORGET)
             for plugin in SchedulerUploadFile(archive), UploadFile(archive):
                 client.register_plugin(plugin, name="highway-networks")
         except OSError:
@@ -242,7 +262,7 @@ def send_code(client: Any, address: str) -> None:
 
 
 def not_fit(address: str, error: BaseException) -> StoreError:
-    """What to say of workers that fail before a trial begins: why, at its root."""
+    """The error of workers that fail before a trial begins, with its first cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     return StoreError(f"the workers at {address} cannot run trials: "
@@ -315,6 +335,9 @@ def on_workers(todo: dict[str, Request], distributed: Any, client: Any, address:
             raise
         except Exception as error:      # it could not even begin
             raise not_fit(address, error) from error
+        if trial.hash != futures[future]:
+            raise StoreError(f"the workers at {address} have other code: start them "
+                             "again")
         del todo[futures.pop(future)]
         yield things["store"].save(trial)
     return killed
@@ -369,7 +392,7 @@ def run_trials(requests: Sequence[Request], store: Store, load: Callable[[], Any
             if not request.found_in(there)}
     if todo:
         check_target(store.path)
-        jobs = jobs or os.cpu_count() or 1
+        jobs = jobs or cores()
         things = {"data": load(), "store": store}
 
         def attempt(todo):

@@ -138,9 +138,7 @@ class Store:
         returned."""
         if trial.status != "ok":
             return trial
-        self.execute("INSERT INTO trials VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
-                     "status = excluded.status, line = excluded.line "
-                     "WHERE trials.status != 'ok'",     # as earlier releases kept some
+        self.execute("INSERT OR IGNORE INTO trials VALUES (?, ?, ?, ?)",
                      (trial.hash, trial.function, trial.status, trial.line))
         return self.find(trial.hash) or trial
 

@@ -45,11 +45,12 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial
+from experiments.lab.drawing import colour_of, sheet
 from experiments.lab.judging import agreed, listed, or_infinite
-from experiments.lab.papers import TABLE_1A, name_of
+from experiments.lab.papers import TABLE_1A, spoken
 from experiments.language.text import content, load
 from experiments.language.train import train_model
-from highway_suite.figures import COLOURS, LIGHT, TITLE
+from highway_suite.figures import LIGHT, SMALL, label_y
 
 SEEDS: dict[tuple, list] = {        # of each net: block, layers
     ("highway", 1): [0, 1], ("highway", 2): [0, 1], ("full", 2): [0, 1],
@@ -110,15 +111,9 @@ def run(lab: Lab) -> dict:
 # --------------------------------------------------------------------------------------
 # The figure
 
-NUMBERS = {1: "one", 2: "two", 4: "four"}
-
-
 def label_of(net: Mapping) -> str:
-    """The layers between the characters and the LSTM, in words."""
-    if not net["depth"]:
-        return "nothing"
-    name = name_of(net["block"])
-    return f"{NUMBERS[net['depth']]} {name if '-' in name else name.lower()}"
+    """The blocks between the characters and the LSTM."""
+    return f"{net['depth']} {spoken(net['block'])}" if net["depth"] else "none"
 
 
 def by_perplexity(nets: list[dict]) -> list[dict]:
@@ -129,27 +124,30 @@ def by_perplexity(nets: list[dict]) -> list[dict]:
 
 def draw(record: dict) -> Figure:
     """Test perplexity of every form, ours and what the papers report."""
-    figure = Figure(figsize=(8, 4.2), layout="constrained")
-    axes, nets = figure.subplots(), by_perplexity(record["nets"])
+    figure, axes = sheet(
+        "Forms with a gate on x help the language model most", "Penn Treebank",
+        "ours has the size of the small model of Kim et al. (2016)",
+        "the model of Greff et al. (2017) is larger",
+        height=3.9)
+    nets = by_perplexity(record["nets"])
     theirs = {(row["block"], row["depth"]): row for row in record["papers"]}
     for at, net in enumerate(nets):
-        ours = [value for value in net["test_perplexity"] if value is not None]
-        colour = COLOURS[net["block"]] if net["depth"] else LIGHT.soft
-        row = theirs[net["block"], net["depth"]]
-        axes.plot(ours, [at] * len(ours), "o", color=colour, markersize=7)
+        colour = colour_of(net["block"]) if net["depth"] else LIGHT.soft
+        for value in net["test_perplexity"]:
+            axes.plot(value or np.nan, at, "o", color=colour, markersize=7)
         for name, mark in (("small", "D"), ("large", "s")):
-            if row[name]:
-                axes.plot(row[name], at, mark, color=LIGHT.ink, fillstyle="none",
-                          markersize=6)
-    for mark, label in (("o", "ours, each seed"), ("D", "Kim et al., small model"),
-                        ("s", "P2, large model")):
-        axes.plot([], [], mark, color=LIGHT.ink, label=label,
-                  fillstyle="full" if mark == "o" else "none")
-    axes.legend(fontsize=8)
-    axes.set_yticks(range(len(nets)), [label_of(net) for net in nets])
-    axes.set(xlabel="test perplexity", ylim=(-0.6, len(nets) - 0.4))
+            axes.plot(theirs[net["block"], net["depth"]][name] or np.nan, at, mark,
+                      color=LIGHT.ink, fillstyle="none", markersize=6)
+    for mark, fill, label in (("o", "full", "ours, each seed"),
+                              ("D", "none", "Kim et al."),
+                              ("s", "none", "Greff et al.")):
+        axes.plot([], [], mark, color=LIGHT.ink, label=label, fillstyle=fill)
+    axes.legend(fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.45, 1.2), ncols=3,
+                frameon=False, handletextpad=0, columnspacing=1)
+    axes.set_yticks(range(len(nets)), map(label_of, nets))
+    axes.set(xlabel="test perplexity (smaller is better)", ylim=(-0.6, len(nets) - 0.4))
     axes.grid(axis="x")
-    figure.suptitle("Forms with a gate on x help the language model most", **TITLE)
+    label_y(axes, "blocks")
     return figure
 
 
