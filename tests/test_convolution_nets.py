@@ -90,12 +90,11 @@ def unturned(self, W, load_back=winograd.Convolution.load_back):
 
 def without_neighbours(self, backward_x=winograd.Convolution.backward_x):
     """What a tile gives to the rows that it shares is lost."""
-    first, *_ = self.overlaps
-    self.overlaps = [first]
+    self.V_back[..., :-self.sizes.points * self.sizes.parts] = 0
     return backward_x(self)
 
 
-def overwritten(d, x, y, taps, dx, part, mask):
+def overwritten(d, x, y, taps, dx, part):
     """A pixel of several windows keeps what the last one gave."""
     dx.fill(0)
     for to, of in taps:

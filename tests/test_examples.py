@@ -86,7 +86,6 @@ def test_the_notebook_runs(tmp_path, monkeypatch):
     monkeypatch.delenv("MPLBACKEND", raising=False)
     notebook = nbformat.read(hn.HERE / "examples" / "tour.ipynb", 4)
     nbformat.validate(notebook)
-    assert not any(cell.get("outputs") for cell in notebook.cells)
     nbclient.NotebookClient(notebook, timeout=120, resources={
         "metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]

@@ -149,7 +149,8 @@ def claims_on_outputs(nets: Nets, plan: dict) -> list[Claim]:
         zip(how["within"], net["still"][state], strict=True)))
     return [
         Claim(name="early-change", source="P1 4", text="most of the change of the "
-              f"block outputs happens in the first {early} blocks", paper="> 0.5",
+              f"block outputs happens in the first {early} blocks: its ratio to the "
+              "rest is above 1", paper="> 0.5",
               limit=1, **about(gated, in_both(gated, change), mostly)),
         Claim(name="stripes", source="P1 4", text="most outputs stay constant over "
               f"many blocks and show as stripes: they move by less than {within} in "
@@ -159,7 +160,8 @@ def claims_on_outputs(nets: Nets, plan: dict) -> list[Claim]:
                                    in net.items()} for net in stripes]))),
         Claim(name="class-differences-early", source="P1 4.1", text="most of the "
               "squared differences of mean T between classes lie in the first "
-              f"{early} blocks, for the paper's two classes and for all classes",
+              f"{early} blocks, for the paper's two classes and for all classes: their "
+              "ratio to the rest is above 1",
               paper="> 0.5", limit=1, **about(gated, in_both(gated, classes), mostly))]
 
 
@@ -236,7 +238,7 @@ def claims_on_plain_and_residual(nets: Nets) -> list[Claim]:
     return [
         Claim(name="plain-destroyed", source="ours", text="every block of a plain "
               "net is needed: if any one is closed, more than half of the answers are "
-              "wrong", limit=1, **about(plain, gentlest, mostly)),
+              "wrong: their ratio to the right ones is above 1", limit=1, **about(plain, gentlest, mostly)),
         Claim(name="vgg-guesses", source="P2 2", text="a VGG of 15 layers errs on "
               "about 90 % of the images if any one layer is left out. Ours is the "
               "least error of plain perceptrons with one block closed",
@@ -286,7 +288,8 @@ def claims_on_shuffling(nets: Nets) -> list[Claim]:
               "grows smoothly when their blocks are shuffled further: its rank "
               "correlation is above 0.9, and no step is above half of the whole rise. "
               "It grows by less than 0.1 when blocks only change places with a "
-              "neighbour", paper="interchangeable to a certain degree", limit=10,
+              "neighbour. The limit of 10 % sets all three",
+              paper="interchangeable to a certain degree", limit=10,
               **about(nets["highway"], [{"trained": each} for each in found["highway"]],
                       is_smooth, ours=over_nets(found["highway"]))),
         Claim(name="resnet-shuffle", source="P2 2", text="the error of a ResNet-110 "

@@ -17,14 +17,14 @@ left there.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import highway_networks as hn
 from experiments.nets.convolution.winograd import Convolution, Sizes, tiles_of
 
-BLOCK = 60_000          # numbers of a block; of a convolution, in its lines
+BLOCK = 70_000          # numbers of a block; of a convolution, in its lines
 
 
 def block_of(B: int, numbers: int) -> int:
@@ -46,16 +46,6 @@ RELU = hn.ACTIVATIONS["relu"]
 #   forward(y): x -> y.
 #   backward(d): dy -> dx, in place where it can be; d is used up. Fills grads; a layer
 #       with parameters stops there if it is the lowest of them.
-
-
-class Block(NamedTuple):
-    """Some examples of a batch in a convolutional layer: views of its arrays."""
-
-    examples: slice
-    x: np.ndarray           # (b, S, S, C)
-    tiles: np.ndarray       # of x
-    z: np.ndarray           # by tiles
-    rows: tuple             # H and the gates, (b, side, side, width)
 
 
 class Plain:
@@ -95,7 +85,7 @@ class Plain:
     def __init__(self, cache, shape, tensors, grads, width, kernel, padding):
         sizes, B = self.sizes(shape, width, kernel, padding), cache.batch
         S, C, side, T, m = sizes.S, sizes.C, sizes.side, sizes.tiles, sizes.rows
-        b = block_of(B, sizes.points * T * sizes.pitch * C)
+        b = block_of(B, sizes.points * T * sizes.pitch * max(C, width))
         self.convolution = Convolution(cache, sizes, b)
         self.W, self.dW = (named["W"].reshape(sizes.parts, width, kernel, kernel, C)
                            for named in (tensors, grads))
@@ -104,43 +94,44 @@ class Plain:
         padded = cache.zeros((B, T * m + kernel - 1, S, C))
         z = cache.zeros((sizes.parts, B, T * m, side, width))
         self.x, self.beyond = padded[:, padding:padding + S], z[:, :, side:]
-        self.gates, self.half = z[1:, :, :side], np.array(0.5, cache.dtype)
+        self.gates = z[1:, :, :side]
+        if self.block.gates:
+            self.dH, self.scratch = self.convolution.free[
+                :2 * b * side ** 2 * width].reshape(2, b, side, side, width)
         self.dx = (None if (side, width) == shape else      # dy becomes dx in place
                    cache.zeros((B, S, S, C)))
-        self.dH, self.scratch = (cache.shared(name, (b, side, side, width))
-                                 for name in ("dH", "scratch"))
         tiles, by_tile = tiles_of(padded, sizes), z.reshape(*z.shape[:2], T, m, -1)
         some = [slice(start, start + b) for start in range(0, B, b)]
-        self.blocks = [Block(each, self.x[each], tiles[each], by_tile[:, each],
-                             tuple(z[:, each, :side])) for each in some]
+        self.blocks = [(each, self.x[each], tiles[each], by_tile[:, each],
+                        tuple(z[:, each, :side])) for each in some]
 
     def forward(self, y: np.ndarray) -> None:
         self.convolution.load(self.W, self.b)
         for examples, x, tiles, z, rows in self.blocks:
             self.convolution.forward(tiles, z)
-            hn.activate(z, rows[0], self.gates[:, examples], RELU, self.half)
-            self.block.forward(x, rows, y[examples], self.scratch)
+            self.activate(x, rows, y[examples])
 
     def backward(self, d: np.ndarray, lowest: bool = False) -> np.ndarray | None:
         self.beyond.fill(0)
+        below = d if self.dx is None else self.dx
         if not lowest:
             self.convolution.load_back(self.W)
         for examples, x, tiles, z, rows in self.blocks:
-            self.block.backward(d[examples], x, rows, self.dH, self.scratch)
-            RELU.backward(self.dH, rows[0])     # z now holds dz
+            self.derive(d[examples], x, rows)
             self.convolution.backward(tiles, z)
             if not lowest:
-                self.add_below(d, examples)
+                by = below[examples] if self.block.gates else 0
+                np.add(self.convolution.backward_x(), by, out=below[examples])
         self.convolution.unload(self.dW, self.db)
-        return None if lowest else d if self.dx is None else self.dx
+        return None if lowest else below
 
-    def add_below(self, d: np.ndarray, examples: slice) -> None:
-        """What passes through H and the gates; d holds what passes by."""
-        dx = self.convolution.backward_x()
-        if self.dx is None:
-            np.add(d[examples], dx, out=d[examples])
-        else:
-            np.copyto(self.dx[examples], dx)
+    def activate(self, x: np.ndarray, rows: tuple, y: np.ndarray) -> None:
+        """z in rows, of a gate z / 2 -> y."""
+        np.maximum(rows[0], 0, out=y)       # H > 0 where z > 0: there z can stay
+
+    def derive(self, d: np.ndarray, x: np.ndarray, rows: tuple) -> None:
+        """dy in d -> dz in rows; where there is a gate, d keeps what passes by it."""
+        RELU.backward(d, rows[0])
 
 
 class Highway(Plain):
@@ -150,6 +141,18 @@ class Highway(Plain):
     """
 
     block = hn.BLOCKS["highway"]
+
+    def activate(self, x: np.ndarray, rows: tuple, y: np.ndarray) -> None:
+        H, T = rows
+        RELU.forward(H)
+        np.tanh(T, out=T)               # T = (1 + tanh(z_T / 2)) / 2
+        np.multiply(T, 0.5, out=T)
+        np.add(T, 0.5, out=T)
+        self.block.forward(x, rows, y, self.scratch)
+
+    def derive(self, d: np.ndarray, x: np.ndarray, rows: tuple) -> None:
+        self.block.backward(d, x, rows, self.dH, self.scratch)
+        RELU.backward(self.dH, rows[0])
 
 
 class Narrow(Highway):
@@ -210,13 +213,13 @@ def largest(x, y, taps):
         np.maximum(y[to], x[of], out=y[to])
 
 
-def largest_backward(d, x, y, taps, dx, part, mask):
+def largest_backward(d, x, y, taps, dx, part):
     """dx: what a window got goes to the first of its largest values. d is used up."""
     dx.fill(0)
     *others, (to_last, of_last) = taps
     for to, of in others:
-        np.equal(x[of], y[to], out=mask[to])
-        np.multiply(d[to], mask[to], out=part[to])
+        np.equal(x[of], y[to], out=part[to])
+        np.multiply(d[to], part[to], out=part[to])
         np.add(dx[of], part[to], out=dx[of])
         np.subtract(d[to], part[to], out=d[to])     # given once
     np.add(dx[of_last], d[to_last], out=dx[of_last])    # what is left, if any is
@@ -243,9 +246,8 @@ class MaxPool:
         shapes = [(B, S, S, C), (B, side, S, C), (B, side, side, C)]
         self.values = [cache.zeros(each) for each in shapes]
         self.x, self.dx = self.values[0], cache.zeros(shapes[0])
-        self.dvalues, self.parts, self.masks = (
-            [cache.zeros((b, *each[1:]), dtype) for each in shapes[1:]]
-            for dtype in (cache.dtype, cache.dtype, bool))
+        self.dvalues, self.parts = (
+            [cache.zeros((b, *each[1:])) for each in shapes[1:]] for _ in range(2))
         counts = [min(side, math.ceil((S - i) / stride)) for i in range(min(size, S))]
         spans = [(slice(count), slice(i, i + count * stride, stride))
                  for i, count in enumerate(counts)]     # windows with a pixel i: those
@@ -266,7 +268,7 @@ class MaxPool:
             np.copyto(dvalues[-1], d[each])
             for i in (1, 0):
                 largest_backward(dvalues[i + 1], values[i], values[i + 1], self.taps[i],
-                                 dvalues[i], self.parts[i], self.masks[i])
+                                 dvalues[i], self.parts[i])
         return self.dx
 
 

@@ -27,14 +27,16 @@ which are 12 products for m = 4 pixels of z, a tile. Six are enough.
 3. The way back is the transpose of each step, with the same matrices: from dz the
    products' dM = A dz; from it the kernel's G' (dM, times V d), and dx by G w and V'.
 
-The points are 0, 1, -1, 2, -1/2 and infinity, n = 6. So k = 3 gives m = 4, k = 5 gives
-m = 2 with 6 products for 10, and k = 1 needs one point: it is the usual product. Points
-of a few small fractions keep the rounding low: in float32 the error of z is about three
-times that of the sums. Where the sums are 0 exactly, as at zero biases on the blank
-paper of MNIST, it decides the sign of z. (S. Winograd, Arithmetic Complexity of
-Computations, 1980; for nets A. Lavin and S. Gray, Fast Algorithms for Convolutional
-Neural Networks, 2015, who tile both directions. Tiles of one column keep the transforms
-cheap.)
+The points are 0, 1, -1, 2, -1/2 and infinity, n = 6, or with -2 and 1/2 n = 8. So k = 3
+gives m = 4, or m = 6 with 8 products for 18, and k = 5 gives m = 2 or 4. What fits the
+side of the image better is taken: 24 rows are 6 tiles of 6 products or 4 tiles of 8, so
+8, and 8 rows are 2 tiles of 6 or 2 of 8, so 6. And k = 1 needs one point: it is the
+usual product. Points of a few small fractions keep the rounding low: in float32 the
+error of z is three to four times that of the sums. Where the sums are 0 exactly, as at
+zero biases on the blank paper of MNIST, it decides the sign of z. (S. Winograd,
+Arithmetic Complexity of Computations, 1980; for nets A. Lavin and S. Gray, Fast
+Algorithms for Convolutional Neural Networks, 2015, who tile both directions. Tiles of
+one column keep the transforms cheap.)
 
 Layout. Activations are (example, row, column, channel), as they say "channels last". A
 tile is m rows of z and the n rows of x that it needs, so neighbours share k - 1 rows:
@@ -53,7 +55,10 @@ it stands, `fields` are views, and
                 (C, all pixels) (all pixels, width)
 
 None of them contracts two operands along their contiguous index, which takes OpenBLAS
-twice as long. Everything is done for so few examples that it stays in the cache.
+twice as long. The bias is one more point of M, which all rows of z add. A row of dx may
+belong to a tile and to that before: the points of a line lie next to those of the line
+before, so that one product over both adds up what is due. Everything is done for so few
+examples that it stays in the cache.
 """
 
 from __future__ import annotations
@@ -63,7 +68,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-POINTS = (1, 0, -1, 2, -0.5)        # and infinity; the first has a row of ones in A
+POINTS = (1, 0, -1, 2, -0.5, -2, 0.5)       # the first has a row of ones in A
 
 
 class Sizes(NamedTuple):
@@ -84,8 +89,9 @@ class Sizes(NamedTuple):
 
     @property
     def points(self) -> int:
-        """n, the rows of x in a tile."""
-        return 1 if self.k == 1 else len(POINTS) + 1
+        """n, the rows of x in a tile: 8 where all tiles together then have fewer."""
+        return 1 if self.k == 1 else min(
+            6, 8, key=lambda n: n * -(-self.side // (n - self.k + 1)))
 
     @property
     def rows(self) -> int:
@@ -123,14 +129,13 @@ class Lines:
     """The lines of every point: pixels (n, parts, margin + lines * pitch, C) of so many
     examples, of which only the first `used` of each line are ever written.
 
-    Views: by_tile (parts, B, T, n, used C), by_column (n, parts, used, lines, C), and
-    by_line (n, parts, lines, pitch C), with the margins.
+    Views: by_tile (parts, B, T, n, used C) and by_column (n, parts, used, lines, C).
     """
 
     def __init__(self, shared: Callable, name: str, shape: tuple, margin: int,
                  pitch: int, used: int):
         n, parts, B, T, C = shape
-        self.pitch, self.lines, self.margin = pitch, B * T, margin
+        self.pitch, self.lines = pitch, B * T
         self.pixels = shared((name, margin, pitch),
                              (n, parts, margin + B * T * pitch, C))
         inner = self.pixels[:, :, margin:]
@@ -138,7 +143,6 @@ class Lines:
             inner.reshape(n, parts, B, T, -1)[..., :used * C], 0, -2)
         self.by_column = inner.reshape(n, parts, B * T, pitch, C)[
             :, :, :, :used].swapaxes(2, 3)
-        self.by_line = inner.reshape(n, parts, B * T, -1)
 
     def fields(self, k: int, count: int) -> np.ndarray:
         """View (n, parts, count, lines, k C): k pixels from each of so many columns."""
@@ -161,6 +165,7 @@ class Convolution:
 
     cache: zeros(shape) is an array of its own; shared(name, shape) one that belongs to
         all who ask for the same.
+    free: numbers that anybody may use until `backward_x`.
     """
 
     def __init__(self, cache: Any, sizes: Sizes, B: int):
@@ -171,30 +176,41 @@ class Convolution:
         self.A, self.G, self.V = (np.ascontiguousarray(matrix, cache.dtype)
                                   for matrix in matrices(n, k))
         self.x = Lines(shared, "x", (n, 1, B, T, C), p, sizes.pitch, S)
-        self.M = Lines(shared, "M", (n, parts, B, T, width), q, sizes.pitch, side)
+        self.M = Lines(shared, "M", (n + 1, parts, B, T, width), q, sizes.pitch, side)
         self.fields = self.x.fields(k, side)
         self.kernels = cache.zeros((n, parts, 1, k * C, width))
-        self.bias = cache.zeros(self.M.by_line[0].shape)
+        self.products, self.bias = self.M.by_column[:n], self.M.by_column[n]
+        back = np.vstack([self.A, np.ones((1, m), cache.dtype)]).T      # adds the bias
+        self.back = np.stack([back, back / 2][:parts])[:, None, None]
         # backward
         pixels = B * T * sizes.pitch - q
-        self.moved, self.dM = self.x.moved(k, pixels), self.M.pixels[:, :, q:q + pixels]
+        self.moved = self.x.moved(k, pixels)
+        self.dM = self.M.pixels[:n, :, q:q + pixels]
         self.dkernels = cache.zeros((n, parts, k, C, width))
-        self.dbias = cache.zeros((parts, sizes.pitch * width))
+        self.sums = self.M.by_tile[..., 0, :].reshape(parts, B * T, -1)
+        self.dbias = cache.zeros((parts, side * width))
         self.ones = np.ones(B * T, cache.dtype)     # its product adds faster than a sum
         self.part = shared("part of dkernels", self.dkernels.shape)
-        self.dfields = self.M.fields(k, S)
+        self.dM_by_tile = self.M.by_tile[..., :n, :]
+        self.dfields = self.M.fields(k, S)[:n]
         self.turned = cache.zeros((n, parts, 1, k * width, C))
-        self.V_back = np.repeat(self.V.T, parts, axis=1)        # adds up the parts
-        dx = shared("dx", (n, parts, B * T, S, C))
-        self.dx_by_column = dx.swapaxes(2, 3)
-        self.dx_by_tile = dx.reshape(n * parts, B, T, S * C).transpose(1, 2, 0, 3)
-        self.dx_tiles = shared("tiles of dx", (B, T, n, S * C))
-        shifts = -(-n // m)
-        rows = shared("rows of dx", (B, m * (T + shifts - 1), S, C))
-        self.dx, self.beyond = rows[:, p:p + S], rows[:, m * T:]
-        self.overlaps = [
-            (rows[:, s * m:(s + T) * m].reshape(B, T, m, S * C)[:, :, :n - s * m],
-             self.dx_tiles[:, :, s * m:(s + 1) * m]) for s in range(shifts)]
+        reach = -(-n // m)              # tiles that a row of dx may belong to
+        lines = shared(("dx", reach), (reach - 1 + B * T + reach - 1, n, parts, S, C))
+        line, *_, item = lines.strides
+        inner = lines[reach - 1:][:B * T]
+        self.dx_by_column = inner.transpose(1, 2, 3, 0, 4)
+        self.free = inner.reshape(-1)
+        self.dx_by_tile = np.lib.stride_tricks.as_strided(
+            lines, (B, T + reach - 1, reach * n * parts, S * C),
+            (T * line, line, S * C * item, item))
+        V_back = cache.zeros((T + reach - 1, m, reach, n, parts))
+        for t, before in np.ndindex(len(V_back), reach):
+            if 0 <= t - before < T:     # the image has that tile
+                rows = self.V.T[before * m:(before + 1) * m, :, None]
+                V_back[t, :len(rows), reach - 1 - before] = rows
+        self.V_back = V_back.reshape(*V_back.shape[:2], -1)
+        self.dx_tiles = shared("dx", (B, T + reach - 1, m, S * C))
+        self.dx = self.dx_tiles.reshape(B, -1, S, C)[:, p:p + S]
 
     def transform(self, W: np.ndarray, kernels: np.ndarray) -> None:
         """W (k, ...), its rows first -> kernels (n, ...) of all points."""
@@ -203,39 +219,30 @@ class Convolution:
     def load(self, W: np.ndarray, b: np.ndarray) -> None:
         """Take kernels W (parts, width, k, k, C) and biases (parts, width)."""
         self.transform(W.transpose(2, 0, 3, 4, 1), self.kernels)
-        rows = self.bias.reshape(len(b), -1, self.sizes.pitch, self.sizes.width)
-        rows[:, :, :self.sizes.side] = b[:, None, None]     # and 0 in the margins
+        self.bias[...] = b[:, None, None]
 
     def forward(self, tiles: np.ndarray, z: np.ndarray) -> None:
-        """tiles (B, T, n, S C) -> z (parts, B, T, m, side width)."""
+        """tiles (B, T, n, S C) -> z (parts, B, T, m, side width), of gates z / 2."""
         np.matmul(self.V, tiles, out=self.x.by_tile[0])
-        np.matmul(self.fields, self.kernels, out=self.M.by_column)
-        ones = self.M.by_line[0]        # that point reaches all rows of z alike
-        np.add(ones, self.bias, out=ones)
-        np.matmul(self.A.T, self.M.by_tile, out=z)
+        np.matmul(self.fields, self.kernels, out=self.products)
+        np.matmul(self.back, self.M.by_tile, out=z)
 
     def load_back(self, W: np.ndarray) -> None:
         """Take the kernels for `backward_x`, which has them turned."""
         self.transform(W[:, :, :, ::-1].transpose(2, 0, 3, 1, 4), self.turned)
 
     def backward(self, tiles: np.ndarray, dz: np.ndarray) -> None:
-        """tiles and dz, shaped as z -> dM; adds to the gradients of kernels and bias.
-        """
-        np.matmul(self.A, dz, out=self.M.by_tile)
+        """tiles and dz, shaped as z -> dM; adds to gradients of kernels and bias."""
+        np.matmul(self.A, dz, out=self.dM_by_tile)
         np.matmul(self.V, tiles, out=self.x.by_tile[0])
         np.matmul(self.moved, self.dM, out=self.part.transpose(2, 0, 1, 3, 4))
         np.add(self.dkernels, self.part, out=self.dkernels)
-        np.add(self.dbias, self.ones @ self.M.by_line[0], out=self.dbias)
+        np.add(self.dbias, self.ones @ self.sums, out=self.dbias)
 
     def backward_x(self) -> np.ndarray:
         """dx (B, S, S, C) of the dM that `backward` left."""
         np.matmul(self.dfields, self.turned, out=self.dx_by_column)
         np.matmul(self.V_back, self.dx_by_tile, out=self.dx_tiles)
-        self.beyond.fill(0)
-        (rows, part), *overlaps = self.overlaps
-        np.copyto(rows, part)
-        for rows, part in overlaps:
-            np.add(rows, part, out=rows)
         return self.dx
 
     def unload(self, dW: np.ndarray, db: np.ndarray) -> None:
