@@ -238,7 +238,8 @@ def claims_on_plain_and_residual(nets: Nets) -> list[Claim]:
     return [
         Claim(name="plain-destroyed", source="ours", text="every block of a plain "
               "net is needed: if any one is closed, more than half of the answers are "
-              "wrong: their ratio to the right ones is above 1", limit=1, **about(plain, gentlest, mostly)),
+              "wrong: their ratio to the right ones is above 1", limit=1,
+              **about(plain, gentlest, mostly)),
         Claim(name="vgg-guesses", source="P2 2", text="a VGG of 15 layers errs on "
               "about 90 % of the images if any one layer is left out. Ours is the "
               "least error of plain perceptrons with one block closed",
