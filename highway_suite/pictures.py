@@ -95,10 +95,10 @@ def fate(arm: Arm, study: Study) -> str:
             "learns" if acc.mean() > study.chance + JUST_GUESSING else "guesses")
 
 
-def learns(study: Study) -> str:
-    """What a title means by it, as a note of a caption."""
+def learns(study: Study, word: str = "learns") -> str:
+    """What a title means by this word, as a note of a caption."""
     known = study.deepest[0].chance is not None
-    return (f"learns: over {100 * JUST_GUESSING:g} points better than chance"
+    return (f"{word}: over {100 * JUST_GUESSING:g} points better than chance"
             + ", the share of the commonest test label" * known)
 
 
@@ -126,7 +126,7 @@ def where_it_learns(study: Study) -> str:
         found.append(f"{block} at " + (
             "every depth" if len(learn) == len(arms) else
             f"{few(learn) or 'no'} blocks"))
-    return f"Who learns: {', '.join(found)}"
+    return f"Above chance: {', '.join(found)}"
 
 
 # --------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def depth_sweep(study: Study, theme: Theme) -> Figure:
     epochs = sorted({int(arm.epoch[-1]) for arm in arms})
     figure, axes = new_figure(where_it_learns(study), caption(
         study, arms, RANGE, f"accuracy after {few(epochs)} epoch"
-        f"{'s' * (epochs != [1])}", learns(study)), theme)
+        f"{'s' * (epochs != [1])}", learns(study, "above chance")), theme)
     plot_depth_sweep(study, axes, theme=theme)
     return figure
 
