@@ -431,9 +431,10 @@ def check_target(path: Path) -> None:
         pass
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: str | Path, content: bytes) -> None:
     """Write all of the bytes, or nothing: then the file stays as it was. Raises
     OSError, which names the file."""
+    path = expanded(path)
     check_target(path)
     beside = path.with_name(f".{path.name[:40]}.{os.getpid()}-{time.time_ns()}.part")
     try:
@@ -1019,7 +1020,7 @@ class DeepNet:
             return
         content = io.BytesIO()
         self.save(content)
-        write_whole(expanded(file), content.getvalue())
+        write_whole(file, content.getvalue())
 
     @classmethod
     def load(cls, path: str | Path) -> DeepNet:
@@ -1341,9 +1342,10 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
         streams set to where it ends; save(arrays, streams, history), after each epoch.
     threads: of BLAS. progress: a `Progress`, for batches that have a length.
 
-    history has a row {"epoch": ..., ...} for each epoch, of which report(row) is told.
-    A run that stops being finite ends there, with status "diverged", else "ok". Killed
-    and resumed it gives the same bits as in one piece.
+    history has a row {"epoch": ..., ...} for each epoch. report(row) is told of it, and
+    ends the training where it returns something true. A run that stops being finite
+    ends there, with status "diverged", else "ok". Killed and resumed it gives the same
+    bits as in one piece.
     """
     cache = net.cache(batches.size) if cache is None else cache
     arrays = {"params": net.params} | {
@@ -1366,8 +1368,8 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
             history.append(row)
             if checkpoint:
                 checkpoint.save(arrays, batches.streams, history)
-            for tell in reports if epoch else ():
-                tell(row)
+            if epoch and any([tell(row) for tell in reports]):
+                break
     return history, "ok"
 
 

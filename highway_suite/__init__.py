@@ -19,9 +19,10 @@ def load(name: str, data_dir: str | Path | None = None) -> Data:
     return datasets.load(name, data_dir)
 
 
-if not {"matplotlib", "ipykernel"} & {*sys.modules}:
-    # A backend that is not there, as a notebook's in a program that it starts, lets
-    # matplotlib fail when it is imported. No picture of ours needs one.
+program = Path(getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0])
+if program.name == "-m" or program.resolve().parent == Path(__file__).parent.parent:
+    # A program of ours: a backend that does not exist would let matplotlib fail when it
+    # is imported, and no picture of ours needs one.
     os.environ.pop("MPLBACKEND", None)
 
 

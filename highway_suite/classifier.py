@@ -31,27 +31,20 @@ FAR = 5                 # spreads; a feature's mean further from 0 is warned of
 FLOATS = np.float64, np.float32
 
 
-class Enough(Exception):
-    """Ends `hn.fit` early."""
-
-
 class Watch:
-    """What fit tells after each epoch: keeps history and best weights, and raises
-    Enough after `patience` epochs without a better score."""
+    """What fit tells after each epoch: keeps the best weights, and ends the training
+    after `patience` epochs without a better score."""
 
-    def __init__(self, net: hn.DeepNet, patience: int | None):
+    def __init__(self, net: hn.DeepNet, patience: int):
         self.net, self.patience = net, patience
-        self.rows: list[dict] = []
         self.best, self.since, self.params = -math.inf, 0, net.params.copy()
 
-    def __call__(self, row: dict) -> None:
-        self.rows.append(row)
-        if self.patience and row["validation_acc"] > self.best:
-            self.best, self.since = row["validation_acc"], -1
-            self.params[...] = self.net.params
+    def __call__(self, row: dict) -> bool:
         self.since += 1
-        if self.patience and self.since >= self.patience:
-            raise Enough
+        if row["validation_acc"] > self.best:
+            self.best, self.since = row["validation_acc"], 0
+            self.params[...] = self.net.params
+        return self.since >= self.patience
 
 
 class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMixin,
@@ -226,27 +219,24 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         can be, so that fewer rows sit out of an epoch than it has batches."""
         config = self._config(X.dtype.name)
         size = len(X) // math.ceil(len(X) / config.batch)
-        watch = Watch(self.net_, self.n_iter_no_change if held_out else None)
+        watch = Watch(self.net_, self.n_iter_no_change) if held_out else None
         progress = hn.Progress(replace(config, epochs=epochs)) if self.verbose else None
 
         def measure(net, cache):
             x, y = held_out
             return {"validation_acc": hn.evaluate(net, x, y, cache)[0]}
-        try:
-            _, status = hn.fit(
-                self.net_, hn.Batches(X, labels, size, self._rng), self._optimizer,
-                lambda *_: config.lr, watch, epochs=epochs, clip=config.clip,
-                measure=measure if held_out else None, progress=progress,
-                threads=hn.threads_for(self.hidden, self.n_threads))
-        except Enough:
-            status = "ok"
+        rows, status = hn.fit(
+            self.net_, hn.Batches(X, labels, size, self._rng), self._optimizer,
+            lambda *_: config.lr, watch, epochs=epochs, clip=config.clip,
+            measure=measure if held_out else None, progress=progress,
+            threads=hn.threads_for(self.hidden, self.n_threads))
         if status == "diverged":
             raise hn.Diverged(
-                f"in epoch {len(watch.rows) + 1} the loss or a weight was no longer "
+                f"in epoch {len(rows) + 1} the loss or a weight was no longer "
                 "finite: choose a smaller learning_rate, or scale X")
-        if held_out:
+        if watch:
             self.net_.params[...] = watch.params
-        for row in watch.rows:
+        for row in rows:
             row["epoch"] = self.n_iter_ = self.n_iter_ + 1
             for name, value in row.items():
                 self.history_.setdefault(name, []).append(value)

@@ -10,17 +10,13 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from highway_networks import check_target, expanded, path_of, to_json, write_whole
+from highway_networks import check_target, expanded, path_of, to_json
+from highway_networks import write_whole as write_file
 
 __all__ = ("check_target", "parse_json", "path_of", "read_file", "to_json",
            "write_file", "write_json")
 
 LIMIT = 64 * 2**20      # bytes; no record of ours is longer
-
-
-def write_file(path: str | Path, content: bytes) -> None:
-    """Write all of the bytes or nothing. Raises OSError, which names the file."""
-    write_whole(expanded(path), content)
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -516,6 +516,13 @@ def test_a_claim_too_dear_gets_no_verdict(toy, tmp_path, store, capsys):
         recheck.recheck_claim("toy-first", store)
 
 
+def test_a_claim_is_rechecked_by_the_plan_of_its_record(toy, store, monkeypatch):
+    """Also where the plan has grown since."""
+    toy()
+    monkeypatch.setitem(toys.EXPERIMENT.plan, "numbers", [1, 2, 3, 4, 5])
+    assert recheck.recheck_claim("toy-last", store, jobs=1) == 0
+
+
 def test_a_sample_of_an_experiment_is_compared(toy, tmp_path, capsys):
     toy()
     toy("--recheck", "2")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from experiments.lab.experiment import (
     all_records,
     folder_of,
     get,
+    load_record,
 )
 from experiments.lab.running import describer, duration, run_trials
 from experiments.lab.trials import Store, StoreError, Trial, read_packed
@@ -145,6 +147,8 @@ def recheck_claim(name: str, store: Store, *, minutes: float = 2, sample: int = 
     RecordError, StoreError, hn.DataError."""
     claim = find(name)
     experiment = get(claim["experiment"])
+    record, _ = load_record(folder_of(experiment.name) / "record.json")
+    experiment = replace(experiment, plan=record["plan"])
     committed = read_packed(folder_of(experiment.name) / "trials")
     lab = Lab(experiment, Replay(committed), data_dir=data_dir)
     print(f"{claim['source']}: {claim['claim']}\nverdict, as committed: "
