@@ -234,305 +234,6 @@ class Config:
 
 
 # --------------------------------------------------------------------------------------
-# Data
-
-NAMED = "--data-dir, data_dir= or $HIGHWAY_DATA_DIR"     # for commands, scripts, both
-
-
-class DataError(ValueError):
-    """Data are missing or wrong: where, what was expected and found, and what to do."""
-
-
-class MissingData(DataError):
-    """No file of the data set is there."""
-
-
-class DataFile(NamedTuple):
-    """One file of a data set: what must be in it, once it is unpacked."""
-
-    name: str       # the official one; unpackers give others
-    shape: tuple    # (N, height, width) of images, (N,) of labels
-    sha256: str
-
-
-class Dataset(NamedTuple):
-    """A row of the table of data sets; `read` tells how its files are read."""
-
-    title: str          # on pictures
-    files: tuple        # of DataFile
-    images: tuple       # how many: training, test
-    shape: tuple        # of one image: height, width; of colour: 3, height, width
-    scale: float        # the largest pixel value
-    classes: int
-    read: Callable      # (folder, Dataset) -> training images, their labels, test
-                        # images, theirs, all checked; raises DataError
-    cache: str = ""     # its own folder, in ~/.cache or in another that holds several
-
-
-@dataclass(frozen=True, repr=False)
-class Data:
-    """Images and labels: numbers as read, or in [-1, 1] by `scale_pixels`.
-
-    Raises DataError where they do not fit together.
-    """
-
-    x_train: np.ndarray     # (N, P)
-    y_train: np.ndarray     # (N,) whole numbers, 0 to classes - 1
-    x_test: np.ndarray
-    y_test: np.ndarray
-    classes: int = 10
-    scale: float | None = 255   # the largest value of a pixel; None: scaled already
-
-    def __post_init__(self):
-        known = self.scale is None or isinstance(
-            self.scale, (int, float, np.number)) and 0 < self.scale < math.inf
-        if not known or not isinstance(self.classes, (int, np.integer)):
-            raise DataError("classes must be a whole number, and scale a number above "
-                            f"0, or None; they are {self.classes!r}, {self.scale!r}")
-        for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
-            if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
-                    and x.ndim == 2 and x.size and y.shape == x.shape[:1]
-                    and x.shape[1] == self.x_train.shape[1]):
-                raise DataError(f"images {np.shape(x)} and labels {np.shape(y)}: they "
-                                "must be NumPy arrays, (N, P) and (N,), not empty, "
-                                "with one P for all; np.asarray makes them")
-            if x.dtype.kind not in "uif":
-                raise DataError(f"pixels are {x.dtype}: they must be integers or "
-                                "floats, as x.astype('float32') makes them")
-            if x.dtype.kind == "f" and not np.isfinite(x).all():
-                bad = np.isfinite(x).all(axis=1).argmin()
-                raise DataError(f"pixels must be finite numbers; those of image {bad} "
-                                "are not: leave it out, or use np.nan_to_num(x)")
-            if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= self.classes:
-                found = (f"{y.min()} to {y.max()}" if y.dtype.kind in "iu" else
-                         f"{y.dtype}, which np.unique(y, return_inverse=True)[1] "
-                         "turns into them")
-                raise DataError("labels must be whole numbers from 0 to "
-                                f"{self.classes - 1}; these are {found}. Where they "
-                                "start at 1, use y - 1; or is `classes` wrong?")
-
-    def __repr__(self) -> str:
-        return (f"Data(x_train {self.x_train.shape} {self.x_train.dtype}, x_test "
-                f"{self.x_test.shape}, {self.classes} classes, scale {self.scale})")
-
-
-def decode_idx(content: bytes) -> np.ndarray:
-    """The bytes of an idx file -> read-only uint8 array. They are 0, 0, 8 for unsigned
-    bytes, the number of dimensions, each size in four bytes, then the numbers. Raises
-    ValueError where there are not so many, and DataError for another type."""
-    if content[2] != 8:
-        raise DataError(f"idx of type 0x{content[2]:02x}; only 0x08 is read")
-    ndim = content[3]
-    shape = np.frombuffer(content, ">u4", ndim, 4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * ndim).reshape(shape)
-
-
-def read_content(path: Path, most: int) -> bytes:
-    """The bytes of a file of at most so many, unpacked if they are gzip. Raises
-    DataError."""
-    packed = False
-    try:
-        with open(path, "rb") as file:
-            content = file.read(2 * most + 999)     # a gzip may end in many zeros
-        packed = content[:2] == b"\x1f\x8b"
-        if packed:
-            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: {'broken gzip: ' if packed else ''}"
-                        f"{getattr(error, 'strerror', '') or error}") from error
-    if len(content) > most:
-        idx = f"; its idx type is 0x{content[2:3].hex()}, and 0x08 is read"
-        raise DataError(f"{path}: more than the {most} bytes expected"
-                        f"{idx * (content[:2] == bytes(2))}")
-    return content
-
-
-def listing(folder: Path) -> str:
-    """What lies in a folder, in a few words."""
-    names = sorted(os.listdir(folder)) if folder.is_dir() else ["no such folder"]
-    return f"found there: {', '.join(names[:6]) or 'nothing'}{'...' * (len(names) > 6)}"
-
-
-def find_idx(folder: Path, file: DataFile) -> np.ndarray:
-    """The array of one idx file, in the folder or up to two below it, packed or not,
-    with the official letters in its name, as unpackers and other libraries leave them:
-    its SHA-256 decides. Raises DataError where another has its very name, else
-    MissingData."""
-    def letters(name):
-        return "".join(filter(str.isalnum, name.lower()))
-    known = {other.sha256: f"{other.name} of {row.title}"
-             for row in DATASETS.values() for other in row.files}
-    faults = {}
-    for path in (path for level in ("*", "*/*", "*/*/*")
-                 for path in sorted(folder.glob(level))):
-        if letters(file.name) not in letters(path.name) or not path.is_file():
-            continue
-        try:
-            content = read_content(path, 64 + math.prod(file.shape))
-            found = hashlib.sha256(content).hexdigest()
-            if found == file.sha256:
-                return decode_idx(content)
-            wanted = (known.get(file.sha256, file.sha256) if file.sha256 else
-                      "its hash, which its row of DATASETS must state")
-            faults[path] = (f"{path}: this is {known.get(found, f'SHA-256 {found}')}, "
-                            f"expected {wanted}")
-        except DataError as error:
-            faults[path] = str(error)
-    for name in (file.name, f"{file.name}.gz"):
-        if folder / name in faults:
-            raise DataError(faults[folder / name])
-    raise MissingData("; ".join([f"{folder}: no {file.name}, packed or not, "
-                                 f"{listing(folder)}", *faults.values()][:2]))
-
-
-def read_idx(folder: Path, dataset: Dataset) -> list[np.ndarray]:
-    """The idx files of a data set -> their arrays. Raises DataError."""
-    return [find_idx(folder, file) for file in dataset.files]
-
-
-def idx_set(title: str, train: int, test: int, side: int, scale: int, hashes: tuple,
-            cache: str) -> Dataset:
-    """The row of a set of square images, ten classes, in four idx files of the usual
-    names, with the SHA-256 of each."""
-    names = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte",
-             "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
-    shapes = ((train, side, side), (train,), (test, side, side), (test,))
-    return Dataset(title, tuple(map(DataFile, names, shapes, hashes)), (train, test),
-                   (side, side), scale, 10, read_idx, cache)
-
-
-DATASETS: dict[str, Dataset] = {    # highway_suite.datasets adds more
-    # LeCun, Cortes, Burges; the hashes are those of the files of 1998.
-    "mnist": idx_set("MNIST", 60000, 10000, 28, 255, (
-        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
-        "hinton-mnist"),
-}
-
-
-def expanded(path: str | Path) -> Path:
-    """A path as it is meant: ~ is the home folder, also after a = or in a script, where
-    no shell sees it. It is asked for every path that a user names."""
-    return Path(os.path.expanduser(path))
-
-
-def check_target(path: Path) -> None:
-    """Raise OSError unless a file can be written there: this is asked before the work
-    that fills it. Only a regular file is replaced, and no link, whose owner would not
-    expect it. A missing folder is taken for one that will be made."""
-    path = expanded(path)
-    with suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise OSError(22, "not a regular file, which alone is replaced", str(path))
-    there = next(filter(os.path.lexists, path.parents), path.parent)
-    with tempfile.TemporaryFile(dir=there):
-        pass
-
-
-def write_whole(path: str | Path, content: bytes) -> None:
-    """Write all of the bytes, or nothing: then the file stays as it was. Raises
-    OSError, which names the file."""
-    path = expanded(path)
-    check_target(path)
-    beside = path.with_name(f".{path.name[:40]}.{os.getpid()}-{time.time_ns()}.part")
-    try:
-        with open(beside, "wb") as file:        # its mode is what the umask says
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
-    """Where a data set lies: in data_dir, $HIGHWAY_DATA_DIR or ~/.cache, the first that
-    is named; there in a folder of its own, if there is one. Raises DataError."""
-    named = data_dir or os.environ.get("HIGHWAY_DATA_DIR")
-    folder = expanded(named or "~/.cache")
-    if str(folder).startswith("~") or not str(folder).isprintable():
-        raise DataError(f"{str(folder)!a}: there is no such home, or it is no name")
-    own = folder / dataset.cache
-    return own if os.path.isdir(own) or not named else folder
-
-
-def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
-    """A row of DATASETS -> Data as it lies in the files. Raises DataError; MissingData
-    where nothing of it is there.
-
-    Every file is checked on every read, down to the SHA-256 of its content. The arrays
-    are read-only. `highway_suite.load` knows more sets and fetches what is missing.
-    """
-    if name not in DATASETS:
-        raise DataError(f"no data set {name!r}, only {', '.join(DATASETS)}; "
-                        "highway_suite.load knows more")
-    dataset = DATASETS[name]
-    try:
-        arrays = dataset.read(data_folder(dataset, data_dir), dataset)
-    except (DataError, OSError) as error:       # a folder that one may not look into
-        kind = type(error) if isinstance(error, DataError) else MissingData
-        raise kind(f"{error}. Put the files of {dataset.title} there, or name "
-                   f"another folder with {NAMED}") from error
-    x_train, y_train, x_test, y_test = (
-        array if array.ndim == 1 else array.reshape(len(array), -1) for array in arrays)
-    there = (len(x_train), len(x_test)), x_train.shape[1]
-    if there != (told := (tuple(dataset.images), math.prod(dataset.shape))):
-        raise DataError(f"images and pixels of {name!r} are {there}; its row of "
-                        f"DATASETS says {told}")
-    return Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
-
-
-def streams(seed: int) -> dict[str, np.random.SeedSequence]:
-    """seed -> the independent random streams of one run, by name (SeedSequence)."""
-    names = ("subset", "weights", "batches")
-    return dict(zip(names, np.random.SeedSequence(seed).spawn(len(names)), strict=True))
-
-
-def take_subset(data: Data, config: Config) -> Data:
-    """n_train training and n_test test images, drawn by the seed for both arms alike,
-    so that a mean over seeds estimates the accuracy on the whole test set."""
-    rng = np.random.default_rng(streams(config.seed)["subset"])
-    train = rng.permutation(len(data.x_train))[:config.n_train]
-    test = rng.permutation(len(data.x_test))[:config.n_test]
-    return replace(data, x_train=data.x_train[train], y_train=data.y_train[train],
-                   x_test=data.x_test[test], y_test=data.y_test[test])
-
-
-def scale_pixels(data: Data, dtype: str = "float32") -> Data:
-    """Data with pixels from 0 to data.scale -> in [-1, 1], and labels as indices; its
-    scale is None.
-
-    Raises DataError for pixels out of that range, or scaled before. Warns where none is
-    above 1 and the scale is: floats from 0 to 1 have scale=1.
-    """
-    if data.scale is None:
-        raise DataError("these pixels are scaled already, and that is done once")
-    low = min(data.x_train.min(), data.x_test.min())
-    high = max(data.x_train.max(), data.x_test.max())
-    if low < 0 or high > data.scale:
-        raise DataError(f"pixels go from {low:g} to {high:g}: to be scaled they must "
-                        f"lie between 0 and the largest possible, {data.scale=:g}")
-    for top in data.x_train.max(), data.x_test.max():
-        if 0 < top <= 1 < data.scale:
-            warnings.warn(f"no pixel is above {top:g}, and scale={data.scale:g}: for "
-                          "pixels from 0 to 1 set scale=1", stacklevel=2)
-            break
-
-    def scaled(x, factor=2 / data.scale):
-        x = x.astype(dtype)
-        x *= factor
-        x -= 1
-        return x
-    return replace(data, x_train=scaled(data.x_train), x_test=scaled(data.x_test),
-                   y_train=data.y_train.astype(np.intp),
-                   y_test=data.y_test.astype(np.intp), scale=None)
-
-
-# --------------------------------------------------------------------------------------
 # Activations and blocks
 
 
@@ -1150,6 +851,305 @@ OPTIMIZERS = {
 }
 
 # --------------------------------------------------------------------------------------
+# Data
+
+NAMED = "--data-dir, data_dir= or $HIGHWAY_DATA_DIR"     # for commands, scripts, both
+
+
+class DataError(ValueError):
+    """Data are missing or wrong: where, what was expected and found, and what to do."""
+
+
+class MissingData(DataError):
+    """No file of the data set is there."""
+
+
+class DataFile(NamedTuple):
+    """One file of a data set: what must be in it, once it is unpacked."""
+
+    name: str       # the official one; unpackers give others
+    shape: tuple    # (N, height, width) of images, (N,) of labels
+    sha256: str
+
+
+class Dataset(NamedTuple):
+    """A row of the table of data sets; `read` tells how its files are read."""
+
+    title: str          # on pictures
+    files: tuple        # of DataFile
+    images: tuple       # how many: training, test
+    shape: tuple        # of one image: height, width; of colour: 3, height, width
+    scale: float        # the largest pixel value
+    classes: int
+    read: Callable      # (folder, Dataset) -> training images, their labels, test
+                        # images, theirs, all checked; raises DataError
+    cache: str = ""     # its own folder, in ~/.cache or in another that holds several
+
+
+@dataclass(frozen=True, repr=False)
+class Data:
+    """Images and labels: numbers as read, or in [-1, 1] by `scale_pixels`.
+
+    Raises DataError where they do not fit together.
+    """
+
+    x_train: np.ndarray     # (N, P)
+    y_train: np.ndarray     # (N,) whole numbers, 0 to classes - 1
+    x_test: np.ndarray
+    y_test: np.ndarray
+    classes: int = 10
+    scale: float | None = 255   # the largest value of a pixel; None: scaled already
+
+    def __post_init__(self):
+        known = self.scale is None or isinstance(
+            self.scale, (int, float, np.number)) and 0 < self.scale < math.inf
+        if not known or not isinstance(self.classes, (int, np.integer)):
+            raise DataError("classes must be a whole number, and scale a number above "
+                            f"0, or None; they are {self.classes!r}, {self.scale!r}")
+        for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
+            if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
+                    and x.ndim == 2 and x.size and y.shape == x.shape[:1]
+                    and x.shape[1] == self.x_train.shape[1]):
+                raise DataError(f"images {np.shape(x)} and labels {np.shape(y)}: they "
+                                "must be NumPy arrays, (N, P) and (N,), not empty, "
+                                "with one P for all; np.asarray makes them")
+            if x.dtype.kind not in "uif":
+                raise DataError(f"pixels are {x.dtype}: they must be integers or "
+                                "floats, as x.astype('float32') makes them")
+            if x.dtype.kind == "f" and not np.isfinite(x).all():
+                bad = np.isfinite(x).all(axis=1).argmin()
+                raise DataError(f"pixels must be finite numbers; those of image {bad} "
+                                "are not: leave it out, or use np.nan_to_num(x)")
+            if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= self.classes:
+                found = (f"{y.min()} to {y.max()}" if y.dtype.kind in "iu" else
+                         f"{y.dtype}, which np.unique(y, return_inverse=True)[1] "
+                         "turns into them")
+                raise DataError("labels must be whole numbers from 0 to "
+                                f"{self.classes - 1}; these are {found}. Where they "
+                                "start at 1, use y - 1; or is `classes` wrong?")
+
+    def __repr__(self) -> str:
+        return (f"Data(x_train {self.x_train.shape} {self.x_train.dtype}, x_test "
+                f"{self.x_test.shape}, {self.classes} classes, scale {self.scale})")
+
+
+def decode_idx(content: bytes) -> np.ndarray:
+    """The bytes of an idx file -> read-only uint8 array. They are 0, 0, 8 for unsigned
+    bytes, the number of dimensions, each size in four bytes, then the numbers. Raises
+    ValueError where there are not so many, and DataError for another type."""
+    if content[2] != 8:
+        raise DataError(f"idx of type 0x{content[2]:02x}; only 0x08 is read")
+    ndim = content[3]
+    shape = np.frombuffer(content, ">u4", ndim, 4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * ndim).reshape(shape)
+
+
+def read_content(path: Path, most: int) -> bytes:
+    """The bytes of a file of at most so many, unpacked if they are gzip. Raises
+    DataError."""
+    packed = False
+    try:
+        with open(path, "rb") as file:
+            content = file.read(2 * most + 999)     # a gzip may end in many zeros
+        packed = content[:2] == b"\x1f\x8b"
+        if packed:
+            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: {'broken gzip: ' if packed else ''}"
+                        f"{getattr(error, 'strerror', '') or error}") from error
+    if len(content) > most:
+        idx = f"; its idx type is 0x{content[2:3].hex()}, and 0x08 is read"
+        raise DataError(f"{path}: more than the {most} bytes expected"
+                        f"{idx * (content[:2] == bytes(2))}")
+    return content
+
+
+def listing(folder: Path) -> str:
+    """What lies in a folder, in a few words."""
+    names = sorted(os.listdir(folder)) if folder.is_dir() else ["no such folder"]
+    return f"found there: {', '.join(names[:6]) or 'nothing'}{'...' * (len(names) > 6)}"
+
+
+def find_idx(folder: Path, file: DataFile) -> np.ndarray:
+    """The array of one idx file, in the folder or up to two below it, packed or not,
+    with the official letters in its name, as unpackers and other libraries leave them:
+    its SHA-256 decides. Raises DataError where another has its very name, else
+    MissingData."""
+    def letters(name):
+        return "".join(filter(str.isalnum, name.lower()))
+    known = {other.sha256: f"{other.name} of {row.title}"
+             for row in DATASETS.values() for other in row.files}
+    faults = {}
+    for path in (path for level in ("*", "*/*", "*/*/*")
+                 for path in sorted(folder.glob(level))):
+        if letters(file.name) not in letters(path.name) or not path.is_file():
+            continue
+        try:
+            content = read_content(path, 64 + math.prod(file.shape))
+            found = hashlib.sha256(content).hexdigest()
+            if found == file.sha256:
+                return decode_idx(content)
+            wanted = (known.get(file.sha256, file.sha256) if file.sha256 else
+                      "its hash, which its row of DATASETS must state")
+            faults[path] = (f"{path}: this is {known.get(found, f'SHA-256 {found}')}, "
+                            f"expected {wanted}")
+        except DataError as error:
+            faults[path] = str(error)
+    for name in (file.name, f"{file.name}.gz"):
+        if folder / name in faults:
+            raise DataError(faults[folder / name])
+    raise MissingData("; ".join([f"{folder}: no {file.name}, packed or not, "
+                                 f"{listing(folder)}", *faults.values()][:2]))
+
+
+def read_idx(folder: Path, dataset: Dataset) -> list[np.ndarray]:
+    """The idx files of a data set -> their arrays. Raises DataError."""
+    return [find_idx(folder, file) for file in dataset.files]
+
+
+def idx_set(title: str, train: int, test: int, side: int, scale: int, hashes: tuple,
+            cache: str) -> Dataset:
+    """The row of a set of square images, ten classes, in four idx files of the usual
+    names, with the SHA-256 of each."""
+    names = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte",
+             "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+    shapes = ((train, side, side), (train,), (test, side, side), (test,))
+    return Dataset(title, tuple(map(DataFile, names, shapes, hashes)), (train, test),
+                   (side, side), scale, 10, read_idx, cache)
+
+
+DATASETS: dict[str, Dataset] = {    # highway_suite.datasets adds more
+    # LeCun, Cortes, Burges; the hashes are those of the files of 1998.
+    "mnist": idx_set("MNIST", 60000, 10000, 28, 255, (
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"),
+        "hinton-mnist"),
+}
+
+
+def expanded(path: str | Path) -> Path:
+    """A path as it is meant: ~ is the home folder, also after a = or in a script, where
+    no shell sees it. It is asked for every path that a user names."""
+    return Path(os.path.expanduser(path))
+
+
+def check_target(path: Path) -> None:
+    """Raise OSError unless a file can be written there: this is asked before the work
+    that fills it. Only a regular file is replaced, and no link, whose owner would not
+    expect it. A missing folder is taken for one that will be made."""
+    path = expanded(path)
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(22, "not a regular file, which alone is replaced", str(path))
+    there = next(filter(os.path.lexists, path.parents), path.parent)
+    with tempfile.TemporaryFile(dir=there):
+        pass
+
+
+def write_whole(path: str | Path, content: bytes) -> None:
+    """Write all of the bytes, or nothing: then the file stays as it was. Raises
+    OSError, which names the file."""
+    path = expanded(path)
+    check_target(path)
+    beside = path.with_name(f".{path.name[:40]}.{os.getpid()}-{time.time_ns()}.part")
+    try:
+        with open(beside, "wb") as file:        # its mode is what the umask says
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
+    """Where a data set lies: in data_dir, $HIGHWAY_DATA_DIR or ~/.cache, the first that
+    is named; there in a folder of its own, if there is one. Raises DataError."""
+    named = data_dir or os.environ.get("HIGHWAY_DATA_DIR")
+    folder = expanded(named or "~/.cache")
+    if str(folder).startswith("~") or not str(folder).isprintable():
+        raise DataError(f"{str(folder)!a}: there is no such home, or it is no name")
+    own = folder / dataset.cache
+    return own if os.path.isdir(own) or not named else folder
+
+
+def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
+    """A row of DATASETS -> Data as it lies in the files. Raises DataError; MissingData
+    where nothing of it is there.
+
+    Every file is checked on every read, down to the SHA-256 of its content. The arrays
+    are read-only. `highway_suite.load` knows more sets and fetches what is missing.
+    """
+    if name not in DATASETS:
+        raise DataError(f"no data set {name!r}, only {', '.join(DATASETS)}; "
+                        "highway_suite.load knows more")
+    dataset = DATASETS[name]
+    try:
+        arrays = dataset.read(data_folder(dataset, data_dir), dataset)
+    except (DataError, OSError) as error:       # a folder that one may not look into
+        kind = type(error) if isinstance(error, DataError) else MissingData
+        raise kind(f"{error}. Put the files of {dataset.title} there, or name "
+                   f"another folder with {NAMED}") from error
+    x_train, y_train, x_test, y_test = (
+        array if array.ndim == 1 else array.reshape(len(array), -1) for array in arrays)
+    there = (len(x_train), len(x_test)), x_train.shape[1]
+    if there != (told := (tuple(dataset.images), math.prod(dataset.shape))):
+        raise DataError(f"images and pixels of {name!r} are {there}; its row of "
+                        f"DATASETS says {told}")
+    return Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
+
+
+def streams(seed: int) -> dict[str, np.random.SeedSequence]:
+    """seed -> the independent random streams of one run, by name (SeedSequence)."""
+    names = ("subset", "weights", "batches")
+    return dict(zip(names, np.random.SeedSequence(seed).spawn(len(names)), strict=True))
+
+
+def take_subset(data: Data, config: Config) -> Data:
+    """n_train training and n_test test images, drawn by the seed for both arms alike,
+    so that a mean over seeds estimates the accuracy on the whole test set."""
+    rng = np.random.default_rng(streams(config.seed)["subset"])
+    train = rng.permutation(len(data.x_train))[:config.n_train]
+    test = rng.permutation(len(data.x_test))[:config.n_test]
+    return replace(data, x_train=data.x_train[train], y_train=data.y_train[train],
+                   x_test=data.x_test[test], y_test=data.y_test[test])
+
+
+def scale_pixels(data: Data, dtype: str = "float32") -> Data:
+    """Data with pixels from 0 to data.scale -> in [-1, 1], and labels as indices; its
+    scale is None.
+
+    Raises DataError for pixels out of that range, or scaled before. Warns where none is
+    above 1 and the scale is: floats from 0 to 1 have scale=1.
+    """
+    if data.scale is None:
+        raise DataError("these pixels are scaled already, and that is done once")
+    low = min(data.x_train.min(), data.x_test.min())
+    high = max(data.x_train.max(), data.x_test.max())
+    if low < 0 or high > data.scale:
+        raise DataError(f"pixels go from {low:g} to {high:g}: to be scaled they must "
+                        f"lie between 0 and the largest possible, {data.scale=:g}")
+    for top in data.x_train.max(), data.x_test.max():
+        if 0 < top <= 1 < data.scale:
+            warnings.warn(f"no pixel is above {top:g}, and scale={data.scale:g}: for "
+                          "pixels from 0 to 1 set scale=1", stacklevel=2)
+            break
+
+    def scaled(x, factor=2 / data.scale):
+        x = x.astype(dtype)
+        x *= factor
+        x -= 1
+        return x
+    return replace(data, x_train=scaled(data.x_train), x_test=scaled(data.x_test),
+                   y_train=data.y_train.astype(np.intp),
+                   y_test=data.y_test.astype(np.intp), scale=None)
+
+
+# --------------------------------------------------------------------------------------
 # Threads of BLAS: one number for the whole process
 
 WIDE = 200          # units of a block from which one training gains by more threads
@@ -1368,7 +1368,8 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
             history.append(row)
             if checkpoint:
                 checkpoint.save(arrays, batches.streams, history)
-            if epoch and any([tell(row) for tell in reports]):
+            ended = [tell(row) for tell in reports] if epoch else []
+            if any(ended):
                 break
     return history, "ok"
 
