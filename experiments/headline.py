@@ -251,7 +251,7 @@ def run(lab: Lab) -> dict:
 # kind: its label and line in the figure; what lies beneath is wide
 SHOWN: dict[str, tuple[str, dict]] = {
     "scaled residual": ("residual,\n$H / \\sqrt{L}$", {"linewidth": 7, "alpha": 0.5}),
-    "residual": ("residual", {}), "plain": ("plain", {}),
+    "residual": ("residual", {"linewidth": 5, "alpha": 0.7}), "plain": ("plain", {}),
     "highway": ("○ highway,\n$b_T$\xa0=\xa0−2",
                 {"marker": "o", "markerfacecolor": LIGHT.paper, "linestyle": DASHED}),
     "highway, auto": ("■ highway,\n$b_T$ = logit(1/L)", {"marker": "s"})}
@@ -277,6 +277,11 @@ def draw_best(record: dict) -> Figure:
         colour = colour_of(kind.split(",")[0].removeprefix("scaled "))
         draw_band(axes, depths, seeds, colour, **line)
         labels.append((median(seeds[:, -1]), label, colour))
+    glorot = [100 - min((item for item in row["tried"] if item["init"] == "glorot"),
+                        key=lambda item: item["train_loss"] or math.inf)["error"]
+              for row in nets["plain"]]
+    axes.plot(depths, glorot, color=colour_of("plain"), linestyle=":")
+    labels.append((glorot[-1], "plain,\nGlorot's weights", colour_of("plain")))
     draw_level(axes, 10)
     fit_depths(axes, depths)
     label_y(axes, "test accuracy, %")
