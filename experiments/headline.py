@@ -75,7 +75,7 @@ PLAN: dict[str, Any] = {
     "many": {"depths": [5, 50], "seeds": list(range(45))},
     "best": {"kinds": [*KINDS], "depths": [5, 10, 20, 30, 50, 100],
              "inits": [*hn.INITS], "lrs": [1e-4, 3e-4, 1e-3, 5e-3],
-             "beyond": [1e-5, 3e-5, 2e-2],
+             "beyond": [1e-5, 3e-5, 5e-3, 2e-2],
              "deepest": {"depths": [300], "inits": ["glorot", "orthogonal"],
                          "lrs": [1e-4, 3e-4, 1e-3]}}}
 SMOKE: dict[str, Any] = {
