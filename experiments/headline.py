@@ -48,6 +48,7 @@ from experiments.lab.drawing import (
     colour_of,
     draw_band,
     draw_level,
+    plain_numbers,
     sheet,
     title_of,
 )
@@ -251,7 +252,8 @@ def run(lab: Lab) -> dict:
 # kind: its label and line in the figure; what lies beneath is wide
 SHOWN: dict[str, tuple[str, dict]] = {
     "scaled residual": ("residual,\n$H / \\sqrt{L}$", {"linewidth": 7, "alpha": 0.5}),
-    "residual": ("residual", {"linewidth": 5, "alpha": 0.7}), "plain": ("plain", {}),
+    "residual": ("▲ residual", {"marker": "^", "linewidth": 4, "alpha": 0.7}),
+    "plain": ("plain", {}),
     "highway": ("○ highway,\n$b_T$\xa0=\xa0−2",
                 {"marker": "o", "markerfacecolor": LIGHT.paper, "linestyle": DASHED}),
     "highway, auto": ("■ highway,\n$b_T$ = logit(1/L)", {"marker": "s"})}
@@ -262,29 +264,31 @@ def draw_best(record: dict) -> Figure:
     depths = sorted({row["depth"] for row in record["best"]})
     nets = {kind: [row for row in record["best"] if row["kind"] == kind]
             for kind in record["plan"]["best"]["kinds"]}
-    plain, auto = (100 - error_of(nets[kind][-1])
-                   for kind in ("plain", "highway, auto"))
+    glorot = [min((item for item in row["tried"] if item["init"] == "glorot"),
+                  key=lambda item: item["train_loss"] or math.inf)["error"]
+              for row in nets["plain"]]
+    best = {kind: f"{error_of(rows[-1]):.0f}\xa0%" for kind, rows in nets.items()}
     figure, axes = sheet(
-        f"At {depths[-1]} blocks and their best settings, plain nets read {plain:.0f} "
-        f"%, and highway nets with T = 1/L at first {auto:.0f} %",
+        f"Error at {depths[-1]} blocks: plain nets {glorot[-1]:.0f}\xa0% with Glorot's "
+        f"weights, {best['plain']} with the best; highway nets {best['highway, auto']} "
+        "where T\xa0=\xa01/L at first",
         f"{title_of(record['plan'])}: median and range of "
-        f"{len(record['plan']['seeds'])} seeds, L blocks", height=3.8)
-    axes.set_ylim(0, 100)
-    labels = [(10, "chance", LIGHT.soft)]
+        f"{len(record['plan']['seeds'])} seeds, at the best settings; L blocks",
+        height=4.2)
+    axes.set_yscale("log")
+    labels = [(90, "chance", LIGHT.soft)]
     for kind, (label, line) in SHOWN.items():
-        seeds = np.array([[100 * (value or 0) for value in row["test_acc"]]
+        seeds = np.array([[100 - 100 * (value or 0) for value in row["test_acc"]]
                           for row in nets[kind]]).T
         colour = colour_of(kind.split(",")[0].removeprefix("scaled "))
         draw_band(axes, depths, seeds, colour, **line)
         labels.append((median(seeds[:, -1]), label, colour))
-    glorot = [100 - min((item for item in row["tried"] if item["init"] == "glorot"),
-                        key=lambda item: item["train_loss"] or math.inf)["error"]
-              for row in nets["plain"]]
     axes.plot(depths, glorot, color=colour_of("plain"), linestyle=":")
     labels.append((glorot[-1], "plain,\nGlorot's weights", colour_of("plain")))
-    draw_level(axes, 10)
+    draw_level(axes, 90)
     fit_depths(axes, depths)
-    label_y(axes, "test accuracy, %")
+    plain_numbers(axes.yaxis)
+    label_y(axes, "test error, % (log scale)")
     label_right(axes, labels)
     return figure
 

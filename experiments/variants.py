@@ -265,8 +265,9 @@ def draw(record: dict) -> Figure:
     plan, starts = record["plan"], record["starts"]
     found = claim_on_starts(starts).ours
     figure, axes = sheet(
-        f"Highway nets learn from {found['highway']} starts, plain nets from "
-        f"{found['plain']}", f"{title_of(plan)}: {plan['depth']} blocks of "
+        f"At rates of {plan['lrs'][0]} and {plan['lrs'][1]} highway nets learn from "
+        f"{found['highway']} starts, plain nets from {found['plain']}",
+        f"{title_of(plan)}: {plan['depth']} blocks of "
         f"{plan['hidden']} units, {plan['n_train']:,} images, {plan['epochs']} epochs",
         "rows: start of W_H, activation",
         f"a dot for each of {len(plan['start_seeds'])} seeds",

@@ -16,7 +16,8 @@ from highway_suite.schema import RecordError
 # own; how far, in natural logarithms, numbers and lists are moved then, and the items
 # within a list; and how many times as large all are. Those that change most come first.
 WORLDS = [("own", 4, 1, 1), ("own", 0, 0, 0.2), ("dealt", 2, 2, 1),
-          ("own", 0.5, 0.5, 1), ("own", 2, 2, 1), ("equal", 0, 0, 1), ("dealt", 0, 0, 1), ("own", 0, 0, 1000),
+          ("own", 0.5, 0.5, 1), ("own", 2, 2, 1), ("equal", 0, 0, 1),
+          ("dealt", 0, 0, 1), ("own", 0, 0, 1000),
           ("own", 0.1, 0.1, 1), ("equal", 0.1, 0.1, 1)] * 4
 NOT_HERE = {"table-1-parameters", "table-3-parameters",     # of no trial
             "narrow-gates-fail"}                            # in test_convolution.py

@@ -11,6 +11,7 @@ earlier nets, for CIFAR-10 from JPEG images, were known.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from operator import ge, gt, lt
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.lab import Claim
-from experiments.lab.judging import agreed, ahead, over_nets
+from experiments.lab.judging import agreed, ahead, over_nets, verdict
 
 Nets = Mapping[str, Sequence[Mapping]]
 Passes = Callable[[Any, float], bool]       # (what is known of a net, limit) -> verdict
@@ -362,15 +363,15 @@ def matter(net: Mapping, points: float) -> int:
     return int((rises(net) > points).sum())
 
 
-def late_change(net: Mapping, early: float) -> float:
+def late_change(net: Mapping, early: float, state: str = "trained") -> float:
     """The share of the change of the outputs that happens after the early blocks."""
-    steps = np.array(net["change"]["trained"])
+    steps = np.array(net["change"][state])
     return hn.significant(steps[int(early):].sum() / steps.sum())
 
 
-def sparsity(net: Mapping, _: None) -> float:
+def sparsity(net: Mapping, _: None, state: str = "trained") -> float:
     """Hoyer's measure of the T of one image, mean over images."""
-    return net["sparsity"]["trained"]
+    return net["sparsity"][state]
 
 
 def nets_at(found: Mapping, rule: str) -> list[Mapping]:
@@ -386,19 +387,26 @@ def claims_on_harder(record: dict, data: str) -> list[Claim]:
     title, early = hn.DATASETS[data].title, record["plan"]["early"]
     is_theirs = data == "cifar100"
 
-    def claim(name, text, of, limit, section=None, paper=None, rule="fitted"):
+    def claim(name, text, of, limit, section=None, paper=None, rule="fitted",
+              control=False):
         nets, easy = (nets_at(record["harder"][which], rule)
                       for which in (data, record["plan"]["harder"]["easy"]))
 
-        def numbers(nets, limit):
-            return [of(net, limit) for net in nets]
+        def numbers(nets, limit, *state):
+            return [of(net, limit, *state) for net in nets]
+
+        def is_more(limit=limit, *state):
+            return ahead(numbers(nets, limit, *state), numbers(easy, limit, *state))
+        untrained = {f"{name}, untrained": numbers(own, limit, "untrained")
+                     for name, own in ((title, nets), ("MNIST", easy)) if control}
         return Claim(name=f"{name}-{data}", paper=paper, limit=limit,
                      source=f"P1 {section}" if section and is_theirs else "ours",
                      text=f"on {title}, {text}", n=[len(nets), len(easy)],
                      rows=[*nets, *easy],
-                     ours={title: numbers(nets, limit), "MNIST": numbers(easy, limit)},
-                     test=lambda limit=limit: ahead(numbers(nets, limit),
-                                                    numbers(easy, limit)))
+                     ours={title: numbers(nets, limit), "MNIST": numbers(easy, limit)}
+                     | untrained, test=is_more,
+                     control=(lambda limit=limit: is_more(limit, "untrained"))
+                     if control else None)
     costs = "more blocks matter than on MNIST: closing one costs more than half a point"
     found = [
         claim("more-blocks-matter", f"{costs} of training error", matter, 0.5, "4.2",
@@ -410,10 +418,21 @@ def claims_on_harder(record: dict, data: str) -> list[Claim]:
         *found,
         claim("change-later", "outputs change later than on MNIST: a larger share of "
               f"the change happens after block {early}", late_change, early, "4",
-              "40 layers, MNIST 15"),
+              "40 layers, MNIST 15", control=True),
         claim("sparser", "T of a single example is sparser than on MNIST, by Hoyer's "
-              "measure", sparsity, None, "4", "most in CIFAR-100"),
-        *claims_on_cifar100(nets_at(record["harder"][data], "fitted"), record["plan"])]
+              "measure", sparsity, None, "4", "most in CIFAR-100", control=True),
+        *claims_at_both_rates(record["harder"][data], record["plan"])]
+
+
+def claims_at_both_rates(found: Mapping, plan: dict) -> list[Claim]:
+    """P1's claims, of nets chosen as P1's. Beside our numbers stand those of the nets
+    that held-out images choose, and the verdict on them."""
+    fitted, held = (claims_on_cifar100(nets_at(found, rule), plan)
+                    for rule in ("fitted", "held_out"))
+    return [replace(one, ours={"chosen by training error": one.ours,
+                               "by held-out images": other.ours,
+                               "verdict on these": verdict(other, other.limit)})
+            for one, other in zip(fitted, held, strict=True)]
 
 
 def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
