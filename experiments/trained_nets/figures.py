@@ -93,7 +93,10 @@ def seen_of(record: dict) -> dict[str, dict]:
 def median_of(record: dict, name: str, of: str) -> str:
     """The median share of a claim's nets, in %; a dash in a small record without it."""
     found = [claim["ours"] for claim in record["claims"] if claim["name"] == name]
-    return f"{100 * found[0].get(of, found[0])['median']:.0f} %" if found else "–"
+    if not found:
+        return "–"
+    ours = found[0].get("chosen by training error", found[0])
+    return f"{100 * ours.get(of, ours)['median']:.0f} %"
 
 
 def draw_gates(record: dict) -> Figure:
