@@ -265,7 +265,7 @@ def draw(record: dict) -> Figure:
     plan, starts = record["plan"], record["starts"]
     found = claim_on_starts(starts).ours
     figure, axes = sheet(
-        f"At rates of {plan['lrs'][0]} and {plan['lrs'][1]} highway nets learn from "
+        f"At rates of {' and '.join(map(str, plan['lrs']))} highway nets learn from "
         f"{found['highway']} starts, plain nets from {found['plain']}",
         f"{title_of(plan)}: {plan['depth']} blocks of "
         f"{plan['hidden']} units, {plan['n_train']:,} images, {plan['epochs']} epochs",
