@@ -142,7 +142,6 @@ def processes_for(configs: list[hn.Config]) -> int:
     if work < START_SECONDS or len(configs) == 1:
         return 1
     if (joblib := find_joblib()) is None:
-        say("joblib is not installed: the nets train one after the other")
         return 1
     jobs = min(joblib.cpu_count(), len(configs))
     return jobs if work - work / jobs > START_SECONDS else 1
