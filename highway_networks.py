@@ -1198,7 +1198,7 @@ def blas_threads(threads: int | None) -> Iterator[int | None]:
         yield number
     finally:
         with SETTING:
-            HELD.pop()
+            del HELD[-1:]       # in a forked child there is none
             if not HELD:
                 free_blas()
                 limit.restore_original_limits()
@@ -1343,10 +1343,9 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
         streams set to where it ends; save(arrays, streams, history), after each epoch.
     threads: of BLAS. progress: a `Progress`, for batches that have a length.
 
-    history has a row {"epoch": ..., ...} for each epoch. report(row) is told of it, and
-    ends the training where it returns something true. A run that stops being finite
-    ends there, with status "diverged", else "ok". Killed and resumed it gives the same
-    bits as in one piece.
+    history has a row {"epoch": ..., ...} for each epoch; report(row) may return true to
+    end the training. A run that stops being finite ends with status "diverged", else
+    "ok". Killed and resumed it gives the same bits as in one piece.
     """
     cache = net.cache(batches.size) if cache is None else cache
     arrays = {"params": net.params} | {
@@ -1369,8 +1368,7 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
             history.append(row)
             if checkpoint:
                 checkpoint.save(arrays, batches.streams, history)
-            ended = [tell(row) for tell in reports] if epoch else []
-            if any(ended):
+            if epoch and any([tell(row) for tell in reports]):  # noqa: C419 (all of them)
                 break
     return history, "ok"
 
