@@ -450,8 +450,9 @@ def initial_weights(rng: np.random.Generator, init: str, shape: tuple) -> np.nda
     *_, fan_out, fan_in = shape
     if init == "orthogonal":                            # Saxe et al. 2014
         wide = fan_in > fan_out
-        q, r = np.linalg.qr(rng.normal(size=shape).swapaxes(-1, -2) if wide else
-                            rng.normal(size=shape))
+        drawn = rng.normal(size=shape)
+        with blas_threads(1):
+            q, r = np.linalg.qr(drawn.swapaxes(-1, -2) if wide else drawn)
         q *= np.sign(np.diagonal(r, axis1=-2, axis2=-1))[..., None, :]  # each as likely
         return q.swapaxes(-1, -2) if wide else q
     if init == "he":                                    # He et al. 2015, for relu
@@ -1192,7 +1193,7 @@ def blas_threads(threads: int | None) -> Iterator[int | None]:
         else:
             free_blas()
             limit = threadpoolctl.threadpool_limits(threads, "blas")
-            number = threads or threads_in_use()
+            number = threads_in_use()
         HELD.append((limit, number))
     try:
         yield number
@@ -1220,7 +1221,7 @@ def threads_for(hidden: int, asked: int | None = None) -> int | None:
     ValueError below one."""
     if asked is not None and not (isinstance(asked, (int, np.integer)) and asked >= 1):
         raise ValueError(f"threads is {asked!r}; allowed: 1 and more, or None")
-    return asked or (None if hidden >= WIDE else 1)
+    return int(asked) if asked else None if hidden >= WIDE else 1
 
 
 # --------------------------------------------------------------------------------------
@@ -1345,7 +1346,8 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
 
     history has a row {"epoch": ..., ...} for each epoch; report(row) may return true to
     end the training. A run that stops being finite ends with status "diverged", else
-    "ok". Killed and resumed it gives the same bits as in one piece.
+    "ok". Killed and resumed it gives the same bits as in one piece, unless report ends
+    it: a checkpoint does not keep what report knows.
     """
     cache = net.cache(batches.size) if cache is None else cache
     arrays = {"params": net.params} | {
@@ -1416,9 +1418,9 @@ def check_fit(net: DeepNet, data: Data, config: Config) -> None:
         if made != (told := of_data.get(name, getattr(config, name, made))):
             whose = "Data" if name in of_data else "Config"
             raise ValueError(f"{name} of the net is {made!r}, of the {whose} {told!r}")
-    low, high = data.x_train.min(), data.x_train.max()
-    if data.scale is not None and (data.x_train.dtype.kind in "iu" or
-                                   low >= 0 and max(1, data.scale / 2) < high):
+    if data.scale is not None and any(
+            x.dtype.kind in "iu" or x.min() >= 0 and x.max() > max(1, data.scale / 4)
+            for x in (data.x_train, data.x_test)):
         raise ValueError("the pixels are not scaled: train takes hn.scale_pixels(data)")
     if config.batch > len(data.x_train):
         raise ValueError(f"batch is {config.batch}, but there are "
@@ -1460,12 +1462,12 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
         epochs=config.epochs, clip=config.clip, measure=test, untrained=True,
         checkpoint=checkpoint, threads=threads_for(net.hidden, threads),
         progress=Progress(config) if progress is True else progress)
-    layer_T = np.full((config.epochs + 1, net.depth if "T" in net.block.gates else 0),
-                      math.nan)
+    last = config.epochs if status == "diverged" else rows[-1]["epoch"]
+    layer_T = np.full((last + 1, net.depth if "T" in net.block.gates else 0), math.nan)
     for row in rows:
         layer_T[row["epoch"]] = row["layer_T"]
-    missing = [None] * (config.epochs + 1 - max(len(rows), 1))
-    history = {"epoch": list(range(1, config.epochs + 1))} | {
+    missing = [None] * (last + 1 - max(len(rows), 1))
+    history = {"epoch": list(range(1, last + 1))} | {
         name: [row[name] for row in rows[1:]] + missing
         for name in ("train_loss", "train_acc", "grad_norm", "test_acc")}
     return history, layer_T, status

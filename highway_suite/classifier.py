@@ -189,7 +189,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         self._rng = np.random.default_rng(hn.streams(self._seed)["batches"])
         self._n_features_out, self.n_iter_ = self.hidden, 0
         self.history_: dict[str, list] = {}
-        self._fit_projection(X)
+        with hn.blas_threads(1):        # the same bits on any number of cores
+            self._fit_projection(X)
 
     def _fit_projection(self, X):
         """Start the input projection at W_in (x - mean) / spread. Warns where the

@@ -276,11 +276,16 @@ def make_room(axes: Axes, texts: Sequence) -> None:
 
 def fit_y(axes: Axes, values: np.ndarray, least: float = 0.1, foot: bool = False
           ) -> None:
-    """Limits around all finite values, on the scale of the axis.
+    """Limits around all finite values, and the lines that are there before, on the
+    scale of the axis.
 
     least: the span they have at least, lest noise fill the axes; foot: whether to leave
     room at the foot for crosses. On a logarithmic axis below 1e-12 is no room.
     """
+    there = [line.get_ydata() for one in axes.get_shared_y_axes().get_siblings(axes)
+             for line in one.get_lines()]
+    values = np.concatenate([np.ravel(found).astype(float)
+                             for found in (values, *there)])
     values = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     log = axes.get_yscale() == "log"
     if log:

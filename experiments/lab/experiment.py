@@ -190,8 +190,9 @@ def load_record(path: Path) -> tuple[dict, str]:
             if not isinstance(record.get(name), kind):
                 raise ValueError(f"field {name!r} is not a {kind.__name__}")
     except ValueError as error:
-        raise RecordError(f"{path}: {error}. Make it with: python3 -m experiments."
-                          f"{path.parent.name}") from error
+        remedy = "" if path.exists() else (". Make it with: python3 -m experiments."
+                                           f"{path.parent.name}")
+        raise RecordError(f"{path}: {error}{remedy}") from error
     return record, hashlib.sha256(content).hexdigest()
 
 
@@ -224,8 +225,7 @@ def sound(name: str) -> Iterator[None]:
         if isinstance(error, (RecordError, StoreError, hn.DataError)):
             raise
         raise RecordError(f"the record of {name}: a field is missing or wrong "
-                          f"({error!r:.80}). Make it with: python3 -m experiments."
-                          f"{name}") from error
+                          f"({error!r:.80})") from error
 
 
 def draw(experiment: Experiment, record: dict, digest: str) -> dict[str, bytes]:
