@@ -1346,8 +1346,7 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
 
     history has a row {"epoch": ..., ...} for each epoch; report(row) may return true to
     end the training. A run that stops being finite ends with status "diverged", else
-    "ok". Killed and resumed it gives the same bits as in one piece, unless report ends
-    it: a checkpoint does not keep what report knows.
+    "ok". Killed and resumed it gives the same bits, unless it is report that ends it.
     """
     cache = net.cache(batches.size) if cache is None else cache
     arrays = {"params": net.params} | {
