@@ -19,8 +19,8 @@ def load(name: str, data_dir: str | Path | None = None) -> Data:
     return datasets.load(name, data_dir)
 
 
-program = Path(getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0])
-if program.name == "-m" or program.resolve().parent == Path(__file__).parent.parent:
+_program = Path(getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0])
+if _program.name == "-m" or _program.resolve().parent == Path(__file__).parent.parent:
     # A program of ours: a backend that does not exist would let matplotlib fail when it
     # is imported, and no picture of ours needs one.
     os.environ.pop("MPLBACKEND", None)

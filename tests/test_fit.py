@@ -196,12 +196,15 @@ def test_the_first_of_several_threads_sets_the_number_and_what_was_comes_back():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes by fork")
 def test_a_process_forked_within_a_body_has_none():
-    with hn.blas_threads(1):
-        if (child := os.fork()) == 0:
-            with hn.blas_threads(2) as told:
-                pass
-    if child == 0:
-        os._exit(told)
+    told = 0
+    try:
+        with hn.blas_threads(1):
+            if (child := os.fork()) == 0:
+                with hn.blas_threads(2) as told:
+                    pass
+    finally:
+        if child == 0:
+            os._exit(told)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
 
 

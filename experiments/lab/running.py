@@ -238,6 +238,7 @@ def connect(distributed: Any, address: str) -> Any:
     return client
 
 
+# For workers that had our modules of an earlier run.
 FORGET = """import sys
 for name in list(sys.modules):
     if name.partition(".")[0] in ("experiments", "highway_networks", "highway_suite"):
