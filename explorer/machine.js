@@ -196,6 +196,7 @@ class Machine {
       for (let i = first * (K + 1); i < (first + rows) * (K + 1); i++) {
         if (i % (K + 1) !== K) W[i] = initialWeight(rule, K, rows, random);
       }
+      if (rule === "orthogonal") orthogonalize(W, first, rows, K);
     };
     const streams = ["in", "out", "H", "T", "C"].map((_, i) => stream(seed, i));
     fill(this.W[0], 0, U, this.pixels, streams[0]);
@@ -278,12 +279,33 @@ const stream = (seed, index) => {
 
 /* As highway_networks.initial_weights. */
 function initialWeight(rule, fanIn, fanOut, random) {
-  if (rule === "he") {                          // a normal number (Box, Muller 1958)
+  if (rule === "he" || rule === "orthogonal") { // a normal number (Box, Muller 1958)
     const radius = Math.sqrt(-2 * Math.log(1 - random()));
     return Math.sqrt(2 / fanIn) * radius * Math.cos(2 * Math.PI * random());
   }
   const bound = Math.sqrt(rule === "glorot" ? 6 / (fanIn + fanOut) : 1 / fanIn);
   return bound * (2 * random() - 1);
+}
+
+/* The rows of a matrix within W become orthogonal and of length 1 (Gram and Schmidt, twice
+   because of rounding); its columns, where there are more rows than columns. */
+function orthogonalize(W, first, rows, K) {
+  const isWide = rows <= K;
+  const [count, length] = isWide ? [rows, K] : [K, rows];
+  const at = (v, i) => isWide ? (first + v) * (K + 1) + i : (first + i) * (K + 1) + v;
+  const product = (u, v) => {
+    let sum = 0;
+    for (let i = 0; i < length; i++) sum += W[at(u, i)] * W[at(v, i)];
+    return sum;
+  };
+  for (let v = 0; v < count; v++) {
+    for (let u = 0; u < 2 * v; u++) {
+      const shared = product(u % v, v);
+      for (let i = 0; i < length; i++) W[at(v, i)] -= shared * W[at(u % v, i)];
+    }
+    const norm = Math.sqrt(product(v, v));
+    for (let i = 0; i < length; i++) W[at(v, i)] /= norm;
+  }
 }
 
 /* "auto" is logit(1 / L): the T of all blocks then begin with a sum of 1. */

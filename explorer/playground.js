@@ -24,6 +24,10 @@ const PRESETS = [
    first: net("highway", "auto")},
    text: "Glorot’s weights keep the length of the signal, but not its directions: at a "
      + "hundred blocks the plain net guesses. The highway net learns as before."},
+  {name: "With orthogonal weights they do", change: {...deep, init: "orthogonal",
+   rate: 0.0005, first: net("highway", "auto")},
+   text: "These weights keep the length in every direction. Signal and gradient "
+     + "pass all blocks of the plain net, too."},
   {name: "100 blocks, gates half open", change: {...deep,
    first: net("highway", 0)},
    text: "Each block hands on half of its input. After a hundred blocks nothing is "
