@@ -8,8 +8,8 @@ from highway_suite.terminal import check_libraries
 check_libraries("experiments")
 
 # In the order of the claims.
-NAMES = ("headline", "optimization", "variants", "blocks", "trained_nets", "depth",
-         "convolution", "data_movement", "language")
+NAMES = ("headline", "signals", "optimization", "variants", "blocks", "trained_nets",
+         "depth", "convolution", "data_movement", "language")
 MOVED = {       # what earlier releases called them
     "inside": "trained_nets", "gates": "trained_nets", "lesion": "trained_nets",
     "five_nets": "trained_nets", "harder_data": "trained_nets", "depth_law": "depth",
