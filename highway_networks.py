@@ -34,9 +34,10 @@ rescales small gradients, but it cannot bring back the image.
 Glorot's rule (--init glorot; he for relu) triples the variance, and signal and gradient
 nearly keep their length. With it, the paper's plain nets of 10 and 20 layers train very
 well. But the length is kept only on average: a product of many matrices stretches a few
-directions and flattens all others. After 50 blocks of 50 units, the eleventh direction
-is about a thousand times shorter than the first. Orthogonal weights (--init orthogonal)
-keep the length in every direction, and plain nets then learn at a greater depth.
+directions and flattens all others. Before the first block, the eleventh direction in
+which images differ is half as long as the longest one. After a hundred blocks of 50
+units it is thousands of times shorter. Orthogonal weights (--init orthogonal) keep the
+length in every direction, and plain nets then learn at a greater depth.
 
 The gate. A highway block has a second layer beside H, the gate T, a number between 0
 and 1 for each unit. It learns where to take H and where to leave the input alone:

@@ -83,14 +83,13 @@ def draw(record: dict) -> Figure:
     """Both lengths by block: median and range of the seeds."""
     plan = record["plan"]
     figure, panels = sheet(
-        "Glorot's weights keep the length of a signal, but not its directions; "
-        "orthogonal weights and nearly closed gates keep both",
-        f"{title_of(plan)}: differences between {plan['images']} images in "
-        f"untrained nets of {plan['depth']} blocks; median and range of "
-        f"{len(plan['seeds'])} seeds", height=5.4, rows=2, sharex=True)
+        "Before training: Glorot's weights keep the length of a signal, not its "
+        "directions; orthogonal weights and nearly closed gates keep both",
+        f"{title_of(plan)}: {plan['images']} images in untrained nets of "
+        f"{plan['depth']} blocks; median and range of {len(plan['seeds'])} seeds", height=5.4, rows=2, sharex=True)
     for axes, name, title, least in (
-            (panels[0], "length", "their length; before block 1 it is 1", 1e-8),
-            (panels[1], "eleventh", "eleventh direction; the longest is 1", 1e-5)):
+            (panels[0], "length", "length of the differences between images", 1e-8),
+            (panels[1], "eleventh", "length of their eleventh direction; longest: 1", 1e-5)):
         axes.set_yscale("log")
         axes.set_ylim(least, 2)
         labels = []
