@@ -335,7 +335,7 @@ def claims_of_reproduction(record: dict) -> list[Claim]:
               test=lambda points: flat(ends, points)),
         Claim(name="lower-layers-open", source="reproduction", text="the lower layers "
               "have the higher T: in every seed, mean T of the first third of the "
-              "blocks is above that of the last third",
+              "blocks over that of the last third is above 1",
               paper="lower layers develop higher T",
               ours={"first third": [first for first, _ in thirds],
                     "last third": [last for _, last in thirds]},
@@ -376,8 +376,8 @@ def claims_on_best(record: dict) -> list[Claim]:
         trains("best-plain-30", "plain", [depth for depth in depths if depth <= 30],
                "plain nets of up to 30 blocks train"),
         Claim(name="best-plain-100", source="ours", text=f"plain nets of {depths[-1]} "
-              f"blocks train at none of the {len(tried)} settings that were tried: "
-              "with each, the median test error is 20 % or more. Ours is the lowest",
+              f"blocks fail at all {len(tried)} settings that were tried: their "
+              "median test error is 20 % or more. Ours is the lowest",
               ours=min(item["error"] for item in tried), limit=FAILS, n=n, rows=tried,
               test=lambda limit: all(item["error"] >= limit for item in tried)),
         trains("best-plain-300", "plain", deepest,
