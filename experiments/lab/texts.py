@@ -127,8 +127,7 @@ def changes(claim: Mapping) -> list[str]:
 
 def section_of(claims: Iterable[Mapping]) -> str:
     """The claims of one page, a heading for each, and how to check them."""
-    pieces = ["`python3 -m experiments.claims --recheck NAME` trains and judges a "
-              "claim again. [All claims](../../docs/claims.md) explains the words."]
+    pieces = ["[How to read a claim, and to check it again](../../docs/claims.md)"]
     for claim in claims:
         source = claim["source"]
         if claim["n"] is not None:
