@@ -335,7 +335,7 @@ def claims_of_reproduction(record: dict) -> list[Claim]:
               test=lambda points: flat(ends, points)),
         Claim(name="lower-layers-open", source="reproduction", text="the lower layers "
               "have the higher T: in every seed, mean T of the first third of the "
-              "blocks is above that of the last third",
+              "blocks over that of the last third is above 1",
               paper="lower layers develop higher T",
               ours={"first third": [first for first, _ in thirds],
                     "last third": [last for _, last in thirds]},
@@ -351,9 +351,9 @@ def claims_on_best(record: dict) -> list[Claim]:
 
     def trains(name, kind, at, text):
         own = [rows[kind, depth] for depth in at]
-        return Claim(name=name, source="ours", text=f"{text} with their best "
-                     "initialisation and rate: their median test error is below 20 %. "
-                     "Ours is that error", rows=own, n=n, limit=FAILS,
+        return Claim(name=name, source="ours", text=f"{text} at their best "
+                     "setting: their median test error, in %, is below 20", rows=own,
+                     n=n, limit=FAILS,
                      ours={f"{row['depth']} blocks": listed(error_of(row), 3)
                            for row in own},
                      test=lambda limit: all(error_of(row) < limit for row in own))
@@ -361,8 +361,8 @@ def claims_on_best(record: dict) -> list[Claim]:
     def leads(name, kind, other):
         pairs = [(rows[kind, depth], rows[other, depth]) for depth in depths]
         return Claim(name=name, source="ours", text=f"{kind} nets have a higher test "
-                     f"accuracy than {other} nets of as many blocks, each with its "
-                     f"best initialisation and rate, from {depths[0]} to {depths[-1]} "
+                     f"accuracy than {other} nets, each at its best setting, at every "
+                     f"depth from {depths[0]} to {depths[-1]} "
                      "blocks, by an exact rank test. Ours are medians", n=n,
                      ours={f"{one['depth']} blocks": {
                          name: round(median(row["test_acc"]), 4) for name, row in (
@@ -376,8 +376,8 @@ def claims_on_best(record: dict) -> list[Claim]:
         trains("best-plain-30", "plain", [depth for depth in depths if depth <= 30],
                "plain nets of up to 30 blocks train"),
         Claim(name="best-plain-100", source="ours", text=f"plain nets of {depths[-1]} "
-              f"blocks train at none of the {len(tried)} settings that were tried: "
-              "with each, the median test error is 20 % or more. Ours is the lowest",
+              f"blocks fail at all {len(tried)} settings that were tried: their "
+              "median test error, in %, is 20 or more. Ours is the lowest",
               ours=min(item["error"] for item in tried), limit=FAILS, n=n, rows=tried,
               test=lambda limit: all(item["error"] >= limit for item in tried)),
         trains("best-plain-300", "plain", deepest,

@@ -242,7 +242,7 @@ def claims_on_ties(nets: dict[str, dict]) -> list[Claim]:
               test=lambda points: cost < points - 2 * error or None),
         Claim(name="share-gates", source="P2 4.3", text="highway nets whose layers "
               "share their gates are ahead of plain and of residual nets, by test "
-              "accuracy (theirs: a net for speech)", paper="better than both",
+              "accuracy. Theirs is a net for speech", paper="better than both",
               rows=[gates, *others], n=len(before),
               ours={name: listed(np.mean(accuracies(nets[name])))
                     for name in names},

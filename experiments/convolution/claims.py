@@ -60,8 +60,8 @@ def claims_on_depths(rows: list[dict]) -> list[Claim]:
               for when, key in (("trained", "T"), ("untrained", "T_untrained"))}
     return [
         Claim(name="conv-depths-train", source="P1 2.2", text="convolutional highway "
-              "nets of 10, 20 and 30 layers train with b_T of -1, -2 and -3: test "
-              "accuracy of each run at least 90 %, in %", paper="a general guideline",
+              "nets of 10, 20 and 30 layers train with b_T of -1, -2 and -3: each run "
+              "has a test accuracy of at least 90, in %", paper="a general guideline",
               rows=highway, n=n, limit=10,       # % of error
               ours={in_words(net["depth"]): net["test_percent"] for net in highway},
               test=lambda error: all((value or 0) >= 100 - error for net in highway
@@ -72,9 +72,9 @@ def claims_on_depths(rows: list[dict]) -> list[Claim]:
             {block: listed(found, 3) for block, found in times.items()}, n,
             lambda limit: ahead(times["plain"], limit * times["highway"]), 2,
             why="the seeds differ"),
-        own("conv-open-on-ink", "training opens gates where there is ink: in every "
-            "highway layer at every depth T there, over T on blank paper, is larger "
-            "than before training (means over the layers)", highway, ratios, n,
+        own("conv-open-on-ink", "training opens gates where there is ink: T there "
+            "over T on blank paper grows in every highway layer, at every depth. Ours "
+            "are means over the layers", highway, ratios, n,
             lambda: all((on_ink(net, "T") > on_ink(net, "T_untrained")).all()
                         for net in highway), after_data=True)]
 
@@ -121,9 +121,9 @@ def claims_on_biases(nets: dict[tuple, dict], shallow: int, deep: int) -> list[C
             {f"{in_words(depth)}, times the least": listed(ratio, 3)
              for depth, ratio in over.items()}, n, lambda limit: all(
                 ratio <= 1 + limit / 100 for ratio in over.values()), 25),
-        own("conv-open-gates-fail", "at 28 blocks at least 25 points more of the runs "
-            "fail with a b_T of 0 than with the guideline's: last training loss 0.5 or "
-            "more, in %",
+        own("conv-open-gates-fail", "at 28 blocks more runs fail with b_T = 0 than "
+            "with the guideline's, by at least 25 points. A run fails if its last "
+            "training loss is 0.5 or more. Ours is % of the runs",
             [zero, guided], {"b_T 0": failed([zero]), "guideline": failed([guided])}, n,
             lambda points: failed([zero]) - failed([guided]) >= points, 25)]
 
@@ -141,9 +141,9 @@ def claims_on_narrow(nets: dict[tuple, dict], depths: Sequence[int]) -> list[Cla
               "convolutions seem to make learning unstable (theirs: residual nets of "
               "110 layers with batch normalization; ours: % of runs that fail)",
               paper="He et al. 2016", test=None, why="another regime", **about),
-        own("narrow-gates-fail", "with 1x1 gates at least 25 points more of the runs "
-            "fail than with 3x3 gates, at 8 and at 28 blocks, over four b_T, four "
-            "rates and three seeds: last training loss 0.5 or more, in %", **about,
+        own("narrow-gates-fail", "more runs fail with 1x1 gates than with 3x3 gates, "
+            "by at least 25 points, at 8 and at 28 blocks. A run fails if its last "
+            "training loss is 0.5 or more. Ours is % of the runs", **about,
             limit=25, test=lambda points: agreed(
                 failed(all_of(depth, 1)) - failed(all_of(depth, 3)) >= points
                 for depth in depths))]
@@ -169,8 +169,8 @@ def claim_on_width(row: dict, name: str, chosen_late: bool) -> Claim:
     nothing after a tenth of the epochs."""
     paper, width = TABLE_1[row["width"]], row["width"]
     return Claim(
-        name=name, source="P1 3.2", text=f"10 layers of width {width}, in "
-        f"{row['epochs']} epochs: test accuracy in %, our mean at least theirs",
+        name=name, source="P1 3.2", text=f"10 layers of width {width}, after "
+        f"{row['epochs']} epochs, have at least the paper's mean test accuracy, in %",
         paper=paper, rows=[row], n=row["n"], ours=ours_of(row), after_data=chosen_late,
         why="epochs", test=lambda: mean_of(row) >= paper["mean"] or (
             None if row["epochs"] < TABLE_1_EPOCHS else False))
@@ -193,7 +193,7 @@ def claims_on_table_1(rows: list[dict]) -> list[Claim]:
                     "width 32": wide["test_percent"]},
               test=lambda: ahead(wide["test_percent"], narrow["test_percent"]) or None),
         claim_competitive(wide),
-        claim_on_twins("table-1-twins", "in equal epochs and after equal searches "
+        claim_on_twins("table-1-twins", "after equal epochs and equal searches "
                        "highway nets of width 16", narrow, plain)]
 
 
@@ -218,9 +218,9 @@ def claim_competitive(row: dict) -> Claim:
         return small and reached if reached or (
             row["epochs"] >= TABLE_1_EPOCHS) else None
     return Claim(
-        name="table-1-competitive", source="P1 3.2", text="competitive with others "
-        "with much fewer parameters: the best run of the wider net within 0.05 points "
-        "of Maxout, with less than half the parameters of either, in "
+        name="table-1-competitive", source="P1 3.2", text="the wider net competes with "
+        "nets of far more parameters: its best run is within 0.05 points of Maxout, "
+        "with less than half the parameters of Maxout or DSN, after "
         f"{row['epochs']} epochs", paper=TABLE_1_OTHERS, n=row["n"], why="epochs",
         rows=[row], ours={"accuracy": row["best"], "parameters": row["parameters"]},
         test=near, limit=0.05, after_data=True)
@@ -237,7 +237,7 @@ def claims_on_table_2(table: dict) -> list[Claim]:
               rows=[highway], n=highway["n"], ours=ours_of(highway), why="epochs",
               test=lambda: mean_of(highway) >= TABLE_2["Fitnet A"] or (
                   None if epochs < TABLE_2_EPOCHS else False)),
-        claim_on_twins("table-2-twins", "in equal epochs and after the same search but "
+        claim_on_twins("table-2-twins", "after equal epochs and the same search but "
                        f"for b_T, on {table['title']}, highway nets", highway,
                        nets["plain"])]
 

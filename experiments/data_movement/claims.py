@@ -118,13 +118,13 @@ def claims_on_units(record: dict) -> list[Claim]:
     gates = [chosen(net, "gates", record["plan"]["lost"]) for net in nets]
     claim = ours(nets, len(nets))
     return [
-        claim("skip-units", "one image at a time, to skip the units with closed gates "
+        claim("skip-units", "one image at a time, skipping the units with closed gates "
               "saves a tenth of the forward pass and costs at most one point of test "
               "accuracy, in the mean of the nets", numbers(
                   gates, movement="movement", lost="points lost"), 0.1,
               lambda part: mean(gates, "movement") <= 1 - part
               and mean(gates, "lost") <= 1, after_data=True),
-        claim("skip-units-random", "to skip as many units at random costs at least "
+        claim("skip-units-random", "skipping as many units at random costs at least "
               "five points more, in the mean of the nets", numbers(
                   gates, apart="points apart"), 5.0,
               lambda points: mean(gates, "apart") >= points)]
@@ -169,10 +169,10 @@ def claims_on_blocks(record: dict) -> list[Claim]:
                     movement="movement", lost="points lost"), 5,
             lambda most: all(row["left_out"] <= most for row in pruned["residual"])),
         ours([*own["highway"], *record["small"]], len(highway))(
-            "small-net-beats-pruned", "from highway nets, the blocks whose closing "
-            "costs least are left out (pruned). A net of fewer blocks that is trained "
-            "from the start and moves no more data than any of these has a higher test "
-            "accuracy, by an exact rank test", {
+            "small-net-beats-pruned", "a net of fewer blocks, trained from the start, "
+            "has a higher test accuracy, by an exact rank test, than highway nets "
+            "without the blocks whose closing costs least (pruned), and moves no more "
+            "data than any of them", {
                 "pruned": [row["test"] for row in highway],
                 **{f"{row['depth']} blocks": {
                     "movement": listed(row["bytedmd"] / whole, 3),

@@ -119,19 +119,28 @@ def verdict_of(claim: Mapping) -> str:
     return claim["verdict"] + why + " †" * claim.get("after_data", False)
 
 
+def changes(claim: Mapping) -> list[str]:
+    """Half and twice a claim's limit, where the verdict is another there."""
+    return [f"at {limit}: {verdict}" for limit, verdict in claim.get("at", {}).items()
+            if verdict != claim["verdict"]]
+
+
 def section_of(claims: Iterable[Mapping]) -> str:
-    """The claims of one page, a heading for each."""
-    pieces = []
+    """The claims of one page, a heading for each, and how to check them."""
+    pieces = ["[How to read a claim, and to check it again](../../docs/claims.md)"]
     for claim in claims:
-        theirs = ("" if claim["paper"] is None else
-                  f"\nTheirs: {words(claim['paper'])}.")
-        at = claim.get("at", {})
-        others = "; ".join(f"at {limit}: {verdict}" for limit, verdict in at.items()
-                           if verdict != claim["verdict"])
-        at = f" The limit is {[*at][1]}; {others}." if others else ""
-        pieces.append(f"### {claim['name']}\n\n**{verdict_of(claim)}** "
-                      f"({claim['source']}, n = {words(claim['n'])}): "
-                      f"{claim['claim']}.{theirs}\nOurs: {words(claim['ours'])}.{at}")
+        source = claim["source"]
+        if claim["n"] is not None:
+            source += f"; seeds: {words(claim['n'])}"
+        piece = (f"### {claim['name']}\n\n**{verdict_of(claim)}** ({source}): "
+                 f"{claim['claim']}.")
+        if claim["paper"] is not None:
+            piece += f"\nTheirs: {words(claim['paper'])}."
+        if claim["ours"] is not None:
+            piece += f"\nOurs: {words(claim['ours'])}."
+        if others := changes(claim):
+            piece += f"\nLimit: {[*claim['at']][1]}; {'; '.join(others)}."
+        pieces.append(piece)
     return "\n\n".join(pieces)
 
 
@@ -172,7 +181,7 @@ def code(*names: str) -> str:
     return f"```python\n{text}```"
 
 
-AS_IT_IS = re.compile(r"    |[|#<!]|\[!|- |\d+\. |### |.*\nOurs: ", re.S)
+AS_IT_IS = re.compile(r"    |[|#<!]|\[!|- |\d+\. |### |.*\n(Theirs|Ours): ", re.S)
 
 
 def wrapped(text: str) -> str:
@@ -208,7 +217,8 @@ def rendered() -> dict[Path, bytes]:
     claims = all_claims(records)
     environment.globals |= {
         "records": records, "claim": {item["name"]: item for item in claims},
-        "claims": claims, "counts": counts, "verdict_of": verdict_of,
+        "claims": claims, "counts": counts, "changes": changes,
+        "verdict_of": verdict_of,
         "run": read("run.json"), "sweep": read("run_sweep.json"),
         "speed": read("benchmarks/speed.json"), "hn": hn,
         "lecture": lecture, "code": code,

@@ -108,8 +108,8 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
         return gaps[0] / gaps[1]
     return [
         Claim(name="biases-fall", source="P1 4", text="most transform biases fall "
-              "during training. The fall is small beside their start, -2",
-              paper="> 0.5", limit=1, **about(
+              "during training (odds above 1). The fall is small beside their start, "
+              "-2", paper="> 0.5", limit=1, **about(
                   nets, [net["bias"]["fell"] for net in nets], mostly,
                   ours={"share": over_nets([net["bias"]["fell"] for net in nets]),
                         "mean fall": over_nets([net["mean_fall"] for net in nets])})),
@@ -119,16 +119,17 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
                   nets, over_nets(share("per_example")),
                   "no number of theirs")),
         Claim(name="gates-active", source="P1 4.1", text="most gates are active on "
-              f"average: fewer than half have a mean T below {closed}",
+              f"average: fewer than half have a mean T below {closed} (odds "
+              "below 1)",
               paper="< 0.5", limit=1, **about(nets, share("of_mean"), rarely)),
         Claim(name="gates-selective", source="P1 4.1", text="T of a single example is "
-              "sparser than the mean T. A mean is always less sparse, and therefore "
-              "the difference, by Hoyer's measure, must be more than twice that before "
+              "sparser than the mean T, by Hoyer's measure. A mean is always less "
+              "sparse. The difference must therefore be more than twice that before "
               "training", paper="very selective", limit=2,
               **about(nets, [sparser(net) for net in nets], gt)),
         Claim(name="gates-tell-class", source="P1 4.1", text="the gates differ by "
-              "class: of more test images than before training, by more than one "
-              "percentage point, T is nearest to the mean T of the right class",
+              "class: training raises the share of test images whose T is nearest to "
+              "the mean T of their own class, by more than one point",
               paper="clear", limit=1, **about(
                   nets, [100 * (net["told"]["trained"] - net["told"]["untrained"])
                          for net in nets], gt,
@@ -150,8 +151,8 @@ def claims_on_outputs(nets: Nets, plan: dict) -> list[Claim]:
         zip(how["within"], net["still"][state], strict=True)))
     return [
         Claim(name="early-change", source="P1 4", text="most of the change of the "
-              f"block outputs happens in the first {early} blocks: its ratio to the "
-              "rest is above 1", paper="> 0.5",
+              f"block outputs happens in the first {early} blocks (odds above 1)",
+              paper="> 0.5",
               limit=1, **about(gated, in_both(gated, change), mostly)),
         Claim(name="stripes", source="P1 4", text="most outputs stay constant over "
               f"many blocks and show as stripes: they move by less than {within} in "
@@ -161,8 +162,8 @@ def claims_on_outputs(nets: Nets, plan: dict) -> list[Claim]:
                                    in net.items()} for net in stripes]))),
         Claim(name="class-differences-early", source="P1 4.1", text="most of the "
               "squared differences of mean T between classes lie in the first "
-              f"{early} blocks, for the paper's two classes and for all classes: their "
-              "ratio to the rest is above 1",
+              f"{early} blocks (odds above 1), for the paper's two classes and for all "
+              "classes",
               paper="> 0.5", limit=1, **about(gated, in_both(gated, classes), mostly))]
 
 
@@ -212,13 +213,14 @@ def claims_on_lesions(nets: Sequence[Mapping], idle: Sequence[int]) -> list[Clai
               "the largest rise of the loss, in units of the loss",
               paper="close to none", limit=1, **about(
                   nets, [factors(net)[first - 1:last].max() - 1 for net in nets], lt)),
-        Claim(name="spared-blocks", source="P1 4.2", text="about 60 % of the blocks "
-              "can be closed, one at a time, without doubling the loss; here: more "
-              "than half", paper=0.6, rows=nets, n=len(nets), ours=over_nets(spared(1)),
+        Claim(name="spared-blocks", source="P1 4.2", text="more than half of the "
+              "blocks can be closed, one at a time, without doubling the loss",
+              paper=0.6, rows=nets, n=len(nets), ours=over_nets(spared(1)),
               limit=1, test=lambda rise: agreed(share > 0.5 for share in spared(rise))),
         Claim(name="highway-survives", source="P2 2", text="highway nets stay far "
               "better than guessing if any one block is closed: fewer than half of "
-              "their answers are wrong", limit=1, paper="far superior", **about(
+              "their answers are wrong (odds below 1)", limit=1,
+              paper="far superior", **about(
                   nets, [max(net["one_closed"]["error"]) for net in nets], rarely)),
         Claim(name="highway-hardly-hurt", source="P2 2", text="highway nets perform "
               "only a little worse if any one block is closed: their error rises by "
@@ -239,7 +241,7 @@ def claims_on_plain_and_residual(nets: Nets) -> list[Claim]:
     return [
         Claim(name="plain-destroyed", source="ours", text="every block of a plain "
               "net is needed: if any one is closed, more than half of the answers are "
-              "wrong: their ratio to the right ones is above 1", limit=1,
+              "wrong (odds above 1)", limit=1,
               **about(plain, gentlest, mostly)),
         Claim(name="vgg-guesses", source="P2 2", text="a VGG of 15 layers errs on "
               "about 90 % of the images if any one layer is left out. Ours is the "
@@ -288,8 +290,8 @@ def claims_on_shuffling(nets: Nets) -> list[Claim]:
     return [
         Claim(name="highway-shuffle", source="P2 4.4", text="the error of highway nets "
               "grows smoothly when their blocks are shuffled further: its rank "
-              "correlation is above 0.9, and no step is above half of the whole rise. "
-              "It grows by less than 0.1 when blocks only change places with a "
+              "correlation is above 0.9, no step is above half of the whole rise, and "
+              "it grows by less than 0.1 when blocks only change places with a "
               "neighbour. The limit of 10 % sets all three",
               paper="interchangeable to a certain degree", limit=10,
               **about(nets["highway"], [{"trained": each} for each in found["highway"]],
@@ -344,7 +346,7 @@ def claims_on_mixing(nets: Sequence[Mapping]) -> list[Claim]:
         Claim(name="best-mixing", source="P2 Eqs. 10-12", text="in highway nets T "
               "mixes H and x as the estimate of least variance does: over the gates of "
               "all blocks but the last, the rank correlation of mean T with the best T "
-              "is above 0.5", paper="equal", limit=0.5, **about(
+              "is above 0.5 (1 minus the limit)", paper="equal", limit=0.5, **about(
                   nets, in_both(nets, lambda net, state: net["mixing"][state]),
                   lambda value, limit: value > 1 - limit)),
         Claim(name="resnet50-error-mean", source="P2 4.2", text="the mean estimation "
@@ -453,15 +455,15 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
                    for shares in net["differences"][state].values())
     bias = [net["bias"] for net in nets]
     return [
-        claim("biases-fall", "4", "most transform biases fall during training", "> 0.5",
-              1, [each["fell"] for each in bias], mostly),
+        claim("biases-fall", "4", "most transform biases fall during training "
+              "(odds above 1)", "> 0.5", 1, [each["fell"] for each in bias], mostly),
         claim("bias-rises-with-depth", "4", "b_T rises with depth: the mean b_T of a "
               "block and the block's number have a correlation above 0.5",
               "forming a gradient", 0.5, [each["with_depth"] for each in bias],
               lambda value, limit: value > 1 - limit),
         claim("bias-against-activity", "4", "b_T is inversely correlated with the "
               "activity of the gates: the mean b_T and the mean T of a block have a "
-              "correlation below -0.5", "inversely", 0.5,
+              "correlation below -0.5 (the limit minus 1)", "inversely", 0.5,
               [each["with_activity"] for each in bias],
               lambda value, limit: value < limit - 1),
         claim("change-within-first", "4", "outputs change within the first "
@@ -469,7 +471,7 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
               "about 40", 10, in_both(nets, change), lt),
         claim("class-differences-spread", "4.1", "differences of mean T between "
               "classes lie in all blocks: less than half of their squares lie in the "
-              f"first {early}, for the paper's two classes and for all classes",
+              f"first {early} (odds below 1), for the paper's two classes and for all",
               "all layers", 1, in_both(nets, classes), rarely),
         claim("each-of-first-matters", "4.2", f"each of the first {first} blocks "
               "matters: closing it costs at least half a point of training error. Ours "
