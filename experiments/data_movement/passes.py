@@ -82,9 +82,9 @@ def until_loss(lab: Lab) -> list[dict]:
     nets = [net for net in record["nets"] if net["depth"] in plan["depths"]]
     trials = lab.trials(price_step, {number: {
         "block": net["block"], "depth": net["depth"], "hidden": net["hidden"],
-        "activation": record["settings"][net["best"]["setting"]]["activation"],
+        "activation": net["best"]["setting"]["activation"],
         "batch": plan["batch"]} for number, net in enumerate(nets)}, None)
     return [{"block": net["block"], "depth": net["depth"], "hidden": net["hidden"],
-             "parameters": net["parameters"], **trial.result,
-             "epochs": net["best"]["epochs_to"][plan["loss"]], "trials": [trial.hash]}
+             **trial.result, "epochs": net["best"]["epochs_to"][plan["loss"]],
+             "trials": [trial.hash]}
             for net, trial in zip(nets, trials.values(), strict=True)]
