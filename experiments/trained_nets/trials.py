@@ -9,13 +9,14 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.lab import trial_function
-from experiments.lab.judging import listed, or_infinite
+from experiments.lab.judging import listed, name_of_least
 from experiments.nets.perceptrons import (
     centred,
     fold_mean,
     hold_out,
     make_config,
     mean_image,
+    train,
 )
 from experiments.nets.probes import mean_gates, passes
 from experiments.trained_nets.measures import (
@@ -38,7 +39,6 @@ from experiments.trained_nets.measures import (
     use_of_blocks,
 )
 from highway_suite.records import weights_hash
-from highway_suite.schema import RecordError
 
 States = Mapping[str, hn.DeepNet]       # a net as it is "trained", and "untrained"
 
@@ -60,21 +60,14 @@ def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
     """A trial's config and scaled Data -> the trained net, which takes scaled images,
     and how it was trained. A search chooses the learning rate. With it, the net is
     trained from the start. Raises RecordError if it diverged."""
-    images = centred(data)
-
-    def train(lr, epochs):
-        settings = make_config(config, lr=lr, epochs=epochs)
-        net = hn.make_net(settings, images)
-        history, _, status = hn.train(net, images, settings)
-        return net, history, status
-    lrs, epochs = config["lrs"], config["epochs"]
-    losses = [train(lr, config["search_epochs"])[1]["train_loss"][-1] for lr in lrs]
-    lr = lrs[int(np.argmin(or_infinite(losses)))]
-    net, history, status = train(lr, epochs)
-    if status != "ok":
-        raise RecordError(f"the {config['block']} net diverged at lr {lr:g}")
-    fold_mean(net, mean_image(data))
-    return net, {"block": config["block"], "lr": lr, "epochs": epochs,
+    images, lrs, losses = centred(data), config["lrs"], []
+    for lr in lrs:
+        settings = make_config(config, lr=lr, epochs=config["search_epochs"])
+        history, _, _ = hn.train(hn.make_net(settings, images), images, settings)
+        losses.append(history["train_loss"][-1])
+    lr = name_of_least(dict(zip(lrs, losses, strict=True)))
+    net, history = train(make_config(config, lr=lr), data)
+    return net, {"block": config["block"], "lr": lr, "epochs": config["epochs"],
                  "parameters": net.params.size,
                  "search": {"lr": lrs, "train_loss": losses},
                  "train_loss": history["train_loss"], "test_acc": history["test_acc"],
@@ -83,7 +76,7 @@ def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
 
 def untrained_net(config: dict, data: hn.Data) -> hn.DeepNet:
     """The same net before training; it also takes scaled images."""
-    net = hn.make_net(make_config(config, lr=1.0, epochs=1), data)
+    net = hn.make_net(make_config(config), data)
     fold_mean(net, mean_image(data))
     return net
 
