@@ -140,9 +140,9 @@ def small_nets(lab: Lab) -> list[dict]:
     rows = []
     for depth in sorted(plan["small"]):
         own = [trials[depth, seed] for seed in plan["seeds"]]
-        rows.append({"depth": depth, "trials": [trial.hash for trial in own]} | {
-            name: [trial.result[name] for trial in own] for name in ("train", "test")}
-            | {model: own[0].result[model] for model in MODELS})
+        rows.append({"depth": depth, "trials": [trial.hash for trial in own],
+                     "test": [trial.result["test"] for trial in own]}
+                    | {model: own[0].result[model] for model in MODELS})
     return rows
 
 

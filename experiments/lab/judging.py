@@ -130,8 +130,9 @@ def or_zero(values: Iterable[float | None]) -> list[float]:
 
 def name_of_least(values: Mapping[Any, float | None]) -> Any:
     """The name of the least value, of equal ones the first; None is the largest."""
-    return min(values, key=lambda name: math.inf if values[name] is None
-               else values[name])
+    known = {name: math.inf if value is None else value
+             for name, value in values.items()}
+    return min(known, key=lambda name: known[name])
 
 
 def next_beyond(tried: Collection[float], best: float, more: Sequence[float]
