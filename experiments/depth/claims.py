@@ -13,7 +13,7 @@ from experiments.depth.plan import TRAINS
 from experiments.depth.record import mean_loss
 from experiments.depth.training import KEEPS
 from experiments.lab import Claim
-from experiments.lab.judging import every, listed, or_infinite
+from experiments.lab.judging import every, listed, or_infinite, or_zero
 from experiments.lab.papers import GUIDELINE
 
 FAR = 50                # %: far from a loss
@@ -30,7 +30,7 @@ def seeds_of(rows: Iterable[dict]) -> int | list[int]:
 
 def accuracies(row: dict) -> np.ndarray:
     """Test accuracy of each seed, 0 of one that diverged."""
-    return np.array([value or 0 for value in row["test_acc"]])
+    return np.array(or_zero(row["test_acc"]))
 
 
 def own(name: str, text: str, rows: Sequence[dict], ours: Any, limit: float | None,

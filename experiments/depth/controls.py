@@ -23,7 +23,7 @@ from experiments.depth.claims import accuracies, by_depth, own, prefixes
 from experiments.depth.plan import ONE, Book, Net, gates_of, net_config
 from experiments.depth.record import GUESSING, best_row, mean_loss, of_seeds
 from experiments.lab import Claim
-from experiments.lab.judging import ahead, every, listed, or_infinite
+from experiments.lab.judging import ahead, every, listed, next_beyond, or_infinite
 
 NEAR = 20               # %: near a loss
 POINTS = 0.5            # of test accuracy: near
@@ -51,17 +51,15 @@ def search(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
     more at an end where the best of these have run."""
     seeds = plan["seeds"][:1 if net.depth >= plan["one_rate_from"] else None]
     lrs = set(plan["lrs"]["adam"])
-    ladder = sorted([*lrs, *plan["controls"]["beyond"]])
     while True:
         found = {lr: [net_config(plan, net, lr, seed) for seed in seeds]
                  for lr in sorted(lrs)}
         if not all(config in book for configs in found.values() for config in configs):
             return found
-        place = ladder.index(best_row(book, found)["lr"])
-        near = {*ladder[max(place - 1, 0):place + 2]}
-        if near <= lrs:
+        more = next_beyond(lrs, best_row(book, found)["lr"], plan["controls"]["beyond"])
+        if not more:
             return found
-        lrs |= near
+        lrs.update(more)
 
 
 def judged_configs(book: Book, plan: dict, net: Net) -> list[dict]:

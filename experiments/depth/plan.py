@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import highway_networks as hn
+from experiments.lab.judging import name_of_least, or_infinite
 from experiments.lab.trials import Trial, hash_of
 
 TRAINS = math.log(10) / 2       # training loss below which a net trains
@@ -100,11 +101,6 @@ class Book:
     def __getitem__(self, config: dict) -> Trial:
         return self.trials[hash_of(config)]
 
-    def loss(self, config: dict) -> float:
-        """A trial's last training loss; infinite where it diverged."""
-        loss = final_loss(self[config])
-        return math.inf if loss is None else loss
-
 
 def final_loss(trial: Trial) -> float | None:
     """A net's last training loss; None where it diverged."""
@@ -142,10 +138,10 @@ def of_first_seed(plan: dict, net: Net) -> dict[float, dict]:
 
 def chosen_lr(book: Book, plan: dict, net: Net) -> float | None:
     """The rate of the lowest loss of the first seed; None where none trains."""
-    losses = {lr: book.loss(config)
+    losses = {lr: final_loss(book[config])
               for lr, config in of_first_seed(plan, net).items()}
-    best = min(losses, key=losses.__getitem__)
-    return best if losses[best] < TRAINS else None
+    best = name_of_least(losses)
+    return best if or_infinite(losses[best]) < TRAINS else None
 
 
 def by_rate(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
