@@ -360,8 +360,6 @@ def claims_on_best(record: dict) -> list[Claim]:
     tried = rows["plain", depths[-1]]["tried"]
     deepest = depths + record["plan"]["best"]["deepest"]["depths"]
     return [
-        trains("best-plain-30", "plain", [depth for depth in depths if depth <= 30],
-               "plain nets of up to 30 blocks train"),
         Claim(name="best-plain-100", source="ours", text=f"plain nets of {depths[-1]} "
               f"blocks train at none of the {len(tried)} settings that were tried: "
               "with each, the median test error is 20 % or more. Ours is the lowest",

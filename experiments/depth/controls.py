@@ -1,10 +1,8 @@
 """Controls of `depth`: what a constant T does, and what shallow nets do.
 
-The nets that are judged share no seed with those that chose their rate. Rates are
-chosen by mean training loss, of the three that rules have; where the best is at an end
-of those tried, the next one beyond it is tried, until it is not. At equal compute ten
-blocks train longer. By the schedule of the deepest net shallow ones see all images, at
-the rate of their lowest mean training loss; they are judged by test accuracy.
+The nets that are judged share no seed with those that chose their rate. At equal
+compute ten blocks train longer. By the schedule of the deepest net shallow ones see all
+images; they are judged by test accuracy.
 
 Limits are wider than the noise: one seed's loss is off by about 14 % of its mean, so a
 ratio of two means by 7 % with eight seeds and by 9 % with five. The limit is 20 %, and

@@ -72,8 +72,8 @@ SMOKE: dict[str, Any] = {
         "nets": [["S = 1", 4], ["S = 1", 16], ["-L/10", 4]], "epochs": 2}, "adam":
         PLAN["full"]["adam"] | {"nets": [["S = 1", 40]], "epochs": 2}},
     "map": {"lrs": [1e-3, 5e-3], "cells": [
-        {"depths": [3, 9], "gate_biases": [1.0, -1.0, -20.0], "seeds": [0]},
-        {"depths": [9], "gate_biases": [-1.0, -20.0], "seeds": [1]}]},
+        {"depths": [9, 19, 29], "gate_biases": [1.0, -1.0, -2.0, -3.0],
+         "seeds": [0, 1]}]},
     "thousand": PLAN["thousand"] | {
         "depth": 11, "n_train": 1437, "epochs": 2, "kept": [2, 5],
         "nets": [{"gate_biases": [-2.0, -20.0], "seeds": [0]}]},
