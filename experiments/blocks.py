@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -90,16 +89,11 @@ def settings_of(block: str, plan: dict) -> list[Setting]:
     return [Setting(*both) for both in itertools.product(plan["lrs"], biases)]
 
 
-def tried_values(settings: Iterable[Setting]) -> dict[str, list]:
-    """The values that were tried, in order, {"lr": [...], "gate_bias": [...]}."""
-    rows = [setting.fields() for setting in settings]
-    return {name: sorted({row[name] for row in rows}) for name in rows[0]}
-
-
 def untried(accuracies: dict[Setting, float | None], plan: dict) -> list[Setting]:
     """Settings not tried yet: the next value beyond each edge of the grid that the best
     one lies at, with all the values there are of the other."""
-    values = tried_values(accuracies)
+    rows = [setting.fields() for setting in accuracies]
+    values = {name: sorted({row[name] for row in rows}) for name in rows[0]}
     for name, chosen in best(accuracies).fields().items():
         values[name] = sorted([*values[name], *next_beyond(
             values[name], chosen, plan["beyond"][name])])

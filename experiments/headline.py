@@ -99,12 +99,10 @@ def scaled_residual(depth: int) -> hn.Block:
     scale = 1 / math.sqrt(depth)
 
     def forward(x, rows, y, scratch):
-        """y = x + H / sqrt(L)"""
         np.multiply(rows[0], scale, out=y)
         np.add(y, x, out=y)
 
-    def backward(d, x, rows, dH, scratch):
-        """dH = dy / sqrt(L), dx = dy"""
+    def backward(d, x, rows, dH, scratch):          # dH = dy / sqrt(L), dx = dy
         np.multiply(d, scale, out=dH)
     return hn.Block("", forward, backward)
 

@@ -168,13 +168,6 @@ def by_rule(record: dict) -> dict[str, dict[int, dict]]:
     return rows
 
 
-def shallow_rows(record: dict) -> list[dict]:
-    """The shallow nets, the deepest of them with S = 1 last."""
-    rows = by_rule(record)
-    least = min(rows["S = 1"])
-    return [*rows["shallow"].values(), rows["S = 1"][least]]
-
-
 def all_losses(record: dict) -> dict[int, dict[str, list]]:
     """Losses by seed of every rule with highway blocks and Adam, {depth: {rule:
     losses}}: of the controls where there are any."""
@@ -187,8 +180,9 @@ def all_losses(record: dict) -> dict[int, dict[str, list]]:
 
 def claim_on_best_rule(record: dict) -> Claim:
     """S = 1 beside every other rule and every shallow net."""
-    shallow = {f"{row['depth']} blocks": row["train_loss"]
-               for row in shallow_rows(record)}
+    rows = by_rule(record)
+    shallow = {f"{row['depth']} blocks": row["train_loss"] for row in (
+        *rows["shallow"].values(), rows["S = 1"][min(rows["S = 1"])])}
     found, ours = [], {}
     for depth, losses in all_losses(record).items():
         others = {name: values for name, values in (losses | shallow).items()

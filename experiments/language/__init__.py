@@ -181,11 +181,6 @@ class Said(NamedTuple):
     value: Callable[[dict, int], float] = read
 
 
-def kims(*nets: str) -> dict:
-    """Their numbers in Kim et al."""
-    return {name: KIM[NAMES[name]] for name in nets}
-
-
 def p2s(*nets: str) -> dict:
     """Their numbers in P2."""
     return {name: TABLE_1A[NAMES[name][0]].perplexity for name in nets}
@@ -207,7 +202,8 @@ SAID = [
          "perplexity as theirs: they differ by at most 4", ["one highway"],
          lambda ours: abs(ours - KIM["highway", 1]), 4.0, KIM["highway", 1], True),
     *(Said(name, "Kim Table 7", f"{text}, by at least 1 in test perplexity", nets,
-           lambda worse, better: worse - better, 1.0, kims(*nets))
+           lambda worse, better: worse - better, 1.0,
+           {name: KIM[NAMES[name]] for name in nets})
       for name, text, nets in (
           ("lm-plain-harms", "a plain layer is worse than nothing",
            ("plain", "nothing")),
