@@ -13,7 +13,7 @@ import highway_networks as hn
 from experiments.lab import trial_function
 from experiments.lab.judging import listed
 from experiments.language.text import Batches, Text
-from experiments.nets.recurrent import Cache, GradientDescent, LanguageModel
+from experiments.nets.recurrent import Cache, LanguageModel
 from highway_suite.terminal import say
 
 
@@ -86,7 +86,8 @@ def learn(training: Training, config: dict, checkpoint: Any = None) -> tuple[lis
         if not math.isfinite(perplexity(loss)):
             raise hn.Diverged(f"validation loss {loss}")
         return {"valid_perplexity": hn.significant(perplexity(loss))}
-    return hn.fit(training.net, training.batches, GradientDescent(),
+    return hn.fit(training.net, training.batches,
+                  hn.SGD(training.net.params, momentum=0),
                   lambda epoch, history: learning_rate(config, history), tell,
                   epochs=config["epochs"], clip=config["clip"], measure=validate,
                   cache=training.cache, checkpoint=checkpoint)
