@@ -150,11 +150,7 @@ def summary(seconds: Sequence[float], ours: Sequence[float], steps: int, rival: 
 
 def measure(contest: Contest, rounds: int, patience: float = math.inf,
             clock: Callable[[], float] | None = None) -> dict:
-    """A contest -> its part of the record. Raises OtherWork.
-
-    "preparation" is what the first round, which is not counted, took longer by the
-    clock on the wall than the median one: compiling, mostly.
-    """
+    """A contest -> its part of the record. Raises OtherWork."""
     lacking = {name: absent(who.needs) for name, who in contest.contestants.items()}
     there = {name: who for name, who in contest.contestants.items()
              if not lacking[name]}
@@ -171,7 +167,7 @@ def measure(contest: Contest, rounds: int, patience: float = math.inf,
              if hasattr(programs[name], "weights")}
     start = {name: array.copy() for name, array in shown["ours"].weights().items()
              } if shown else {}
-    first = take_turns(programs, 1, clock or time.perf_counter)
+    take_turns(programs, 1, time.perf_counter)
     apart = check_weights(shown, start)
     seconds = take_turns(programs, rounds, clock or (
         time.process_time if contest.threads == 1 else time.perf_counter), patience)
@@ -179,8 +175,7 @@ def measure(contest: Contest, rounds: int, patience: float = math.inf,
     for name, own in seconds.items():
         found[name] = summary(own, seconds["ours"], contest.steps,
                               there[name].rival and name != "ours")
-        numbers = {"preparation": max(first[name][0] - np.median(own), 0.0),
-                   "gradient_error": errors.get(name), "weights_apart": apart.get(name)}
+        numbers = {"gradient_error": errors.get(name), "weights_apart": apart.get(name)}
         found[name] |= {key: hn.significant(value) for key, value in numbers.items()
                         if value is not None}
     return {"settings": contest.settings, "threads": contest.threads,

@@ -18,7 +18,7 @@ import numpy as np
 
 import highway_networks as hn
 from benchmarks.harness import Contest, Contestant
-from experiments.nets.recurrent import Batch, GradientDescent, LanguageModel
+from experiments.nets.recurrent import Batch, LanguageModel
 
 STEPS = 3               # of a round
 LR, CLIP = 1.0, 5.0
@@ -59,7 +59,8 @@ class Ours:
     def __init__(self, task: Task):
         self.task, self.net = task, LanguageModel(task.spelling, **task.net)
         self.cache = self.net.cache(task.batch, task.steps)
-        self.optimizer, self.rng = GradientDescent(), np.random.default_rng(0)
+        self.optimizer = hn.SGD(self.net.params, momentum=0)
+        self.rng = np.random.default_rng(0)
 
     def gradient(self) -> dict[str, np.ndarray]:
         """Of the last batch after the first ones, with nothing dropped, by name."""

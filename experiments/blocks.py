@@ -1,36 +1,28 @@
 """Which of six forms of the block y = H T + x C is best, at which depth?
 
-The claim (P2, section 5.2, Table 1a) is about a character-aware language model with two
-layers of each form, with four of residual and one of plain. By test perplexity, full
-(79.09), highway (79.13; P2 calls it coupled) and C-only (79.15) are about equal. T-only
-(82.94) is behind them. Residual (91.32) is far behind and close to plain (92.60). P2
-expects this of a task that must replace features. It says nothing of depth, nor of
-MNIST. We rank the same six forms on MNIST with 9 to 99 blocks. This tests how far the
-ranking carries over; it does not test the table.
+The claim (P2, section 5.2, Table 1a) is about a character-aware language model. By test
+perplexity full, highway (P2 calls it coupled) and C-only are about equal, T-only is
+behind them, and residual is far behind and close to plain. P2 expects this of a task
+that must replace features. It says nothing of depth, nor of MNIST. We rank the same six
+forms on MNIST with 9 to 99 blocks. This tests how far the ranking carries over; it does
+not test the table.
 
-The plan. 784 pixels -> projection -> 9, 19, 49 or 99 blocks of one form -> softmax
-of 10. H is tanh, and weights follow Glorot's rule. Each form has the width that brings
-its number of parameters nearest to the highway net of 50 units at that depth, at most
-1.4 % off. Adam, gradients clipped at norm 5, batches of 128, learning rate times 0.8
-after each epoch.
+Each form has the width that brings its number of parameters nearest to the highway net
+of 50 units at that depth, at most 1.4 % off. The accuracy on held-out training images
+chooses a learning rate and b_T. If the best value lies at an edge of the grid, the next
+value beyond is tried, until it does not. The chosen setting trains anew on all images.
+Test images choose nothing. Training loss is the mean over an epoch's steps, each before
+its update.
 
-The search. Each form and depth tries five learning rates, each with three initial b_T
-where there is a gate, for 3 epochs on 50,000 training images. The setting with the
-highest accuracy on the other 10,000 training images is chosen. If it lies at an edge of
-the grid, the next value beyond is tried, until it does not. The chosen setting trains
-for 10 epochs on all 60,000 images with five seeds. Test images choose nothing. Training
-loss is the mean over an epoch's steps, each before its update.
-
-P2 is silent, and we assume: b_C starts at -b_T; pixels lie in [-1, 1]; all of the
-above. Deviations: in Table 1a full has 1.5 times the parameters of highway, and
-residual has twice the layers; ours have equal parameters and equal depth.
+P2 is silent, and we assume: b_C starts at -b_T; pixels lie in [-1, 1]; all of the plan.
+Deviations: in Table 1a full has 1.5 times the parameters of highway, and residual has
+twice the layers; ours have equal parameters and equal depth.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +32,14 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.drawing import colour_of, plain_numbers, sheet, title_of
-from experiments.lab.judging import ahead, every, mean_and_std, or_infinite
+from experiments.lab.judging import (
+    ahead,
+    every,
+    name_of_least,
+    next_beyond,
+    or_infinite,
+    or_zero,
+)
 from experiments.lab.papers import TABLE_1A, name_of, spoken
 from experiments.nets.perceptrons import hold_out
 from experiments.nets.sizes import matched_width
@@ -90,22 +89,14 @@ def settings_of(block: str, plan: dict) -> list[Setting]:
     return [Setting(*both) for both in itertools.product(plan["lrs"], biases)]
 
 
-def tried_values(settings: Iterable[Setting]) -> dict[str, list]:
-    """The values that were tried, in order, {"lr": [...], "gate_bias": [...]}."""
-    rows = [setting.fields() for setting in settings]
-    return {name: sorted({row[name] for row in rows}) for name in rows[0]}
-
-
 def untried(accuracies: dict[Setting, float | None], plan: dict) -> list[Setting]:
     """Settings not tried yet: the next value beyond each edge of the grid that the best
     one lies at, with all the values there are of the other."""
-    values = tried_values(accuracies)
+    rows = [setting.fields() for setting in accuracies]
+    values = {name: sorted({row[name] for row in rows}) for name in rows[0]}
     for name, chosen in best(accuracies).fields().items():
-        beyond, old = plan["beyond"][name], values[name]
-        if chosen == old[0]:
-            values[name] = [v for v in beyond if v < old[0]][-1:] + old
-        elif chosen == old[-1]:
-            values[name] = old + [v for v in beyond if v > old[-1]][:1]
+        values[name] = sorted([*values[name], *next_beyond(
+            values[name], chosen, plan["beyond"][name])])
     return [setting for setting in map(Setting, *zip(*itertools.product(
         values["lr"], values.get("gate_bias", [None])), strict=True))
         if setting not in accuracies]
@@ -165,27 +156,21 @@ def search(lab: Lab, nets: list[Net]) -> dict[Net, dict]:
 
 def best(accuracies: dict[Setting, float | None]) -> Setting:
     """The setting of the highest accuracy, of equal ones the first; None is lowest."""
-    known = {setting: -1 if value is None else value
-             for setting, value in accuracies.items()}
-    return max(known, key=lambda setting: known[setting])
+    return name_of_least({setting: None if value is None else -value
+                          for setting, value in accuracies.items()})
 
 
 def describe_net(net: Net, plan: dict, accuracies: dict[Setting, float | None],
                  runs: list[Trial]) -> dict:
-    """One net's part of the record: its size, its search and its seeds."""
-    tried, chosen = [setting.fields() for setting in accuracies], best(accuracies)
-    record = {"block": net.block, "depth": net.depth,
-              "hidden": match_width(net, plan["dataset"]),
-              "parameters": runs[0].result["parameters"],
-              "search": {name: [fields[name] for fields in tried]
-                         for name in tried[0]} | {
-                             "held_out_acc": list(accuracies.values())},
-              "chosen": chosen.fields() | {"held_out_acc": accuracies[chosen]},
-              "trials": [trial.hash for trial in runs]}
-    for name, there in (("train_loss", "train_loss"), ("test_acc", "acc")):
-        finals = [last(trial, there) for trial in runs]
-        record[name] = {"final": finals, **mean_and_std(finals)}
-    return record
+    """One net's row: its size, the chosen setting and its seeds."""
+    chosen = best(accuracies)
+    return {"block": net.block, "depth": net.depth,
+            "hidden": match_width(net, plan["dataset"]),
+            "parameters": runs[0].result["parameters"],
+            "chosen": chosen.fields() | {"held_out_acc": accuracies[chosen]},
+            "trials": [trial.hash for trial in runs],
+            "train_loss": [last(trial, "train_loss") for trial in runs],
+            "test_acc": [last(trial, "acc") for trial in runs]}
 
 
 def run(lab: Lab) -> dict:
@@ -210,7 +195,7 @@ MARKERS = dict(zip(TABLE_1A, "sD^vo*", strict=True))
 
 def errors(net: dict) -> np.ndarray:
     """The test errors of a net's seeds in %, NaN where one diverged."""
-    return 100 - 100 * np.array(net["test_acc"]["final"], float)
+    return 100 - 100 * np.array(net["test_acc"], float)
 
 
 def draw_over_depth(axes: Axes, nets: list[dict]) -> None:
@@ -263,25 +248,20 @@ def draw(record: dict) -> Figure:
 # Claims
 
 
-def accuracies(net: dict) -> list[float]:
-    """A net's test accuracies; a run that diverged has 0."""
-    return [value or 0 for value in net["test_acc"]["final"]]
-
-
 def claims_on_forms(nets: list[dict]) -> list[Claim]:
     """Whether P2's ranking carries over, and our own finding that T-only leads."""
     found = {(net["block"], net["depth"]): net for net in nets}
     depths = sorted({net["depth"] for net in nets})
     others = [block for block in TABLE_1A if block != "t_only"]
-    n = len(nets[0]["test_acc"]["final"])
+    n = len(nets[0]["test_acc"])
 
     def every_ahead(depths: list[int], pairs: list[tuple[str, str]]) -> bool | None:
-        return every(ahead(*(found[form, depth]["test_acc"]["final"] for form in pair))
+        return every(ahead(*(found[form, depth]["test_acc"] for form in pair))
                      for depth in depths for pair in pairs)
 
     def ordered(depth):
         return ", ".join(name_of(form) for form in sorted(
-            TABLE_1A, key=lambda form: -(found[form, depth]["test_acc"]["mean"] or 0)))
+            TABLE_1A, key=lambda form: -sum(or_zero(found[form, depth]["test_acc"]))))
     ranking = [*((form, "t_only") for form in ("c_only", "highway", "full")),
                ("t_only", "residual")]
     deep = [net for net in nets if net["depth"] > depths[0]]
@@ -296,9 +276,10 @@ def claims_on_forms(nets: list[dict]) -> list[Claim]:
         Claim(name="forms-t-only", source="ours", text="T-only is ahead of every other "
               f"form from {depths[1]} blocks on, by test accuracy on MNIST", rows=deep,
               ours={f"{depth} blocks": {
-                  "T-only, least": min(accuracies(found["t_only", depth])),
-                  "others, largest": max(max(accuracies(found[form, depth]))
-                                         for form in others)} for depth in depths[1:]},
+                  "T-only, least": min(or_zero(found["t_only", depth]["test_acc"])),
+                  "others, largest": max(
+                      max(or_zero(found[form, depth]["test_acc"]))
+                      for form in others)} for depth in depths[1:]},
               test=lambda: every_ahead(depths[1:],
                                        [("t_only", form) for form in others]),
               n=n, after_data=True)]
@@ -308,13 +289,13 @@ def claim_on_plain(nets: list[dict]) -> Claim:
     """P1's statement on deep plain nets. None where the depths of the run cannot tell.
     """
     plain = [net for net in nets if net["block"] == "plain"]
-    losses = {net["depth"]: or_infinite(net["train_loss"]["final"]) for net in plain}
+    losses = {net["depth"]: or_infinite(net["train_loss"]) for net in plain}
     return Claim(
         name="plain-degrades", source="P1 3.1", text="the training loss of plain nets "
         "degrades with depth: that of 50 and 100 layers ends above that of 10, by an "
         "exact rank test, after ten epochs of Adam at the best rate of a search",
         paper="significantly degrades", rows=plain, n=len(losses[plain[0]["depth"]]),
-        ours={f"{net['depth']} blocks": net["train_loss"]["final"] for net in plain},
+        ours={f"{net['depth']} blocks": net["train_loss"] for net in plain},
         test=lambda: every(ahead(found, losses[plain[0]["depth"]])
                            for depth, found in losses.items() if depth >= 49))
 

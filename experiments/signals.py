@@ -86,10 +86,12 @@ def draw(record: dict) -> Figure:
         "Before training: Glorot's weights keep the length of a signal, not its "
         "directions; orthogonal weights and nearly closed gates keep both",
         f"{title_of(plan)}: {plan['images']} images in untrained nets of "
-        f"{plan['depth']} blocks; median and range of {len(plan['seeds'])} seeds", height=5.4, rows=2, sharex=True)
+        f"{plan['depth']} blocks; median and range of {len(plan['seeds'])} seeds",
+        height=5.4, rows=2, sharex=True)
     for axes, name, title, least in (
             (panels[0], "length", "length of the differences between images", 1e-8),
-            (panels[1], "eleventh", "length of their eleventh direction; longest: 1", 1e-5)):
+            (panels[1], "eleventh", "length of their eleventh direction; longest: 1",
+             1e-5)):
         axes.set_yscale("log")
         axes.set_ylim(least, 2)
         labels = []

@@ -6,22 +6,14 @@ P2, section 4.3, speaks of the work of others: residual blocks of one stage can 
 their weights, in some cases at hardly any cost, and a highway net whose layers share
 their gates stays ahead of plain and residual nets.
 
-The plan. 784 pixels -> projection -> 50 blocks of 50 units -> softmax of 10; 6000
-training images, 12 epochs of Adam, gradients clipped at norm 5, b_T = -4.
-
 Starts: W_H is drawn from each of six distributions, for tanh and for relu units. All
 other weights follow Glorot's rule. Plain nets with the same starts are the control: if
-they train as well, b_T was not needed.
-
-Ties: the layers share all their weights, or only those of their gates.
-
-Each net tries two learning rates. For each seed, the rate with the lower last training
+they train as well, b_T was not needed. Ties: the layers share all their weights, or
+only those of their gates. For each seed, the learning rate with the lower last training
 loss counts. Test images choose nothing.
 
-The papers are silent, and we assume all of the above. Deviations: P2's residual blocks
+The papers are silent, and we assume all of the plan. Deviations: P2's residual blocks
 are convolutional, and its net with shared gates is for speech.
-
-Cost: ten minutes on one core. Finished trials are kept.
 """
 
 from __future__ import annotations
@@ -36,15 +28,15 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, main, trial_function
 from experiments.lab.drawing import colour_of, sheet, title_of
-from experiments.lab.judging import ahead, every, listed, or_infinite
+from experiments.lab.judging import ahead, every, listed, or_infinite, or_zero
 from highway_suite.figures import LIGHT
 
 PLAN = {"dataset": "mnist", "depth": 50, "hidden": 50, "n_train": 6000,
-            "epochs": 12, "batch": 128, "clip": 5.0, "gate_bias": -4.0,
-            "lrs": [1e-3, 3e-3],
-            "starts": ["uniform", "glorot", "he", "orthogonal", "signs", "small"],
-            "activations": ["tanh", "relu"], "start_seeds": [0, 1, 2],
-            "tie_seeds": [0, 1, 2, 3, 4]}
+        "epochs": 12, "batch": 128, "clip": 5.0, "gate_bias": -4.0,
+        "lrs": [1e-3, 3e-3],
+        "starts": ["uniform", "glorot", "he", "orthogonal", "signs", "small"],
+        "activations": ["tanh", "relu"], "start_seeds": [0, 1, 2],
+        "tie_seeds": [0, 1, 2, 3, 4]}
 SMOKE = {"dataset": "digits", "depth": 6, "hidden": 16, "n_train": 600, "epochs": 2,
          "gate_bias": -2.0, "lrs": [3e-3], "starts": ["glorot", "orthogonal"],
          "start_seeds": [0], "tie_seeds": [0, 1]}
@@ -194,14 +186,9 @@ def run(lab: Lab) -> dict:
 # Claims
 
 
-def accuracies(net: dict) -> list[float]:
-    """Of the seeds; a run that diverged counts as 0."""
-    return [value or 0 for value in net["test_acc"]]
-
-
 def training(nets: list[dict], least: float = TRAINS) -> list[dict]:
     """Those of the nets whose every seed reaches a test accuracy."""
-    return [net for net in nets if min(accuracies(net)) >= least]
+    return [net for net in nets if min(or_zero(net["test_acc"])) >= least]
 
 
 def claim_on_starts(nets: list[dict]) -> Claim:
@@ -230,7 +217,7 @@ def claims_on_ties(nets: dict[str, dict]) -> list[Claim]:
     pair = [nets["residual"], nets["residual, all shared"]]
     names = ("highway, gates shared", "plain", "residual")
     gates, *others = (nets[name] for name in names)
-    before, after = (accuracies(net) for net in pair)
+    before, after = (or_zero(net["test_acc"]) for net in pair)
     cost = 100 * (np.mean(before) - np.mean(after))
     error = 100 * math.sqrt(sum(np.var(values, ddof=1) / len(values)
                                 for values in (before, after)))
@@ -244,7 +231,7 @@ def claims_on_ties(nets: dict[str, dict]) -> list[Claim]:
               "share their gates are ahead of plain and of residual nets, by test "
               "accuracy. Theirs is a net for speech", paper="better than both",
               rows=[gates, *others], n=len(before),
-              ours={name: listed(np.mean(accuracies(nets[name])))
+              ours={name: listed(np.mean(or_zero(nets[name]["test_acc"])))
                     for name in names},
               test=lambda: every(ahead(gates["test_acc"], other["test_acc"])
                                  for other in others))]

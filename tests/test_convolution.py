@@ -273,10 +273,9 @@ def test_a_search_keeps_the_least_held_out_loss_of_each_setting():
         [{"epochs": 2, "lr": [5, 0.01, 0.03]},
          {"epochs": 4, "decay": [0.5, 0.1], "dropout": [0.5, 1]},
          {"epochs": 6, "gate_bias": [-1, -3]}])
-    assert found["chosen"] == {"lr": 0.03, "decay": 0.1, "dropout": 1, "gate_bias": -1}
+    assert found == {"lr": 0.03, "decay": 0.1, "dropout": 1, "gate_bias": -1}
     assert [(c["lr"], c["decay"], c["dropout"]) for c in seen if c["epochs"] == 4] == [
         (0.03, 0.5, 0.5), (0.03, 0.1, 0.5), (0.03, 0.5, 0.5), (0.03, 0.5, 1)]
-    assert found["tried"][0]["loss"][0] is None
 
 
 def test_a_search_ends_with_the_best_of_the_longest_trials():
@@ -287,7 +286,7 @@ def test_a_search_ends_with_the_best_of_the_longest_trials():
     found = rows.search(asked(loss, []), {}, {"a": 0, "b": 0}, [
         {"epochs": 1, "a": [0]}, {"epochs": 2, "a": [0, 1], "b": [0, 1]},
         {"epochs": 2, "a": [1]}])
-    assert found["chosen"] == {"a": 0, "b": 1}
+    assert found == {"a": 0, "b": 1}
 
 
 # Verdicts

@@ -62,12 +62,6 @@ def test_a_training_goes_on(example, tmp_path):
     assert again.out == first.out and again.err == ""
 
 
-def test_a_table_of_ones_own(example):
-    pytest.importorskip("sklearn")
-    told = example("own_table").out
-    assert percents(told)[0] > 90 and "class_" in told
-
-
 def test_a_search_on_all_cores(example):
     pytest.importorskip("sklearn")
     assert percents(example("search_all_cores").out)[0] > 85

@@ -529,7 +529,8 @@ def test_first_weights_follow_their_rule_and_are_shared(open_page):
         assert plain[..., :64].std() == pytest.approx(expected.std(), rel=0.03)
         assert abs(plain[..., :64].mean()) < 0.05 * expected.std()
         if rule == "orthogonal":
-            assert np.allclose(plain[..., :64] @ plain[..., :64].swapaxes(1, 2), np.eye(64))
+            W = plain[..., :64]
+            assert np.allclose(W @ W.swapaxes(1, 2), np.eye(64))
 
 
 @browser_test

@@ -1,6 +1,7 @@
 """What is measured of trained nets, how they are chosen, and what is said of them."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from experiments import trained_nets
 from experiments.lab.experiment import folder_of, load_record
 from experiments.lab.judging import Claim, judge
 from experiments.nets.perceptrons import centred, hold_out, make_config
-from experiments.nets.probes import loss_and_error
+from experiments.nets.probes import loss_and_error, over_images
 from experiments.trained_nets import measures, trials, weights
 from experiments.trained_nets.claims import about, rank_correlation
 from highway_suite.records import weights_hash
@@ -24,13 +25,18 @@ SMALL = trained_nets.PLAN | trained_nets.SMOKE
 # Measures
 
 
-@pytest.mark.parametrize("size", [7, 500])
-def test_estimation_error_and_bias_of_steps(size, images):
+@pytest.fixture
+def in_batches(monkeypatch):
+    """Measure seven of the forty images at a time, and five at last."""
+    monkeypatch.setattr(measures, "over_images", partial(over_images, size=7))
+
+
+def test_estimation_error_and_bias_of_steps(images, in_batches):
     net, (x, _) = small_net(), images
     a = net.forward(x.T)[1].x[:, :5].astype(float)
     off = a - a[-1]
     mean, std, A_std = off.mean(axis=2), off.std(axis=2), a[-1].std(axis=1).mean()
-    found = measures.estimation_error(net, x, size)
+    found = measures.estimation_error(net, x)
     np.testing.assert_allclose(found["mean"], mean.mean(axis=1) / A_std, rtol=1e-5,
                                atol=1e-12)
     np.testing.assert_allclose(found["std"], std.mean(axis=1) / A_std, rtol=1e-5,
@@ -39,16 +45,16 @@ def test_estimation_error_and_bias_of_steps(size, images):
     def share(of):
         return (of.mean(axis=2) ** 2).sum(axis=1) / (of ** 2).mean(axis=2).sum(axis=1)
     np.testing.assert_allclose(found["bias_share"], share(off[:-1]), rtol=1e-5)
-    np.testing.assert_allclose(measures.bias_of_steps(net, x, size),
-                               share(np.diff(a, axis=0)))
+    np.testing.assert_allclose(measures.bias_of_steps(net, x),
+                               share(np.diff(a, axis=0)), rtol=1e-5)
     moved = np.abs(a[3:] - a[:-3])
-    assert measures.still(net, x, 3, [0.3, 1.0], size) == pytest.approx(
-        [(moved < 0.3).mean(), (moved < 1.0).mean()])
+    assert measures.still(net, x, 3, [0.3, 1.0]) == pytest.approx(
+        [(moved < 0.3).mean(), (moved < 1.0).mean()], rel=1e-5)
 
 
-def test_optimal_mixing_has_the_least_variance(images):
+def test_optimal_mixing_has_the_least_variance(images, in_batches):
     net, (x, _) = small_net(), images
-    best = measures.optimal_mixing(net, x, 16)
+    best = measures.optimal_mixing(net, x)
     cache = net.forward(x.T)[1]
     a, H = cache.x[:, :5].astype(float), np.array([layer.rows[0]
                                                    for layer in cache.layers], float)
@@ -59,17 +65,18 @@ def test_optimal_mixing_has_the_least_variance(images):
         assert (spread(best) < spread(other)).all()
 
 
-def test_what_single_examples_show(images):
+def test_what_single_examples_show(images, in_batches):
     net, (x, _) = small_net(), images
     cache = net.forward(x.T)[1]
     T, y = cache.T, cache.x[:, :5]
-    np.testing.assert_allclose(measures.closed_gates(net, x, 0.2, 16),
+    np.testing.assert_allclose(measures.closed_gates(net, x, 0.2),
                                (T < 0.2).mean(axis=(1, 2)))
-    assert measures.sparsity(net, x, 16) == pytest.approx(np.mean(
+    assert measures.sparsity(net, x) == pytest.approx(np.mean(
         [measures.hoyer(T[..., i]) for i in range(40)]), rel=1e-5)
     steps = [[np.linalg.norm(y[l + 1, :, i] - y[l, :, i]) for i in range(40)]
              for l in range(4)]
-    np.testing.assert_allclose(measures.change(net, x, 16), np.mean(steps, axis=1))
+    np.testing.assert_allclose(measures.change(net, x), np.mean(steps, axis=1),
+                               rtol=1e-5)
     assert measures.hoyer(np.full(9, 0.3)) == pytest.approx(0)
     assert measures.hoyer(np.eye(9)[4]) == pytest.approx(1)
 

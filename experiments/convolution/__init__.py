@@ -12,13 +12,11 @@ decay, ten times as large for the outputs and none for biases, which have twice 
 rate. Plain twins have the same layers without gates. A run looks at the test images
 once, at its end, and they choose nothing.
 
-    depths      8, 18 and 28 highway layers (P1's 10, 20, 30 layers) of 16 filters, 3
-                epochs of MNIST at the best of several learning rates, three seeds; T
-                where there is ink, before and after training
-    gates       8 and 28 highway layers, four b_T, gates that see 3x3, 1x1 or nothing,
-                four rates, three seeds: 4000 images, 3 epochs in batches of 25
-    table_1     settings chosen on 5000 training images held out; 30 epochs
-    table_2     the same in colour, with crops and mirror images; 20 epochs of CIFAR-10
+    depths      each kind at the best of several learning rates; T where there is ink,
+                before and after training
+    gates       b_T, and gates that see 3x3, 1x1 or nothing, on few images
+    table_1     settings chosen on training images held out
+    table_2     the same in colour, with crops and mirror images
 
 The paper is silent, we assume: the layout of Table 2, a reading with the right number
 of parameters, its crops, dropout and epochs; rates and images of depths and gates.
@@ -27,8 +25,7 @@ speaks of residual nets of 110 layers. Table 3's 19 layers are built and counted
 trained.
 
 Cost: 2.3 core hours for table_2, with runs of an hour at most. The rest took 14 hours
-on two cores, by the earlier convolutions that its committed trials, of version 1 of
-their function, were trained with. Trials save themselves after each epoch.
+on two cores, by the earlier convolutions that its committed trials were trained with.
 """
 
 from __future__ import annotations

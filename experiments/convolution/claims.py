@@ -93,11 +93,6 @@ def best_losses(row: dict) -> np.ndarray:
     return losses_of(row).min(axis=0)
 
 
-def median_loss(row: dict) -> float:
-    """The median of them."""
-    return float(np.median(best_losses(row)))
-
-
 def failed(rows: Iterable[dict], limit: float = TRAINS) -> float:
     """How many % of the rows' runs do not train."""
     return 100 * float(np.mean([losses_of(row) >= limit for row in rows]))
@@ -107,7 +102,7 @@ def claims_on_biases(nets: dict[tuple, dict], shallow: int, deep: int) -> list[C
     """P1's guideline beside other b_T, with gates as wide as H."""
     wide = {(depth, bias): row for (depth, gate, bias), row in nets.items()
             if gate == 3}
-    best = {key: median_loss(row) for key, row in wide.items()}
+    best = {key: float(np.median(best_losses(row))) for key, row in wide.items()}
     n = len(best_losses(wide[shallow, BIASES[shallow]]))
     over = {depth: best[depth, BIASES[depth]] / min(
         loss for (of, _), loss in best.items() if of == depth)

@@ -11,7 +11,7 @@ import highway_networks as hn
 from experiments.convolution.plan import BIASES, GATES, STAGES
 from experiments.convolution.trials import make_net, train
 from experiments.lab import Lab, Trial
-from experiments.lab.judging import listed, mean_and_std, or_infinite
+from experiments.lab.judging import listed, mean_and_std, name_of_least, or_infinite
 
 
 def hashes(trials: list[Trial]) -> list[str]:
@@ -52,29 +52,24 @@ def rows_by_depth(lab: Lab) -> list[dict]:
     """Nets of both kinds by depth: the first seed tries all rates, the others take the
     one with the least last training loss. Untrained highway nets are a control."""
     plan = lab.plan["depths"]
-    first, *others = plan["seeds"]
     nets = [(block, depth) for block in plan["lrs"] for depth in plan["depths"]]
     tried = lab.trials(train, {
-        (net, lr): depth_config(plan, *net, lr, first)
+        (net, lr): depth_config(plan, *net, lr, plan["seeds"][0])
         for net in nets for lr in plan["lrs"][net[0]]})
-    best = {}
-    for net in nets:
-        lrs = plan["lrs"][net[0]]
-        losses = or_infinite(last_losses([tried[net, lr] for lr in lrs]))
-        best[net] = lrs[int(np.argmin(losses))]
-    more = lab.trials(train, {(net, seed): depth_config(plan, *net, best[net], seed)
-                              for net in nets for seed in others})
+    best = {net: name_of_least({
+        lr: tried[net, lr].result["train_loss"][-1] for lr in plan["lrs"][net[0]]})
+        for net in nets}
+    runs = lab.trials(train, {(net, seed): depth_config(plan, *net, best[net], seed)
+                              for net in nets for seed in plan["seeds"]})
     start = lab.trials(train, {
         (net, seed): depth_config(plan, *net, best[net], seed) | {"epochs": 0}
         for net in nets if net[0] == "highway" for seed in plan["seeds"]})
     rows = []
     for net in nets:
-        trials = [tried[net, best[net]], *(more[net, seed] for seed in others)]
-        rates = [tried[net, lr] for lr in plan["lrs"][net[0]]]
+        trials = [runs[net, seed] for seed in plan["seeds"]]
         row = {"block": net[0], "depth": net[1], "lr": best[net],
-               "parameters": trials[0].result["parameters"],
-               "rates": last_losses(rates), "train_loss": last_losses(trials),
-               "test_percent": percent(trials), "trials": hashes(trials)}
+               "train_loss": last_losses(trials), "test_percent": percent(trials),
+               "trials": hashes(trials)}
         if net[0] == "highway":
             row |= {"T": mean_gates(trials), "T_untrained": mean_gates(
                 [start[net, seed] for seed in plan["seeds"]])}
@@ -106,7 +101,6 @@ def rows_by_gate(lab: Lab) -> list[dict]:
         own = [[trials[net, lr, seed] for seed in plan["seeds"]] for lr in plan["lrs"]]
         rows.append({
             **dict(zip(("depth", "gate", "gate_bias"), net, strict=True)),
-            "lrs": plan["lrs"], "parameters": own[0][0].result["parameters"],
             "train_loss": [last_losses(trials) for trials in own],
             "trials": [name for trials in own for name in hashes(trials)]})
     return rows
@@ -117,8 +111,7 @@ def rows_by_gate(lab: Lab) -> list[dict]:
 
 
 def search(trials: Callable, fixed: dict, start: dict, steps: list[dict]) -> dict:
-    """Choose a net's settings by the loss on training images held out -> those chosen,
-    and what was tried.
+    """Choose a net's settings by the loss on training images held out.
 
     In each step the net has the settings chosen so far and tries for some epochs the
     values of one or several others, one at a time; of each setting it then keeps the
@@ -129,42 +122,34 @@ def search(trials: Callable, fixed: dict, start: dict, steps: list[dict]) -> dic
 
     trials({key: config}) -> {key: Trial}; steps: {"epochs": n, setting: values, ...}.
     """
-    chosen, tried = dict(start), []
-    best: tuple[int, float] = (0, np.inf)
-    decided: dict = chosen
+    chosen, decided, best = start, start, (0, np.inf)
     for step in steps:
-        epochs, step = step["epochs"], {name: values for name, values in step.items()
-                                        if name != "epochs"}
+        epochs = step["epochs"]
+        values_of = {name: step[name] for name in step if name != "epochs"}
         found = trials({(name, value): fixed | chosen | {name: value, "epochs": epochs}
-                        for name, values in step.items() for value in values})
+                        for name, values in values_of.items() for value in values})
         losses = {key: trial.result.get("loss") for key, trial in found.items()}
-        for (name, value), loss in zip(losses, or_infinite([*losses.values()]),
-                                       strict=True):
-            if (-epochs, loss) < best:
-                best, decided = (-epochs, loss), chosen | {name: value}
-        for name, values in step.items():
-            own = [losses[name, value] for value in values]
-            tried.append({"setting": name, "epochs": epochs, "values": values,
-                          "loss": own})
-        chosen = chosen | {name: values[int(np.argmin(or_infinite(
-            [losses[name, value] for value in values])))]
-            for name, values in step.items()}
-    return {"chosen": decided, "tried": tried}
+        name, value = name_of_least(losses)
+        loss = float(or_infinite(losses[name, value]))
+        if (-epochs, loss) < best:
+            best, decided = (-epochs, loss), chosen | {name: value}
+        chosen = chosen | {name: name_of_least(
+            {value: losses[name, value] for value in values})
+            for name, values in values_of.items()}
+    return decided
 
 
 def table(lab: Lab, name: str) -> dict:
     """Table 1 or 2: its searches, and a row for each net that was run."""
     plan = lab.plan[name]
-    data = plan["dataset"]
-    ask = partial(lab.trials, train, dataset=data)
-    chosen, searches = dict(plan["settings"]), {}
+    ask = partial(lab.trials, train, dataset=plan["dataset"])
+    chosen = dict(plan["settings"])
     for net, about in plan["searches"].items():
         start = about["start"]
-        searches[net] = search(
+        chosen[net] = search(
             ask, plan["net"] | about["fixed"] | {
                 "seed": 0, "held_out": plan["held_out"], "measure": "held out"},
             chosen[start] if isinstance(start, str) else start, about["steps"])
-        chosen[net] = searches[net]["chosen"]
     settings = [plan["searches"][one["net"]]["fixed"] | chosen[one["settings"]]
                 | {"epochs": plan["epochs"]} for one in plan["runs"]]
     trials = ask({(i, seed): plan["net"] | settings[i] | {
@@ -172,8 +157,7 @@ def table(lab: Lab, name: str) -> dict:
         for i, one in enumerate(plan["runs"]) for seed in one["seeds"]})
     rows = [describe_runs(one, settings[i], [trials[i, seed] for seed in one["seeds"]])
             for i, one in enumerate(plan["runs"])]
-    return {"dataset": data, "title": hn.DATASETS[data].title, "searches": searches,
-            "nets": rows}
+    return {"title": hn.DATASETS[plan["dataset"]].title, "nets": rows}
 
 
 def describe_runs(about: dict, settings: dict, trials: list[Trial]) -> dict:
@@ -186,8 +170,7 @@ def describe_runs(about: dict, settings: dict, trials: list[Trial]) -> dict:
             "parameters": trials[0].result["parameters"],
             "test_percent": accuracy, **numbers, "standard_error": error,
             "best": max((value for value in accuracy if value is not None),
-                        default=None),
-            "train_loss": last_losses(trials), "trials": hashes(trials)}
+                        default=None), "trials": hashes(trials)}
 
 
 def count_parameters() -> dict[str, int]:
@@ -197,6 +180,5 @@ def count_parameters() -> dict[str, int]:
         return make_net(config, size, classes=classes).params.size
     return {"Table 1, width 16": count("table 1", size=784, stages=STAGES[8], width=16),
             "Table 1, width 32": count("table 1", size=784, stages=STAGES[8], width=32),
-            "Table 2, 11 layers": count("table 2"),
             "Table 3, CIFAR-10": count("table 3"),
             "Table 3, CIFAR-100": count("table 3", classes=100)}

@@ -68,14 +68,14 @@ def table_2(config: dict, side: int, classes: int) -> list[tuple]:
     """Our reading of the 11 layers with 236 K parameters: Fitnet A's three stages, here
     each of one width, whose first layer has no gates, and a hidden layer of 250 units.
     """
-    return [*stages(config, config.get("widths", (16, 32, 64)), (2, 2, 2)),
+    return [*stages(config, (16, 32, 64), (2, 2, 2)),
             ("pool", side // 4, side // 4), ("dropout", 0.2), ("plain", 250, 1, 0),
             ("dropout", 0.2), ("dense", classes)]
 
 
 def table_3(config: dict, side: int, classes: int) -> list[tuple]:
     """The authors' 19 layers with 2.3 M parameters."""
-    return [*stages(config, config.get("widths", (32, 80, 128)), (4, 5, 5)),
+    return [*stages(config, (32, 80, 128), (4, 5, 5)),
             ("plain", 100, 1, 0), ("average",), ("dropout", 0.2), ("dense", classes)]
 
 

@@ -2,23 +2,20 @@
 
 Moving numbers costs more than computing with them, and the earlier reproduction of P1
 left open whether the carry path, which hands on what it gets, saves any of it. Two
-models price what is read: ByteDMD, ceil(sqrt(depth)) of a byte in a stack of live
-values, and ceil(sqrt(address)). costs.py has both and their sources; tracing.py follows
-the machine's own passes, and says by which rules.
+models price what is read (costs.py): ByteDMD, ceil(sqrt(depth)) of a byte in a stack of
+live values, and ceil(sqrt(address)). They leave out cache lines, registers, writes,
+arithmetic and fused loops.
 
-The plan. 784 pixels -> projection -> L blocks of U units -> 10 classes. A pass is
-DeepNet.forward, or a training step: forward, loss, backward, norm of the gradient,
-Adam. Six forms at the same width, plain and residual at the highway net's parameters
-too, over width and depth, batches of 1, 16 and 128. Until a training loss of 0.01: what
-a step moves (batch 128, momentum SGD) times the steps that the nets of
-experiments/optimization.py took. Skipping, one image at a time, in five highway nets
-trained as in trained_nets: T is read first, and of H only the units whose T is above a
-threshold; the control skips as many units of each block and image at random. Or blocks
-are left out, those whose closing raises the training loss least, of five T-only and
-five residual nets as well. The control draws them; the baseline is highway nets of 5 to
-28 blocks, trained from the start at the same setting. How much to skip is chosen for
-each net on training images, by the most accuracy that may be lost there; reported are
-test images.
+A pass is DeepNet.forward, or a training step: forward, loss, backward, norm of the
+gradient, Adam. Six forms are priced at the same width, plain and residual at the
+highway net's parameters, too. Until a training loss: what a step moves (momentum SGD)
+times the steps that the nets of experiments/optimization.py took. Skipping, one image
+at a time, in nets trained as in trained_nets: T is read first, and of H only the units
+whose T is above a threshold; the control skips as many units of each block and image at
+random. Or blocks are left out, those whose closing raises the training loss least; the
+control draws them, and the baseline is highway nets of fewer blocks, trained from the
+start at the same setting. How much to skip is chosen for each net on training images,
+by the most accuracy that may be lost there; reported are test images.
 
 What we expected, written before the run. No form is a tenth cheaper than plain at the
 same width; residual is at most a tenth dearer; at the same parameters highway and plain
@@ -26,10 +23,7 @@ are within a tenth. Until the loss, highway is at least a tenth cheaper, for it 
 fewer steps. Skipping units saves a tenth for one point of accuracy, and as many at
 random cost five points more; leaving blocks out saves half. Before the later runs: a
 small net is ahead of the pruned one that moves as much; T-only nets spare half as well,
-residual nets few blocks. The last nets, 15 of 49 blocks, cost half a core hour, by the
-minute and a half that a highway net takes.
-
-The models leave out cache lines, registers, writes, arithmetic and fused loops.
+residual nets few blocks.
 """
 
 from typing import Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,6 @@ from experiments.lab.experiment import folder_of, load_record
 from experiments.nets.sizes import matched_width
 
 PASSES = ("forward", "step")
-
-
-def ends_of(plan: dict) -> dict[str, int]:
-    """Pixels and classes of the plan's data set."""
-    dataset = hn.DATASETS[plan["dataset"]]
-    return {"inputs": int(np.prod(dataset.shape)), "classes": dataset.classes}
 
 
 def trace(net: hn.DeepNet, name: str, batch: int, optimizer: Any = hn.Adam) -> Tape:
@@ -50,7 +45,8 @@ def price_passes(config: dict, _: Any) -> dict:
 def passes(lab: Lab) -> list[dict]:
     """All forms, sizes and batches -> a row for each size and batch. The largest batch
     is priced for one size only."""
-    plan, ends = lab.plan, ends_of(lab.plan)
+    plan, data = lab.plan, hn.DATASETS[lab.plan["dataset"]]
+    ends = {"inputs": math.prod(data.shape), "classes": data.classes}
     sizes = [(plan["depth"], hidden) for hidden in plan["widths"]]
     sizes += [(depth, plan["hidden"]) for depth in plan["depths"]]
     configs = {(depth, hidden, batch): {
@@ -82,9 +78,9 @@ def until_loss(lab: Lab) -> list[dict]:
     nets = [net for net in record["nets"] if net["depth"] in plan["depths"]]
     trials = lab.trials(price_step, {number: {
         "block": net["block"], "depth": net["depth"], "hidden": net["hidden"],
-        "activation": record["settings"][net["best"]["setting"]]["activation"],
+        "activation": net["best"]["setting"]["activation"],
         "batch": plan["batch"]} for number, net in enumerate(nets)}, None)
     return [{"block": net["block"], "depth": net["depth"], "hidden": net["hidden"],
-             "parameters": net["parameters"], **trial.result,
-             "epochs": net["best"]["epochs_to"][plan["loss"]], "trials": [trial.hash]}
+             **trial.result, "epochs": net["best"]["epochs_to"][plan["loss"]],
+             "trials": [trial.hash]}
             for net, trial in zip(nets, trials.values(), strict=True)]

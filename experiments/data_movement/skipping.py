@@ -19,10 +19,9 @@ from experiments.data_movement.passes import trace
 from experiments.data_movement.tracing import trace_skipping
 from experiments.lab import Lab, trial_function
 from experiments.lab.judging import listed
-from experiments.nets.perceptrons import centred, fold_mean, make_config, mean_image
+from experiments.nets.perceptrons import make_config, train
 from experiments.nets.probes import BATCH, loss_and_error
 from highway_suite.records import weights_hash
-from highway_suite.schema import RecordError
 
 
 def skip(net: hn.DeepNet, x: np.ndarray, threshold: float,
@@ -100,24 +99,11 @@ def leave_out(net: hn.DeepNet, images: dict, config: dict, order: Sequence[int]
             | forward_costs(net, net.depth - count) for count in config["left_out"]]
 
 
-def train(config: dict, data: hn.Data) -> hn.DeepNet:
-    """A trial's config and scaled Data -> its net, which takes such images. Raises
-    RecordError."""
-    images = centred(data)
-    settings = make_config(config)
-    net = hn.make_net(settings, images)
-    _, _, status = hn.train(net, images, settings)
-    if status != "ok":
-        raise RecordError(f"the net of seed {config['seed']} diverged")
-    fold_mean(net, mean_image(data))
-    return net
-
-
 @trial_function("data_movement.small")
 def train_small(config: dict, data: hn.Data) -> dict:
     """Train one net -> its accuracy and movement, nothing left out."""
     data, few = hn.scale_pixels(data), slice(config["images"])
-    net = train(config, data)
+    net, _ = train(make_config(config), data)
     return {"sha256": weights_hash(net),
             "train": accuracy(net, (data.x_train[few], data.y_train[few])),
             "test": accuracy(net, (data.x_test[few], data.y_test[few]))
@@ -130,7 +116,7 @@ def skip_all(config: dict, data: hn.Data) -> dict:
     units where the config has thresholds. `closed` is the loss on all training images
     with each block closed alone."""
     data, few = hn.scale_pixels(data), slice(config["images"])
-    net = train(config, data)
+    net, _ = train(make_config(config), data)
     images = {"train": (data.x_train[few], data.y_train[few]),
               "test": (data.x_test[few], data.y_test[few])}
     closed = listed([loss_and_error(net, data.x_train, data.y_train, [l])[0]
@@ -154,9 +140,9 @@ def small_nets(lab: Lab) -> list[dict]:
     rows = []
     for depth in sorted(plan["small"]):
         own = [trials[depth, seed] for seed in plan["seeds"]]
-        rows.append({"depth": depth, "trials": [trial.hash for trial in own]} | {
-            name: [trial.result[name] for trial in own] for name in ("train", "test")}
-            | {model: own[0].result[model] for model in MODELS})
+        rows.append({"depth": depth, "trials": [trial.hash for trial in own],
+                     "test": [trial.result["test"] for trial in own]}
+                    | {model: own[0].result[model] for model in MODELS})
     return rows
 
 

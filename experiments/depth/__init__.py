@@ -10,15 +10,14 @@ L blocks. Do nets of any depth train alike with the same S before training, and 
 S = 1, which is b_T = logit(1/L) = -log(L - 1), near the best everywhere?
 
 The nets. 784 pixels -> one plain layer -> L blocks -> softmax of 10; P1's count of
-layers is one higher. 50 units, tanh, Glorot's weights, batches of 128, clip 5, 6000
-training images, 12 epochs, constant rate, unless it says otherwise. Loss: training
-loss, mean over the last epoch's steps; a net trains if it is below ln(10) / 2, on the
-map if it classifies half of the test images correctly. Nets by S or by rule have three
-rates for each optimiser and are judged by the best, by mean loss over three seeds; from
-300 blocks on by the rate that seed 0 chose. Controls have more rates where the best is
-at an end, and other seeds judge than choose. Test images choose nothing.
+layers is one higher. Loss: training loss, mean over the last epoch's steps; a net
+trains if it is below ln(10) / 2, on the map if it classifies half of the test images
+correctly. Nets by S or by rule have three rates for each optimiser and are judged by
+the best, by mean loss over the seeds; deep ones by the rate that seed 0 chose. Controls
+have more rates where the best is at an end, and other seeds judge than choose. Test
+images choose nothing.
 
-    sums                loss by S, 0.03 to 20, from 10 to 1000 blocks, Adam and SGD
+    sums                loss by S, from 10 to 1000 blocks, Adam and SGD
     rules               S = 1, b_T = -2, -L/10 and chrono, to 10,000 blocks
     controls            the same T in every block, and 1, 3 and 10 blocks, beside S = 1
     full                all of MNIST, with which blocks are used, to 10,000
@@ -27,8 +26,6 @@ at an end, and other seeds judge than choose. Test images choose nothing.
 
 The papers are silent, we assume: all of it, for fully connected nets. Deviations: Adam
 beside P1's SGD; log-sum-exp for the tutorial's bare logarithm.
-
-Finished trials are kept.
 """
 
 from __future__ import annotations

@@ -1,6 +1,3 @@
-"""python3 -m experiments.depth"""
-
 from experiments.lab import main
 
-if __name__ == "__main__":
-    main("depth")
+main("depth")

@@ -13,7 +13,7 @@ from experiments.depth.plan import TRAINS
 from experiments.depth.record import mean_loss
 from experiments.depth.training import KEEPS
 from experiments.lab import Claim
-from experiments.lab.judging import every, listed, or_infinite
+from experiments.lab.judging import every, listed, or_infinite, or_zero
 from experiments.lab.papers import GUIDELINE
 
 FAR = 50                # %: far from a loss
@@ -30,7 +30,7 @@ def seeds_of(rows: Iterable[dict]) -> int | list[int]:
 
 def accuracies(row: dict) -> np.ndarray:
     """Test accuracy of each seed, 0 of one that diverged."""
-    return np.array([value or 0 for value in row["test_acc"]])
+    return np.array(or_zero(row["test_acc"]))
 
 
 def own(name: str, text: str, rows: Sequence[dict], ours: Any, limit: float | None,
@@ -204,13 +204,12 @@ def claims_on_carrying(row: dict) -> list[Claim]:
 # The map and the tutorial
 
 
-def behind(rows: list[dict], bias: float) -> np.ndarray | None:
+def behind(rows: list[dict], bias: float) -> np.ndarray:
     """By how much each seed is better, in test accuracy, with the b_T of the lowest
-    median training loss than with a given one; None where that was not tried."""
-    given = [accuracies(row) for row in rows if row["gate_bias"] == bias]
-    best = min(rows, default={}, key=lambda row: float(
-        np.median(or_infinite(row["train_loss"]))))
-    return accuracies(best) - given[0] if given else None
+    median training loss than with a given one."""
+    (given,) = (row for row in rows if row["gate_bias"] == bias)
+    best = min(rows, key=lambda row: float(np.median(or_infinite(row["train_loss"]))))
+    return accuracies(best) - accuracies(given)
 
 
 def claim_on_guideline(rows: list[dict]) -> Claim:
@@ -218,19 +217,16 @@ def claim_on_guideline(rows: list[dict]) -> Claim:
     tells nothing within two standard errors of the limit."""
     depths = {depth: [row for row in rows if row["depth"] == depth - 1]
               for depth in GUIDELINE}
-    n = max((len(row["test_acc"]) for found in depths.values() for row in found),
-            default=0)
+    n = max(len(row["test_acc"]) for found in depths.values() for row in found)
     depths = {depth: [row for row in found if len(row["test_acc"]) == n]
               for depth, found in depths.items()}
+    lost = {depth: behind(found, GUIDELINE[depth]) for depth, found in depths.items()}
 
     def suits(points):
         found: list[bool | None] = []
-        for depth, there in depths.items():
-            lost = behind(there, GUIDELINE[depth])
-            if lost is None or len(lost) < 2:
-                return None
-            apart = lost.mean() - points / 100
-            error = 2 * lost.std(ddof=1) / math.sqrt(len(lost))
+        for each in lost.values():
+            apart = each.mean() - points / 100
+            error = 2 * each.std(ddof=1) / math.sqrt(n)
             found.append(None if abs(apart) <= error else bool(apart < 0))
         return every(found)
     return own(
@@ -239,10 +235,8 @@ def claim_on_guideline(rows: list[dict]) -> Claim:
         "accuracy less than one point below that of the b_T with the lowest training "
         "loss",
         [row for found in depths.values() for row in found],
-        {f"{depth} layers, points behind": lost if lost is None else listed(
-            100 * lost.mean(), 2) for depth, lost in (
-                (depth, behind(found, GUIDELINE[depth]))
-                for depth, found in depths.items())}, 1, suits, n=n)
+        {f"{depth} layers, points behind": listed(100 * each.mean(), 2)
+         for depth, each in lost.items()}, 1, suits, n=n)
 
 
 def claim_on_advice(rows: list[dict]) -> Claim:

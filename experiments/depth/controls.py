@@ -1,10 +1,8 @@
 """Controls of `depth`: what a constant T does, and what shallow nets do.
 
-The nets that are judged share no seed with those that chose their rate. Rates are
-chosen by mean training loss, of the three that rules have; where the best is at an end
-of those tried, the next one beyond it is tried, until it is not. At equal compute ten
-blocks train longer. By the schedule of the deepest net shallow ones see all images, at
-the rate of their lowest mean training loss; they are judged by test accuracy.
+The nets that are judged share no seed with those that chose their rate. At equal
+compute ten blocks train longer. By the schedule of the deepest net shallow ones see all
+images; they are judged by test accuracy.
 
 Limits are wider than the noise: one seed's loss is off by about 14 % of its mean, so a
 ratio of two means by 7 % with eight seeds and by 9 % with five. The limit is 20 %, and
@@ -23,7 +21,7 @@ from experiments.depth.claims import accuracies, by_depth, own, prefixes
 from experiments.depth.plan import ONE, Book, Net, gates_of, net_config
 from experiments.depth.record import GUESSING, best_row, mean_loss, of_seeds
 from experiments.lab import Claim
-from experiments.lab.judging import ahead, every, listed, or_infinite
+from experiments.lab.judging import ahead, every, listed, next_beyond, or_infinite
 
 NEAR = 20               # %: near a loss
 POINTS = 0.5            # of test accuracy: near
@@ -51,17 +49,15 @@ def search(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
     more at an end where the best of these have run."""
     seeds = plan["seeds"][:1 if net.depth >= plan["one_rate_from"] else None]
     lrs = set(plan["lrs"]["adam"])
-    ladder = sorted([*lrs, *plan["controls"]["beyond"]])
     while True:
         found = {lr: [net_config(plan, net, lr, seed) for seed in seeds]
                  for lr in sorted(lrs)}
         if not all(config in book for configs in found.values() for config in configs):
             return found
-        place = ladder.index(best_row(book, found)["lr"])
-        near = {*ladder[max(place - 1, 0):place + 2]}
-        if near <= lrs:
+        more = next_beyond(lrs, best_row(book, found)["lr"], plan["controls"]["beyond"])
+        if not more:
             return found
-        lrs |= near
+        lrs.update(more)
 
 
 def judged_configs(book: Book, plan: dict, net: Net) -> list[dict]:
@@ -172,13 +168,6 @@ def by_rule(record: dict) -> dict[str, dict[int, dict]]:
     return rows
 
 
-def shallow_rows(record: dict) -> list[dict]:
-    """The shallow nets, the deepest of them with S = 1 last."""
-    rows = by_rule(record)
-    least = min(rows["S = 1"])
-    return [*rows["shallow"].values(), rows["S = 1"][least]]
-
-
 def all_losses(record: dict) -> dict[int, dict[str, list]]:
     """Losses by seed of every rule with highway blocks and Adam, {depth: {rule:
     losses}}: of the controls where there are any."""
@@ -191,8 +180,9 @@ def all_losses(record: dict) -> dict[int, dict[str, list]]:
 
 def claim_on_best_rule(record: dict) -> Claim:
     """S = 1 beside every other rule and every shallow net."""
-    shallow = {f"{row['depth']} blocks": row["train_loss"]
-               for row in shallow_rows(record)}
+    rows = by_rule(record)
+    shallow = {f"{row['depth']} blocks": row["train_loss"] for row in (
+        *rows["shallow"].values(), rows["S = 1"][min(rows["S = 1"])])}
     found, ours = [], {}
     for depth, losses in all_losses(record).items():
         others = {name: values for name, values in (losses | shallow).items()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import highway_networks as hn
+from experiments.lab.judging import name_of_least, or_infinite
 from experiments.lab.trials import Trial, hash_of
 
 TRAINS = math.log(10) / 2       # training loss below which a net trains
@@ -71,8 +72,8 @@ SMOKE: dict[str, Any] = {
         "nets": [["S = 1", 4], ["S = 1", 16], ["-L/10", 4]], "epochs": 2}, "adam":
         PLAN["full"]["adam"] | {"nets": [["S = 1", 40]], "epochs": 2}},
     "map": {"lrs": [1e-3, 5e-3], "cells": [
-        {"depths": [3, 9], "gate_biases": [1.0, -1.0, -20.0], "seeds": [0]},
-        {"depths": [9], "gate_biases": [-1.0, -20.0], "seeds": [1]}]},
+        {"depths": [9, 19, 29], "gate_biases": [1.0, -1.0, -2.0, -3.0],
+         "seeds": [0, 1]}]},
     "thousand": PLAN["thousand"] | {
         "depth": 11, "n_train": 1437, "epochs": 2, "kept": [2, 5],
         "nets": [{"gate_biases": [-2.0, -20.0], "seeds": [0]}]},
@@ -99,11 +100,6 @@ class Book:
 
     def __getitem__(self, config: dict) -> Trial:
         return self.trials[hash_of(config)]
-
-    def loss(self, config: dict) -> float:
-        """A trial's last training loss; infinite where it diverged."""
-        loss = final_loss(self[config])
-        return math.inf if loss is None else loss
 
 
 def final_loss(trial: Trial) -> float | None:
@@ -142,10 +138,10 @@ def of_first_seed(plan: dict, net: Net) -> dict[float, dict]:
 
 def chosen_lr(book: Book, plan: dict, net: Net) -> float | None:
     """The rate of the lowest loss of the first seed; None where none trains."""
-    losses = {lr: book.loss(config)
+    losses = {lr: final_loss(book[config])
               for lr, config in of_first_seed(plan, net).items()}
-    best = min(losses, key=losses.__getitem__)
-    return best if losses[best] < TRAINS else None
+    best = name_of_least(losses)
+    return best if or_infinite(losses[best]) < TRAINS else None
 
 
 def by_rate(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:

@@ -53,13 +53,6 @@ def make_net(config: dict, data: hn.Data) -> hn.DeepNet:
     return net
 
 
-def take_images(config: dict, data: hn.Data) -> hn.Data:
-    """A trial's images, drawn by the seed and scaled."""
-    subset = hn.take_subset(data, hn.Config(
-        **{name: config[name] for name in ("seed", "n_train", "n_test")}))
-    return hn.scale_pixels(subset, config["dtype"])
-
-
 def fit(net: hn.DeepNet, data: hn.Data, config: dict, cache: hn.Cache
         ) -> tuple[list[float], str]:
     """Train as hn.train does, but test nothing on the way, which very deep nets feel ->
@@ -80,7 +73,9 @@ def fit(net: hn.DeepNet, data: hn.Data, config: dict, cache: hn.Cache
 def train(config: dict, data: hn.Data) -> dict:
     """Train one net: its losses and test accuracy; and if the config asks for it, which
     blocks it uses."""
-    data = take_images(config, data)
+    subset = hn.take_subset(data, hn.Config(
+        **{name: config[name] for name in ("seed", "n_train", "n_test")}))
+    data = hn.scale_pixels(subset, config["dtype"])
     net = make_net(config, data)
     cache = net.cache(config["batch"])
     losses, status = fit(net, data, config, cache)

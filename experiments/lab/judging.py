@@ -12,7 +12,7 @@ the verdict, the same way for all of them:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,7 +105,7 @@ def ahead(one: Iterable[float | None], other: Iterable[float | None],
 
 
 # --------------------------------------------------------------------------------------
-# Numbers
+# Numbers, and choices by them
 
 
 def listed(values: Any, digits: int = 6) -> Any:
@@ -121,6 +121,27 @@ def or_infinite(values: Any) -> np.ndarray:
     that shape with infinity in their places."""
     values = np.array(values, float)
     return np.where(np.isnan(values), np.inf, values)
+
+
+def or_zero(values: Iterable[float | None]) -> list[float]:
+    """Accuracies, None where a run diverged -> the same with 0 in their places."""
+    return [value or 0 for value in values]
+
+
+def name_of_least(values: Mapping[Any, float | None]) -> Any:
+    """The name of the least value, of equal ones the first; None is the largest."""
+    known = {name: math.inf if value is None else value
+             for name, value in values.items()}
+    return min(known, key=lambda name: known[name])
+
+
+def next_beyond(tried: Collection[float], best: float, more: Sequence[float]
+                ) -> list[float]:
+    """Where the best of the values tried lies at an end: the nearest of more, which
+    ascend, on the far side of it."""
+    lower = [value for value in more if value < min(tried)][-1:]
+    higher = [value for value in more if value > max(tried)][:1]
+    return lower * (best == min(tried)) + higher * (best == max(tried))
 
 
 def mean_and_std(values: Iterable[float | None]) -> dict:

@@ -2,23 +2,13 @@
 
 Kim et al. 2016 (arXiv:1508.06615) put highway layers between the characters of a word
 and an LSTM. P2 (section 5.2, Table 1a) replaces the two layers of their large model by
-other forms. Perplexity on the Penn Treebank's test text: full 79.09, highway 79.13,
-C-only 79.15, T-only 82.94, residual (four layers) 91.32, plain (one layer) 92.60. Kim
-et al.'s small model has 100.3 without such a layer, 111.2 with a plain one, and 92.3
-and 90.1 with one and two highway layers (their Table 7).
+other forms. Both give perplexities on the Penn Treebank's test text.
 
-We follow the small model and its code, yoonkim/lstm-char-cnn on GitHub. A character is
-15 numbers. A word has a start and an end, and is padded to the longest word. Kernels of
-width 1 to 6, 25 filters times the width, tanh, and the largest value over the word give
-525 features. Then come the layers in question, 525 wide, with relu and with b_T around
--2 at first, two LSTMs of 300 with dropout 0.5 after each, and a softmax over 10,000
-words. All parameters start from U(-0.05, 0.05).
-
-Training is plain gradient descent on 20 streams of 35 words, with the state carried on.
-The gradient of the sum over 35 steps is clipped at norm 5. The rate starts at 1. From
-the third epoch on it is halved after each epoch in which the validation perplexity fell
-by less than 1. After 20 epochs the net reads the test text, once. Nine nets train
-alike. Then their gates are held at their means.
+We follow the small model and its code, yoonkim/lstm-char-cnn on GitHub. The layers in
+question are 525 wide, with relu and with b_T around -2 at first. From the third epoch
+on, the learning rate is halved after each epoch in which the validation perplexity fell
+by less than 1. After the last epoch the net reads the test text, once. Then its gates
+are held at their means.
 
 P2 is silent, and we assume: b_C starts around +2, so that C carries what T does at
 b_T = -2. Deviations: the small model; 20 epochs for 25; the LSTMs start every epoch
@@ -30,8 +20,7 @@ agree; else it is open. A run that diverged or guesses counts as worse than any 
 two of them cannot be told apart.
 
 The text is licensed by the LDC and is not part of this repository: --data-dir, or
-$HIGHWAY_PTB_DIR, names a folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt. A
-trial takes two hours on one core and keeps a checkpoint after each epoch.
+$HIGHWAY_PTB_DIR, names its folder. A trial takes two hours on one core.
 """
 
 from __future__ import annotations
@@ -87,9 +76,12 @@ def make_config(plan: dict, net: dict, seed: int) -> dict:
 
 
 def row_of(net: dict, trials: list[Trial]) -> dict:
-    """The trials of one net of the plan -> its row."""
+    """The trials of one net of the plan -> its row; small and large: the papers' test
+    perplexities."""
+    key = net["block"], net["depth"]
     return net | {
-        "parameters": trials[0].result["parameters"],
+        "small": KIM.get(key), "large": TABLE_1A[P2[key]].perplexity if key in P2
+        else None, "parameters": trials[0].result["parameters"],
         **{name: [trial.result[name] for trial in trials] for name in (
             "valid_perplexity", "test_perplexity", "held_gates")},
         "trials": [trial.hash for trial in trials]}
@@ -102,10 +94,7 @@ def run(lab: Lab) -> dict:
         (net["block"], net["depth"], seed): make_config(lab.plan, net, seed)
         for net in nets for seed in net["seeds"]})
     return {"nets": [row_of(net, [trials[net["block"], net["depth"], seed]
-                                  for seed in net["seeds"]]) for net in nets],
-            "papers": [{"block": key[0], "depth": key[1], "small": KIM.get(key),
-                        "large": TABLE_1A[P2[key]].perplexity if key in P2 else None}
-                       for key in SEEDS]}
+                                  for seed in net["seeds"]]) for net in nets]}
 
 
 # --------------------------------------------------------------------------------------
@@ -116,28 +105,23 @@ def label_of(net: Mapping) -> str:
     return f"{net['depth']} {spoken(net['block'])}" if net["depth"] else "none"
 
 
-def by_perplexity(nets: list[dict]) -> list[dict]:
-    """Nets, the worst by the median of its seeds first."""
-    return sorted(nets, reverse=True, key=lambda net: np.median(
-        or_infinite(net["test_perplexity"])))
-
-
 def draw(record: dict) -> Figure:
-    """Test perplexity of every form, ours and what the papers report."""
+    """Test perplexity of every form, ours and what the papers report; the worst by the
+    median of its seeds is at the bottom."""
     figure, axes = sheet(
         "Forms with a gate on x help the language model most", "Penn Treebank",
         "ours has the size of the small model of Kim et al. (2016)",
         "the model of Greff et al. (2017) is larger",
         height=3.9)
-    nets = by_perplexity(record["nets"])
-    theirs = {(row["block"], row["depth"]): row for row in record["papers"]}
+    nets = sorted(record["nets"], reverse=True, key=lambda net: np.median(
+        or_infinite(net["test_perplexity"])))
     for at, net in enumerate(nets):
         colour = colour_of(net["block"]) if net["depth"] else LIGHT.soft
         for value in net["test_perplexity"]:
             axes.plot(value or np.nan, at, "o", color=colour, markersize=7)
         for name, mark in (("small", "D"), ("large", "s")):
-            axes.plot(theirs[net["block"], net["depth"]][name] or np.nan, at, mark,
-                      color=LIGHT.ink, fillstyle="none", markersize=6)
+            axes.plot(net[name] or np.nan, at, mark, color=LIGHT.ink, fillstyle="none",
+                      markersize=6)
     for mark, fill, label in (("o", "full", "ours, each seed"),
                               ("D", "none", "Kim et al."),
                               ("s", "none", "Greff et al.")):
@@ -197,11 +181,6 @@ class Said(NamedTuple):
     value: Callable[[dict, int], float] = read
 
 
-def kims(*nets: str) -> dict:
-    """Their numbers in Kim et al."""
-    return {name: KIM[NAMES[name]] for name in nets}
-
-
 def p2s(*nets: str) -> dict:
     """Their numbers in P2."""
     return {name: TABLE_1A[NAMES[name][0]].perplexity for name in nets}
@@ -223,7 +202,8 @@ SAID = [
          "perplexity as theirs: they differ by at most 4", ["one highway"],
          lambda ours: abs(ours - KIM["highway", 1]), 4.0, KIM["highway", 1], True),
     *(Said(name, "Kim Table 7", text, nets,
-           lambda worse, better: worse - better, 1.0, kims(*nets))
+           lambda worse, better: worse - better, 1.0,
+           {name: KIM[NAMES[name]] for name in nets})
       for name, text, nets in (
           ("lm-plain-harms", "a plain layer is worse than nothing, by at least 1 in "
            "test perplexity", ("plain", "nothing")),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,11 +48,6 @@ class Text(NamedTuple):
         return spelling
 
 
-def longest_first(words: Iterable[str]) -> list[str]:
-    """Each of the words once, the longest first, else in the order of the alphabet."""
-    return sorted(set(words), key=lambda word: (-len(word), word))
-
-
 def make_text(parts: Mapping[str, list[str]]) -> Text:
     """{"train": lines, "valid": lines, "test": lines} -> Text. The vocabulary consists
     of the words of the training text; any other word is unknown. Each line ends with
@@ -61,7 +56,8 @@ def make_text(parts: Mapping[str, list[str]]) -> Text:
         UNKNOWN_AS if word == UNKNOWN else
         word.replace(START_OF_WORD, "").replace(END_OF_WORD, "") or UNKNOWN_AS
         for word in line.split()), END]] for name, lines in parts.items()}
-    vocabulary = longest_first([UNKNOWN_AS, *words["train"]])
+    vocabulary = sorted({UNKNOWN_AS, *words["train"]},
+                        key=lambda word: (-len(word), word))
     number = {word: n for n, word in enumerate(vocabulary)}
     alphabet = "".join(sorted(set("".join(vocabulary)) | {START_OF_WORD, END_OF_WORD}))
     return Text(vocabulary, alphabet, *(

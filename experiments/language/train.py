@@ -12,9 +12,9 @@ import numpy as np
 import highway_networks as hn
 from experiments.lab import trial_function
 from experiments.lab.judging import listed
+from experiments.lab.running import epoch_reporter
 from experiments.language.text import Batches, Text
-from experiments.nets.recurrent import Cache, GradientDescent, LanguageModel
-from highway_suite.terminal import say
+from experiments.nets.recurrent import Cache, LanguageModel
 
 
 def make_net(config: dict, spelling: np.ndarray) -> LanguageModel:
@@ -74,22 +74,17 @@ def make_training(config: dict, text: Text) -> Training:
 
 
 def learn(training: Training, config: dict, checkpoint: Any = None) -> tuple[list, str]:
-    """Train by `hn.fit` -> its history, a row of each epoch, and its status. Each epoch
-    takes minutes and prints a line to stderr."""
-    def tell(row):
-        say(f"{config['block']} {config['depth']}, seed {config['seed']}, epoch "
-            f"{row['epoch']}: perplexity {perplexity(row['train_loss']):.1f} in "
-            f"training, {row['valid_perplexity']:.1f} on the validation text")
-
+    """Train by `hn.fit` -> its history, a row of each epoch, and its status."""
     def validate(net, cache):
         loss = mean_loss(net, training.valid, cache)
         if not math.isfinite(perplexity(loss)):
             raise hn.Diverged(f"validation loss {loss}")
         return {"valid_perplexity": hn.significant(perplexity(loss))}
-    return hn.fit(training.net, training.batches, GradientDescent(),
-                  lambda epoch, history: learning_rate(config, history), tell,
-                  epochs=config["epochs"], clip=config["clip"], measure=validate,
-                  cache=training.cache, checkpoint=checkpoint)
+    return hn.fit(training.net, training.batches,
+                  hn.SGD(training.net.params, momentum=0),
+                  lambda epoch, history: learning_rate(config, history),
+                  epoch_reporter(config), epochs=config["epochs"], clip=config["clip"],
+                  measure=validate, cache=training.cache, checkpoint=checkpoint)
 
 
 @trial_function("language.train", resumable=True)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
+from highway_suite.schema import RecordError
 
 SETTINGS = {"depth": 49, "hidden": 50, "activation": "tanh", "init": "glorot",
             "gate_bias": -2.0, "batch": 128, "momentum": 0.9, "lr_decay": 0.95}
@@ -53,3 +54,16 @@ def make_config(settings: Mapping[str, Any], **own: Any) -> hn.Config:
     known = {field.name for field in fields(hn.Config)}
     of_settings = {name: settings[name] for name in settings if name in known}
     return hn.Config(**{**of_settings, **own, "optimizer": "sgd", "clip": 0.0})
+
+
+def train(settings: hn.Config, data: hn.Data) -> tuple[hn.DeepNet, dict]:
+    """Scaled Data -> the net, which takes such images, and its history. Raises
+    RecordError if it diverged."""
+    images = centred(data)
+    net = hn.make_net(settings, images)
+    history, _, status = hn.train(net, images, settings)
+    if status != "ok":
+        raise RecordError(f"the {settings.block} net of seed {settings.seed} diverged "
+                          f"at lr {settings.lr:g}")
+    fold_mean(net, mean_image(data))
+    return net, history

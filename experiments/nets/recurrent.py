@@ -545,13 +545,3 @@ class LanguageModel:
         """Batch -> its mean loss per word by name, and the flat gradient."""
         loss = self.forward(batch, cache).sum() / cache.N
         return {"train_loss": loss}, self.backward(cache)
-
-
-class GradientDescent:
-    """params -= lr grad; grad is overwritten."""
-
-    kept = ()
-
-    def step(self, params: np.ndarray, grad: np.ndarray, lr: float) -> None:
-        np.multiply(grad, lr, out=grad)
-        np.subtract(params, grad, out=params)

@@ -446,10 +446,6 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
                      text=f"on CIFAR-100, {text}", paper=paper,
                      **about(nets, values, passes, limit=limit))
 
-    def change(net, state):
-        steps = np.array(net["change"][state])
-        return 100 * (1 - steps[:first].sum() / steps.sum())
-
     def classes(net, state):
         return max(float(np.sum(shares[:early]))
                    for shares in net["differences"][state].values())
@@ -468,7 +464,8 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
               lambda value, limit: value < limit - 1),
         claim("change-within-first", "4", "outputs change within the first "
               f"{first} blocks: less than 10 % of the change happens after them",
-              "about 40", 10, in_both(nets, change), lt),
+              "about 40", 10, in_both(nets, lambda net, state: 100 * late_change(
+                  net, first, state)), lt),
         claim("class-differences-spread", "4.1", "differences of mean T between "
               "classes lie in all blocks: less than half of their squares lie in the "
               f"first {early} (odds below 1), for the paper's two classes and for all",

@@ -49,11 +49,6 @@ def draw_routing(record: dict) -> Figure:
     return figure
 
 
-def block_numbers(values: list) -> range:
-    """The numbers of the blocks that values are of, from 1."""
-    return range(1, len(values) + 1)
-
-
 def draw_lesions(record: dict) -> Figure:
     """P1's Figure 4, for each kind of net."""
     nets, labels = record["nets"], []
@@ -65,7 +60,7 @@ def draw_lesions(record: dict) -> Figure:
     axes.set_yscale("log")
     for block, found in nets.items():
         losses = [net["one_closed"]["loss"] for net in found]
-        draw_band(axes, block_numbers(losses[0]), losses, colour_of(block))
+        draw_band(axes, range(1, len(losses[0]) + 1), losses, colour_of(block))
         draw_level(axes, np.median([net["loss"] for net in found]), colour_of(block))
         labels.append((np.median(losses, axis=0)[-1], spoken(block), colour_of(block)))
     axes.set_xlabel(f"closed {BLOCK_AXIS}")
@@ -170,7 +165,7 @@ def draw_harder(record: dict) -> Figure:
     axes.set_yscale("log")
     for (count, label, values), colour, at in zip(drawn, LIGHT.own, LABELS,
                                                   strict=False):
-        draw_band(axes, block_numbers(values[0]), values, colour)
+        draw_band(axes, range(1, len(values[0]) + 1), values, colour)
         axes.annotate(label, (count, 0.5), at, textcoords="offset points", color=colour,
                       size=SMALL, ha="right" if count > 30 else "left")
     draw_level(axes, 0.5)

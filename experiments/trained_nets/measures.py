@@ -1,6 +1,6 @@
 """What is measured of a trained net, and of the same net before training.
 
-Legend: L blocks, U units, C classes, N images, F features: of all blocks together.
+Legend: L blocks, U units, C classes, N images.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 import highway_networks as hn
 from experiments.lab.judging import listed
 from experiments.nets.probes import (
-    BATCH,
     loss_and_error,
     mean_gates,
     over_images,
@@ -70,17 +69,17 @@ def shuffle(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, how: dict) -> di
 # Blocks as steps of an estimate (Greff et al. 2017)
 
 
-def moments(net: hn.DeepNet, x: np.ndarray, of: Callable[[np.ndarray], np.ndarray],
-            size: int = BATCH) -> np.ndarray:
+def moments(net: hn.DeepNet, x: np.ndarray, of: Callable[[np.ndarray], np.ndarray]
+            ) -> np.ndarray:
     """Mean and mean square over images x (N, P) of what `of` makes of the outputs a_k,
     (K, U, B), of every unit, (2, K, U)."""
     def sums(rows, _, cache):
         values = of(outputs(net, cache).astype("float64"))
         return [values.sum(axis=2), (values ** 2).sum(axis=2)]
-    return over_images(net, x, sums, size=size)
+    return over_images(net, x, sums)
 
 
-def estimation_error(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> dict:
+def estimation_error(net: hn.DeepNet, x: np.ndarray) -> dict:
     """How far block outputs a_k, k = 0..L, are from A = a_L on images x (N, P).
 
     mean (L + 1,): of a_k - A over images and units, in units of A's standard deviation
@@ -89,7 +88,7 @@ def estimation_error(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> dict:
     bias_share (L,): the share of the squared error that is bias, the square of each
         unit's mean error over images.
     """
-    mean, squares = moments(net, x, lambda a: np.concatenate([a - a[-1], a[-1:]]), size)
+    mean, squares = moments(net, x, lambda a: np.concatenate([a - a[-1], a[-1:]]))
     variance = np.maximum(squares - mean ** 2, 0)           # (L + 2, U), the last of A
     A_std, mean, variance = np.sqrt(variance[-1]).mean(), mean[:-1], variance[:-1]
     bias = (mean ** 2).sum(axis=1)[:-1]
@@ -98,15 +97,15 @@ def estimation_error(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> dict:
             "bias_share": listed(bias / (bias + variance.sum(axis=1)[:-1]))}
 
 
-def bias_of_steps(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:
+def bias_of_steps(net: hn.DeepNet, x: np.ndarray) -> list[float]:
     """The share of F = a_k - a_(k-1) that is bias, for each block (L,): sum m^2 / sum
     (m^2 + s^2) over the units, with m and s a unit's mean and deviation over images.
     0 where E[F] = 0 (their Eq. 9)."""
-    mean, squares = moments(net, x, lambda a: np.diff(a, axis=0), size)
-    return (mean ** 2).sum(axis=1) / squares.sum(axis=1)
+    mean, squares = moments(net, x, lambda a: np.diff(a, axis=0))
+    return listed((mean ** 2).sum(axis=1) / squares.sum(axis=1))
 
 
-def optimal_mixing(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:
+def optimal_mixing(net: hn.DeepNet, x: np.ndarray) -> np.ndarray:
     """The constant T of each unit with which a_(k-1) + T (H - a_(k-1)) estimates A =
     a_L with the least variance, (L, U) (their Eqs. 10 and 11):
 
@@ -118,7 +117,7 @@ def optimal_mixing(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndar
         error, apart = a[:-1] - a[-1], a[:-1] - H                       # (L, U, B)
         return [values.sum(axis=2) for values in (error, apart, error * apart,
                                                   apart ** 2)]
-    error, apart, product, square = over_images(net, x, sums, size=size)
+    error, apart, product, square = over_images(net, x, sums)
     return (product - error * apart) / (square - apart ** 2)
 
 
@@ -130,21 +129,21 @@ def mixing(net: hn.DeepNet, x: np.ndarray) -> float | None:
     return correlation(*ranks)
 
 
-def still(net: hn.DeepNet, x: np.ndarray, apart: int, within: Iterable[float],
-          size: int = BATCH) -> np.ndarray:
+def still(net: hn.DeepNet, x: np.ndarray, apart: int, within: Iterable[float]
+          ) -> list[float]:
     """The share of values a_k of units and images that differ from a_(k + apart) by
     less than each of `within`. Srivastava et al. (2015) call these stripes."""
     def counts(rows, _, cache):
         moved = np.abs(outputs(net, cache)[apart:] - outputs(net, cache)[:-apart])
         return [np.count_nonzero(moved < most) for most in within]
-    return over_images(net, x, counts, size=size) / (
-        net.hidden * (net.depth + 1 - apart))
+    return listed(over_images(net, x, counts) / (
+        net.hidden * (net.depth + 1 - apart)))
 
 
-def change(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:
+def change(net: hn.DeepNet, x: np.ndarray) -> list[float]:
     """Mean length of the step that each block makes, |y_l - y_(l-1)|, (L,)."""
-    return over_images(net, x, lambda rows, _, cache: np.linalg.norm(np.diff(
-        outputs(net, cache), axis=0), axis=1).sum(axis=1, dtype=float), size=size)
+    return listed(over_images(net, x, lambda rows, _, cache: np.linalg.norm(np.diff(
+        outputs(net, cache), axis=0), axis=1).sum(axis=1, dtype=float)))
 
 
 # --------------------------------------------------------------------------------------
@@ -158,17 +157,16 @@ def hoyer(values: np.ndarray, axis: int | None = None) -> Any:
     return (n - ratio) / (n - 1)
 
 
-def sparsity(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> float:
+def sparsity(net: hn.DeepNet, x: np.ndarray) -> float:
     """Hoyer's measure of all T of one image, mean over images."""
     return hn.significant(float(over_images(net, x, lambda rows, _, cache: hoyer(
-        cache.T.reshape(-1, cache.batch), axis=0).sum(dtype=float), size=size)))
+        cache.T.reshape(-1, cache.batch), axis=0).sum(dtype=float))))
 
 
-def closed_gates(net: hn.DeepNet, x: np.ndarray, closed: float, size: int = BATCH
-                 ) -> np.ndarray:
+def closed_gates(net: hn.DeepNet, x: np.ndarray, closed: float) -> np.ndarray:
     """The share of T below `closed`, of each block (L,), mean over images."""
     return over_images(net, x, lambda rows, _, cache: np.less(cache.T, closed).mean(
-        axis=1).sum(axis=1), size=size)
+        axis=1).sum(axis=1))
 
 
 def about_bias(net: hn.DeepNet, start: float, T: np.ndarray) -> dict:

@@ -9,36 +9,18 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.lab import trial_function
-from experiments.lab.judging import listed, or_infinite
+from experiments.lab.judging import listed, name_of_least
 from experiments.nets.perceptrons import (
     centred,
     fold_mean,
     hold_out,
     make_config,
     mean_image,
+    train,
 )
 from experiments.nets.probes import mean_gates, passes
-from experiments.trained_nets.measures import (
-    about_bias,
-    bias_of_steps,
-    change,
-    class_differences,
-    class_gates,
-    closed_gates,
-    estimation_error,
-    held,
-    hoyer,
-    mixing,
-    nearest_class,
-    outputs,
-    shares_of_blocks,
-    shuffle,
-    sparsity,
-    still,
-    use_of_blocks,
-)
+from experiments.trained_nets import measures
 from highway_suite.records import weights_hash
-from highway_suite.schema import RecordError
 
 States = Mapping[str, hn.DeepNet]       # a net as it is "trained", and "untrained"
 
@@ -60,21 +42,14 @@ def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
     """A trial's config and scaled Data -> the trained net, which takes scaled images,
     and how it was trained. A search chooses the learning rate. With it, the net is
     trained from the start. Raises RecordError if it diverged."""
-    images = centred(data)
-
-    def train(lr, epochs):
-        settings = make_config(config, lr=lr, epochs=epochs)
-        net = hn.make_net(settings, images)
-        history, _, status = hn.train(net, images, settings)
-        return net, history, status
-    lrs, epochs = config["lrs"], config["epochs"]
-    losses = [train(lr, config["search_epochs"])[1]["train_loss"][-1] for lr in lrs]
-    lr = lrs[int(np.argmin(or_infinite(losses)))]
-    net, history, status = train(lr, epochs)
-    if status != "ok":
-        raise RecordError(f"the {config['block']} net diverged at lr {lr:g}")
-    fold_mean(net, mean_image(data))
-    return net, {"block": config["block"], "lr": lr, "epochs": epochs,
+    images, lrs, losses = centred(data), config["lrs"], []
+    for lr in lrs:
+        settings = make_config(config, lr=lr, epochs=config["search_epochs"])
+        history, _, _ = hn.train(hn.make_net(settings, images), images, settings)
+        losses.append(history["train_loss"][-1])
+    lr = name_of_least(dict(zip(lrs, losses, strict=True)))
+    net, history = train(make_config(config, lr=lr), data)
+    return net, {"block": config["block"], "lr": lr, "epochs": config["epochs"],
                  "parameters": net.params.size,
                  "search": {"lr": lrs, "train_loss": losses},
                  "train_loss": history["train_loss"], "test_acc": history["test_acc"],
@@ -83,7 +58,7 @@ def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
 
 def untrained_net(config: dict, data: hn.Data) -> hn.DeepNet:
     """The same net before training; it also takes scaled images."""
-    net = hn.make_net(make_config(config, lr=1.0, epochs=1), data)
+    net = hn.make_net(make_config(config), data)
     fold_mean(net, mean_image(data))
     return net
 
@@ -102,41 +77,41 @@ def measured(states: States, data: hn.Data, config: dict) -> dict:
     the measures' settings, too."""
     x, labels, net = data.x_train, data.y_train, states["trained"]
     few = slice(config["shuffle"]["images"])
-    found = {**use_of_blocks(net, x, labels),
-             "shuffled": shuffle(net, x[few], labels[few], config["shuffle"]),
-             "estimation": of_each(states, lambda net: estimation_error(net, x)),
-             "steps_bias": of_each(states, lambda net: listed(bias_of_steps(net, x))),
-             "still": of_each(states, lambda net: listed(
-                 still(net, x, config["apart"], config["within"])))}
+    found = {**measures.use_of_blocks(net, x, labels),
+             "shuffled": measures.shuffle(net, x[few], labels[few], config["shuffle"]),
+             "estimation": of_each(states, measures.estimation_error, x),
+             "steps_bias": of_each(states, measures.bias_of_steps, x),
+             "still": of_each(states, measures.still, x, config["apart"],
+                              config["within"])}
     if config["block"] != "highway":
         return found
     b_T = net.views(net.params)["b_T"].astype(float)
     return found | about_gates(states, data, config) | {
         "mean_fall": hn.significant((config["gate_bias"] - b_T).mean()),
         "closed": of_each(states, lambda net: {
-            "per_example": listed(closed_gates(net, x, config["closed"])),
+            "per_example": listed(measures.closed_gates(net, x, config["closed"])),
             "of_mean": listed((mean_gates(net, x) < config["closed"]).mean(axis=1))}),
         "hoyer_of_mean": of_each(states, lambda net: hn.significant(
-            hoyer(mean_gates(net, x)))),
-        "told": of_each(states, lambda net: nearest_class(
-            net, data.x_test, data.y_test, class_gates(net, x, labels))),
+            measures.hoyer(mean_gates(net, x)))),
+        "told": of_each(states, lambda net: measures.nearest_class(
+            net, data.x_test, data.y_test, measures.class_gates(net, x, labels))),
         "held": hold_gates(net, x, labels),
-        "mixing": of_each(states, lambda net: mixing(net, x))}
+        "mixing": of_each(states, measures.mixing, x)}
 
 
-def of_each(states: States, of: Callable[[hn.DeepNet], Any]) -> dict[str, Any]:
-    """What is measured of a net after training, and before."""
-    return {state: of(net) for state, net in states.items()}
+def of_each(states: States, of: Callable, *arguments: Any) -> dict[str, Any]:
+    """What is measured of a net after training, and before: of(net, *arguments)."""
+    return {state: of(net, *arguments) for state, net in states.items()}
 
 
 def hold_gates(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray) -> dict:
     """Loss and error with every T held at its mean: {over which images: [loss, error]}.
     """
     mean = mean_gates(net, x)[..., None].astype(net.dtype)
-    by_class = np.moveaxis(class_gates(net, x, labels), 0, 2).astype(net.dtype)
-    return {"all": listed(held(net, x, labels, lambda rows: mean)),
-            "its class": listed(held(net, x, labels,
-                                     lambda rows: by_class[..., labels[rows]]))}
+    by_class = np.moveaxis(measures.class_gates(net, x, labels), 0, 2).astype(net.dtype)
+    return {"all": listed(measures.held(net, x, labels, lambda rows: mean)),
+            "its class": listed(measures.held(
+                net, x, labels, lambda rows: by_class[..., labels[rows]]))}
 
 
 def about_gates(states: States, data: hn.Data, config: dict) -> dict:
@@ -144,12 +119,12 @@ def about_gates(states: States, data: hn.Data, config: dict) -> dict:
     also what they show."""
     x, net, classes = data.x_train, states["trained"], config["classes"]
     T_mean = mean_gates(net, x)
-    apart = of_each(states, lambda net: class_differences(net, x, data.y_train))
+    apart = of_each(states, measures.class_differences, x, data.y_train)
     found = {
-        "bias": about_bias(net, config["gate_bias"], T_mean),
-        "change": of_each(states, lambda net: listed(change(net, x))),
-        "sparsity": of_each(states, lambda net: sparsity(net, x)),
-        "differences": {state: shares_of_blocks(each, classes)
+        "bias": measures.about_bias(net, config["gate_bias"], T_mean),
+        "change": of_each(states, measures.change, x),
+        "sparsity": of_each(states, measures.sparsity, x),
+        "differences": {state: measures.shares_of_blocks(each, classes)
                         for state, each in apart.items()}}
     if config.get("pictured"):
         found["picture"] = picture(net, data, T_mean, config["seed"]) | {
@@ -172,7 +147,7 @@ def picture(net: hn.DeepNet, data: hn.Data, T_mean: np.ndarray, seed: int) -> di
             "biases": three_decimals(net.views(net.params)["b_T"]),
             "T_mean": three_decimals(T_mean),
             "T_one": three_decimals(np.asarray(cache.T)[..., 0]),
-            "outputs_one": three_decimals(outputs(net, cache)[..., 0])}
+            "outputs_one": three_decimals(measures.outputs(net, cache)[..., 0])}
 
 
 # --------------------------------------------------------------------------------------
@@ -208,6 +183,6 @@ def look_at_other_data(config: dict, data: hn.Data) -> dict:
     if training["status"] != "ok":
         return {"training": training}
     found = {"training": training,
-             **use_of_blocks(net, images.x_train, images.y_train)}
+             **measures.use_of_blocks(net, images.x_train, images.y_train)}
     return found if config.get("block") == "plain" else found | about_gates(
         {"trained": net, "untrained": fresh}, images, config)
