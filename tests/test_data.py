@@ -13,15 +13,10 @@ from conftest import encode_idx
 
 import highway_networks as hn
 import highway_suite
-from highway_suite.datasets import content_hash, load_as_asked
+from highway_suite.datasets import load_as_asked
 
 LABELS = np.array([1, 2, 3, 9], np.uint8)
 PACKED = gzip.compress(encode_idx(LABELS), mtime=0)
-
-
-def test_idx_of_four_dimensions_is_read(rng):
-    colour = rng.integers(256, size=(5, 3, 2, 2)).astype(np.uint8)
-    assert np.array_equal(hn.decode_idx(encode_idx(colour)), colour)
 
 
 def read(path, array):
@@ -82,17 +77,6 @@ def test_no_more_is_read_or_unpacked_than_is_expected(tmp_path):
         tracemalloc.stop()
 
 
-def test_a_name_that_is_not_in_the_table_is_one_clear_line():
-    with pytest.raises(hn.DataError, match="'fasion', only mnist, digits"):
-        hn.load_dataset("fasion")
-
-
-def test_the_hash_of_the_content_takes_the_row_alone():
-    assert content_hash("mnist") == (
-        "ca679089cd9dd461d7b26e36e51216fc71f9271f8082e09656a7c1d29a50483b")
-    assert len({content_hash(name) for name in hn.DATASETS}) == len(hn.DATASETS)
-
-
 # --------------------------------------------------------------------------------------
 # Where files lie, and under which names
 
@@ -101,8 +85,7 @@ FORMS = {       # of "NAME.gz": where it lies else, and whether unpacked
     "unpacked": ("{name}", True), "7-Zip": ("{dotted}", True),
     "Kaggle": ("{name}/{name}", True), "torchvision": ("MNIST/raw/{name}.gz", False),
     "torchvision, unpacked": ("MNIST/raw/{name}", True),
-    "browser": ("{name} (1).gz", False), "renamed": ("my_{name}", False),
-    "a folder of its own": ("hinton-mnist/{name}.gz", False)}
+    "browser": ("{name} (1).gz", False), "renamed": ("my_{name}", False)}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -187,8 +170,6 @@ def test_without_a_network_the_digits_stand_in_and_say_so(tmp_path, capfd):
     warning = capfd.readouterr().err
     assert "NO MNIST" in warning and "USING THE SHIPPED 8x8 DIGITS" in warning
     assert list(tmp_path.iterdir()) == [], "a failed download left something behind"
-    name, _ = load_as_asked("auto", tmp_path / ("n" * 300))     # which cannot even be
-    assert name == "digits"
 
 
 def test_a_wrong_file_is_an_error_even_where_a_missing_one_is_not(tmp_path):

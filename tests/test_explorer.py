@@ -6,7 +6,6 @@ first of BROWSERS on the path; they are skipped where there is none, or no Playw
 
 import itertools
 import json
-import math
 import os
 import re
 import shutil
@@ -314,10 +313,9 @@ def test_drawn_digits_are_read(open_page):
     """Large and small. The address of a drawing shows the same image again; undo takes
     back a stroke; the walk keeps it."""
     page = open_page("#i=8")
-    for (digit, strokes), place in itertools.product(
-            DIGITS.items(), [(1.0, (0.0, 0.0)), (0.4, (0.05, 0.5))]):
+    for digit, place in ((1, (0.4, (0.05, 0.5))), (4, ()), (7, (0.4, (0.05, 0.5)))):
         page.locator("#blank").click()
-        draw(page, strokes, *place)
+        draw(page, DIGITS[digit], *place)
         settled(page)
         assert readings(page)["highway"][0] == digit
     drawn = address_of(page)
@@ -344,8 +342,7 @@ def seen(page, selector):
 
 @browser_test
 @pytest.mark.parametrize("settings", [
-    {"viewport": {"width": 1280, "height": 800}},
-    {"viewport": {"width": 768, "height": 1024}}, PHONE])
+    {"viewport": {"width": 1280, "height": 800}}, PHONE])
 def test_it_opens_on_the_contrast_and_answers_stay_in_view(open_page, settings):
     """One net is right and two are wrong, the words say so, all of it is in view, and
     one button opens all blocks. Answers are seen while one draws or closes a block."""
@@ -392,9 +389,6 @@ def test_a_finger_draws_points_and_closes_but_does_not_scroll_by_mistake(open_pa
 
     block = page.locator("#ruler button").nth(2)
     assert min(block.bounding_box()[side] for side in ("width", "height")) >= 44
-    block.tap()
-    assert address_of(page) == "#i=28&c=3"
-    page.locator("#undo").tap()
     page.locator("#pad").scroll_into_view_if_needed()
     before = page.evaluate("scrollY")
     swipe("#pad", (0.5, 0.9), (0.5, 0.1))
@@ -489,9 +483,8 @@ def train_both(page, rng, kind, depth, *, bits=64, steps=1, rate=0.0,
 @browser_test
 @pytest.mark.parametrize("settings, nets, bound", [
     ({"steps": 20, "rate": 0.005}, ((1, "relu", "he"), (10, "tanh", "uniform")), 1e-9),
-    ({}, ((30, "tanh", "glorot"), (100, "tanh", "uniform")), 1e-9),
     ({"bits": 32}, ((30, "tanh", "glorot"), (100, "tanh", "uniform")), 1e-3)],
-    ids=["twenty steps", "a deep gradient", "a deep gradient in float32"])
+    ids=["twenty steps", "a deep gradient in float32"])
 def test_training_is_that_of_numpy(open_page, rng, settings, nets, bound):
     """Every kind. Deeper nets are chaotic: over steps a last digit grows; one gradient
     is not."""
@@ -523,7 +516,6 @@ def test_first_weights_follow_their_rule_and_are_shared(open_page):
         highway, plain = (np.reshape(W, (3, -1, 65)) for W in (highway, plain))
         assert np.allclose(T, 1 / 3)                    # of images of zeros
         assert np.array_equal(highway[:, :64], plain)
-        assert np.allclose(highway[:, 64:, 64], -math.log(2))
         assert not plain[..., 64].any()
         expected = hn.initial_weights(np.random.default_rng(0), rule, (3, 64, 64))
         assert plain[..., :64].std() == pytest.approx(expected.std(), rel=0.03)
@@ -628,8 +620,7 @@ def test_divergence_and_a_page_that_nobody_sees_stop_it(open_page):
 
 
 @browser_test
-@pytest.mark.parametrize("address", ["", "#train"])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize("address, width", [("", 390), ("#train", 1280)])
 def test_nothing_jumps(open_page, width, address):
     """No part of the page moves another, from its first sight on."""
     page = open_page(address, viewport={"width": width, "height": 800})
@@ -660,11 +651,9 @@ def test_nonsense_in_the_address_gets_one_line(open_page):
     """What can be understood is shown, on a fresh page and in one that is open."""
     cases = {"#i=99&c=3": "#i=3&c=3", "#c=3,77": "#i=3", "#c=9-2&k=5": "#i=3&k=5",
              "#i=drawn.AAAA&b=1": "#i=3&b=1", "#i=drawn.%%%": "#i=3",
-             "#nonsense": "#i=3", "#s=3.1e9": "#i=3", "#b=0.1": "#i=3",
-             "#k=NaN": "#i=3", "#__proto__=1": "#i=3", "#constructor=1": "#i=3",
-             "#i=" + "A" * 100_000: "#i=3", "#train&d=101": "#train",
-             "#train&x=plane&u=16": "#train&u=16", "#train&y=plain.9": "#train",
-             "#train&r=1": "#train", "#train&d=1e1&u=9&n=&f": "#train"}
+             "#nonsense": "#i=3", "#k=NaN": "#i=3", "#__proto__=1": "#i=3",
+             "#train&d=101": "#train", "#train&x=plane&u=16": "#train&u=16",
+             "#train&y=plain.9": "#train", "#train&d=1e1&u=9&n=&f": "#train"}
     page = open_page("#f=7&i=3")
     assert address_of(page) == "#i=3"
     for address, left in cases.items():
@@ -677,16 +666,15 @@ def test_nonsense_in_the_address_gets_one_line(open_page):
 
 
 @browser_test
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_who_hears_or_hardly_sees_the_page_can_use_it(open_page, scheme):
+def test_who_hears_or_hardly_sees_the_page_can_use_it(open_page):
     """All that can be used has a name, and all text the WCAG's contrast, AA."""
-    for address in ("#i=0", "#train"):
+    for address, scheme in (("#i=0", "light"), ("#train", "dark")):
         page = open_page(address, color_scheme=scheme)
         unnamed = page.evaluate("""
             [...document.querySelectorAll("button, input, select, canvas[role]")]
             .filter(e => !(e.ariaLabel || e.textContent.trim() || e.labels?.length))
             .map(e => e.outerHTML.slice(0, 80))""")
         assert unnamed == []
-    theme = page.evaluate("readTheme()")
-    for text, ground in itertools.product(("text", "muted"), ("page", "panel")):
-        assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground)
+        theme = page.evaluate("readTheme()")
+        for text, ground in itertools.product(("text", "muted"), ("page", "panel")):
+            assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground)
