@@ -171,13 +171,3 @@ def test_a_full_disk_or_a_folder_not_to_be_written_is_one_clear_line(
         load("mnist", cache)
     assert names(cache) == [] and len(server.asked) == 1
     assert len(load("mnist", small_mnist).x_train) == 20    # reading needs no writing
-
-
-def test_progress_is_said_every_few_seconds(use, monkeypatch, capsys):
-    monkeypatch.setattr(mirrors, "EVERY", 0.05)
-    file = SOURCES["mnist"].downloads[3]
-    (address,) = use("longer")
-    assert len(mirrors.read(address + file.name, file.size)) == file.size + 1
-    (address,) = use("drip")
-    assert len(mirrors.read(address + file.name, file.size)) == file.size
-    assert 3 < len(capsys.readouterr().err.splitlines()) < file.size
