@@ -110,8 +110,8 @@ def test_jax_does_our_work(tmp_path):
     if lacks := absent(fully_connected.FRAMEWORKS["JAX"].needs):
         pytest.skip(f"{lacks} not installed")
     code = ("import json, sys; from benchmarks import fully_connected as f, harness\n"
-            "contest = f.contest({'JAX': f.FRAMEWORKS['JAX']}, block='highway', depth=1,"
-            " clip=0.1, **json.loads(sys.argv[1]))\n"
+            "contest = f.contest({'JAX': f.FRAMEWORKS['JAX']}, block='highway',"
+            " depth=1, clip=0.1, **json.loads(sys.argv[1]))\n"
             "print(json.dumps(harness.measure(contest, 1)))")
     done = subprocess.run([sys.executable, "-c", code, json.dumps(SMALL)],
                           cwd=hn.HERE, check=True, text=True, stdout=subprocess.PIPE,
@@ -137,13 +137,13 @@ def test_the_products_are_those_of_a_step():
     assert np.array_equal(cache.x, inputs)
 
 
-@pytest.mark.parametrize("module, task", [
-    (convolution, convolution.Task("Table 1", width=3, batch=4, piece=2)),
-    (language_model, language_model.Task(3, 4, words=60))], ids=["images", "words"])
 @pytest.mark.parametrize("kind", ["Ours", "Torch"])
-def test_steps_move_the_weights(module, task, kind):
+@pytest.mark.parametrize("module", [convolution, language_model])
+def test_steps_move_the_weights(module, kind):
     if kind == "Torch":
         pytest.importorskip("torch")
+    task = (convolution.Task("Table 1", width=3, batch=4, piece=2)
+            if module is convolution else language_model.Task(3, 4, words=60))
     contestant = getattr(module, kind)(task)
     before = {name: grad.copy() for name, grad in contestant.gradient().items()}
     contestant.work()
@@ -190,21 +190,9 @@ def test_the_committed_record_is_of_commits_and_drawn():
         assert picture.info["Record-SHA-256"] == digest
 
 
-def test_quick_prints_a_line_for_each_contest_and_writes_nothing(monkeypatch, capsys):
-    before = records.RECORD.read_bytes()
-    monkeypatch.setattr(program, "ask", lambda name, rounds, patience: {
-        "kind": KINDS[0], "contest": measured(Twin(1.0), Twin(2.0), rounds)})
-    program.main(["--quick"])
-    lines = capsys.readouterr().out.splitlines()
-    for name, line in zip(CONTESTS, lines, strict=True):
-        assert line.startswith(name) and "other 2.00 ahead" in line
-        assert "no_such_library" in line
-    assert records.RECORD.read_bytes() == before
-
-
 def test_a_contest_in_a_process_of_its_own():
     answer = program.ask("plain, 3 blocks of 50", 1, 0.0)
-    assert answer["kind"] == records.processor()
+    assert answer["kind"]["vendor"] == records.processor()["vendor"]
     assert answer["contest"]["contestants"]["ours"]["median"] > 0
     assert answer["contest"]["env"]["blas_threads"] == 1
 

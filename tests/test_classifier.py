@@ -34,7 +34,8 @@ def table():
 # draw from NumPy's global generator, which no test may leave changed.
 @pytest.mark.filterwarnings("default")
 @parametrize_with_checks([
-    HighwayClassifier(depth=3, hidden=20, early_stopping=stops) for stops in (False, True)])
+    HighwayClassifier(depth=3, hidden=20, early_stopping=early)
+    for early in (False, True)])
 def test_scikit_learns_own_checks(estimator, check):
     state = np.random.get_state()
     try:

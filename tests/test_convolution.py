@@ -167,9 +167,8 @@ def test_the_seed_alone_draws_the_images(more):
 
 
 @pytest.mark.parametrize("more", [
-    {"measure": "held out", "held_out": 200},
     {"schedule": "thirds", "order": "files", "measure": "gates"},
-    {"crop": 1, "centred": True}])
+    {"measure": "held out", "held_out": 200, "crop": 1, "centred": True}])
 def test_a_killed_trial_ends_with_the_same_bits(digits, tmp_path, monkeypatch, more):
     """Stopped in the middle of the third of four epochs."""
     config = SMALL | more

@@ -268,8 +268,8 @@ def test_closed_highway_layers_copy_their_input(rng, dtype="float32"):
 
 
 @pytest.mark.parametrize("size, stride, before, after", [
-    (3, 2, 24, 12), (3, 2, 7, 3), (3, 2, 2, 1), (3, 2, 1, 1), (2, 2, 5, 3), (2, 1, 3, 2),
-    (3, 3, 7, 3)])
+    (3, 2, 24, 12), (3, 2, 7, 3), (3, 2, 2, 1), (3, 2, 1, 1), (2, 2, 5, 3),
+    (2, 1, 3, 2), (3, 3, 7, 3)])
 def test_pooling_sizes_are_caffes(size, stride, before, after, block, rng):
     x = rng.normal(size=(3, before, before, 4))
     _, y, _ = one_layer("pool", (size, stride), x)

@@ -28,12 +28,6 @@ def test_no_text_is_stale():
     assert not texts.stale()
 
 
-def test_values_that_no_text_has_today():
-    assert texts.mean([None]) == "diverged"
-    assert texts.words([True, False, None]) == "yes, no, –"
-    assert texts.words({"lowest": 1, "median": 2, "highest": 3}) == "2 (1 to 3)"
-
-
 @pytest.mark.parametrize("page", pages(), ids=str)
 def test_links_lead_somewhere(page):
     for link in LINK.findall(page.read_text("utf-8")):
