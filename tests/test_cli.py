@@ -38,14 +38,11 @@ def run_script(*words, cwd, **env):
 
 
 @pytest.mark.parametrize("words", [
-    "--depth 0", "--depth 2.5", "--lr nan", "--lr inf", "--lr x", "--gate-bias 101",
-    "--jobs 0", "--depths 1,,2", "--seeds 1,1", "--blocks no", "--dep 3",
-    "--blocks plain,plain", "--depth 3 --depths 4", "--no-save --out r.json",
-    "--activation no", "--out /absent/r.json", "--out=", "--data-dir=", "--out a\nb",
-    "--out \udcff", "--out " + "n" * 256, "--out .", "--out /dev/null", "--threads 0",
-    "--threads 2 --jobs 2", "--checkpoint /absent/c.npz",
-    "--dataset digits --n-train 1438", "--dataset digits --n-test 361",
-    "--dataset digits --n-train 99 --batch 100"])
+    "--depth 0", "--lr nan", "--gate-bias 101", "--depths 1,,2", "--seeds 1,1",
+    "--blocks no", "--dep 3", "--depth 3 --depths 4", "--no-save --out r.json",
+    "--out /absent/r.json", "--out=", "--out a\nb", "--out " + "n" * 256, "--out .",
+    "--out /dev/null", "--threads 2 --jobs 2", "--checkpoint /absent/c.npz",
+    "--dataset digits --n-train 1438", "--dataset digits --n-train 99 --batch 100"])
 def test_wrong_flags_end_with_the_usage_and_exit_code_2(words, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main((words if "--jobs" in words else f"{words} --jobs 1").split(" "))
@@ -57,7 +54,6 @@ def test_wrong_flags_end_with_the_usage_and_exit_code_2(words, capsys):
     ({}, False, {"depths": [30], "epochs": 12, "n_train": 6000, "n_test": 2000}),
     ({}, True, {"depths": [10], "epochs": 5, "n_train": 2000, "n_test": 1000}),
     ({"depth": 50, "epochs": 2}, True, {"depths": [50], "epochs": 2, "n_train": 2000}),
-    ({"depths": [3, 4]}, True, {"depths": [3, 4], "epochs": 5}),
     ({"hidden": 60}, False, {"hidden": 60, "plain_hidden": 60}),
     ({"plain_hidden": 71}, False, {"hidden": 50, "plain_hidden": 71})])
 def test_a_preset_fills_only_what_was_not_given(given, quick, expected):
@@ -66,9 +62,7 @@ def test_a_preset_fills_only_what_was_not_given(given, quick, expected):
 
 
 @pytest.mark.parametrize("given, name", [
-    ({}, "run.json"), ({"seed": 1}, "runs/seed=1.json"),
-    ({"seeds": [0, 1]}, "runs/seeds=0,1.json"),
-    ({"depths": [5, 10]}, "runs/seed=0_depths=5,10.json"),
+    ({}, "run.json"), ({"seeds": [0, 1]}, "runs/seeds=0,1.json"),
     ({"depth": 5, "lr": 0.1}, "runs/seed=0_depth=5_lr=0.1.json"),
     ({"plain_hidden": 71}, "runs/seed=0_plain-hidden=71.json"),
     ({"blocks": ["plain", "full"]}, "runs/seed=0_blocks=plain,full.json"),

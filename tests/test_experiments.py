@@ -1,13 +1,9 @@
 """What holds for every experiment: it runs, and its committed results are its own."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
-import highway_networks as hn
 from experiments import NAMES
 from experiments.lab.experiment import (
     Lab,
@@ -56,11 +52,3 @@ def test_the_committed_record_follows_from_the_committed_trials(name):
         assert set(claim["trials"]) <= set(trials)
     for figure in experiment.figures:
         assert drawn_of(folder / f"{figure}.png") == digest
-
-
-def test_a_list_that_nobody_reads_on_ends_without_a_word():
-    told = subprocess.run(["bash", "-c",
-                           f"{sys.executable} -m experiments.claims | head -1"],
-                          cwd=hn.HERE, env=os.environ | {"PYTHONUNBUFFERED": ""},
-                          capture_output=True, text=True)
-    assert told.stderr == ""
