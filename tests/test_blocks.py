@@ -31,7 +31,6 @@ def test_widths_match_the_highway_nets(block, depth):
 
 
 def test_no_test_image_chooses_anything(digits, tmp_path):
-    """Poisoned test labels change the final accuracies and no choice."""
     tiny = blocks.SMOKE | {"depths": [3, 4], "seeds": [0], "epochs": 1,
                            "gate_biases": [-1.0]}
     poisoned = replace(digits, x_test=16 - digits.x_test, y_test=9 - digits.y_test)

@@ -49,7 +49,6 @@ def killed(config, data, path, kill, **more):
 
 
 def test_it_goes_on_to_the_bit_also_to_more_epochs(data, tmp_path, monkeypatch):
-    """Killed again and again, at last under another commit."""
     path, longer = tmp_path / "run.npz", replace(ADAM, epochs=7)
     killed(ADAM, data, path, 2)
     killed(ADAM, data, path, 3)
@@ -64,7 +63,6 @@ def test_it_goes_on_to_the_bit_also_to_more_epochs(data, tmp_path, monkeypatch):
 
 
 def rewritten(path, change):
-    """The same checkpoint with other JSON."""
     with zipfile.ZipFile(path) as archive:
         held = {name: archive.read(name) for name in archive.namelist()}
     state = json.loads(held["state.json"])
@@ -90,7 +88,6 @@ BROKEN = {
 
 @pytest.fixture(scope="module")
 def halfway(data, tmp_path_factory):
-    """The bytes of a checkpoint after two epochs."""
     path = tmp_path_factory.mktemp("halfway") / "run.npz"
     killed(ADAM, data, path, 2)
     return path.read_bytes()

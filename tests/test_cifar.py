@@ -160,27 +160,6 @@ def test_every_source_gives_the_same_arrays(name, parts, tmp_path):
             assert np.array_equal(getattr(data, array), getattr(first, array)), source
 
 
-@pytest.mark.parametrize("name, mean, deviation", [
-    ("cifar10", [0.49139968, 0.48215841, 0.44653091],
-     [0.24703223, 0.24348513, 0.26158784]),
-    ("cifar100", [0.50707516, 0.48654887, 0.44091784],
-     [0.26733429, 0.25643846, 0.27615047])])
-def test_the_pixels_have_the_published_moments(name, mean, deviation):
-    """Where the files are; these are known of the official ones."""
-    try:
-        data = hn.load_dataset(name)
-    except hn.MissingData as error:
-        pytest.skip(str(error))
-    planes = data.x_train.reshape(50000, 3, 1024)
-    first = planes.sum(axis=(0, 2), dtype=np.int64) / (255 * 50000 * 1024)
-    second = np.square(planes, dtype=np.uint16).sum(axis=(0, 2), dtype=np.int64) / (
-        255**2 * 50000 * 1024)
-    assert first == pytest.approx(mean, abs=1e-8)
-    assert np.sqrt(second - first**2) == pytest.approx(deviation, abs=1e-8)
-    for y, images in ((data.y_train, 50000), (data.y_test, 10000)):
-        assert set(np.bincount(y)) == {images // data.classes}
-
-
 def test_among_other_sets_the_hash_decides(name, parts, tmp_path, rng):
     others = {part: np.column_stack([rows[:, 0], rng.permuted(rows[:, 1:], axis=1)])
               for part, rows in parts.items()}

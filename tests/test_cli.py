@@ -28,7 +28,6 @@ def settings_of(command):
 
 
 def runs_of(record):
-    """What two runs of one command must have in common."""
     return numbers_of(record) | {"command": ""}
 
 

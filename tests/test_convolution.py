@@ -104,7 +104,6 @@ def test_rate_warms_up_and_falls_as_a_cosine():
 
 
 def test_planes_meet_the_channels(rng):
-    """A 1x1 kernel on one channel sees its plane, pixel by pixel."""
     net = ct.ConvNet([("plain", 1, 1, 0), ("average",)], 32, 3, dtype="float64")
     x = rng.random((3072, 2))
     for channel in range(3):

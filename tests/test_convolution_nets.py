@@ -255,7 +255,6 @@ def test_a_narrow_gate_is_a_wide_one_with_zeros_around_it(k, p, gate, rng):
 
 
 def test_closed_highway_layers_copy_their_input(rng, dtype="float32"):
-    """T = 0 exactly: all ten highway layers hand on the very same bits, and dy."""
     layers = [("plain", 3, 3, 1), *[("highway", 3, 3, 1)] * 10, ("dense", 5)]
     net = ConvNet(layers, SIDE, gate_bias=-1000.0, dtype=dtype)
     logits, cache = net.forward(rng.normal(size=(SIDE ** 2, 4)).astype(dtype))
@@ -305,7 +304,6 @@ def test_dropout_drops_at_its_rate_and_keeps_the_mean(rng):
 
 
 def test_nesterov_by_scalars():
-    """Two steps of a weight, which decays, and of a bias of twice the rate."""
     start, grad, rates, decays = [2.0, 1.0], [1.0, 3.0], [1.0, 2.0], [0.2, 0.0]
     params = np.array(start)
     optimizer = Nesterov(params, np.array(rates), np.array(decays), momentum=0.5)

@@ -119,7 +119,6 @@ def test_the_published_numbers_of_addresses(steps, published):
 @pytest.mark.parametrize("optimizer", [hn.Adam, lambda params: hn.SGD(params, 0.9)],
                          ids=["Adam", "SGD"])
 def test_tracing_changes_no_number(optimizer, rng):
-    """A traced step leaves the weights that hn.train_step does."""
     x, labels = rng.normal(size=(4, 5)).astype("float32"), rng.integers(3, size=4)
     traced, net = small_net(), small_net()
     tape = tracing.trace_pass(traced, x, labels, optimizer(traced.params))
@@ -157,7 +156,6 @@ def test_shapes_alone_decide_what_a_pass_moves(block, rng):
 
 
 def trained_like(rng):
-    """A highway net whose gates are neither open nor closed."""
     net = hn.DeepNet("highway", 4, 6, inputs=5, classes=3, gate_bias=0.0)
     net.params += rng.normal(0, 0.5, net.params.size).astype("float32")
     return net, rng.uniform(-1, 1, (5, 7)).astype("float32")

@@ -184,7 +184,6 @@ class World:
 
 @pytest.fixture(scope="module")
 def worlds():
-    """The plan's record in a lawful world and in others."""
     return {name: Lab(EXPERIMENT, World(*world)).record(name) for name, world in (
         ("lawful", (lawful_loss,)), ("lawless", (lawless_loss,)),
         ("contrary", (contrary_loss, True)), ("dead", (lambda config: 2.3,)))}
@@ -195,7 +194,6 @@ def verdicts(record):
 
 
 def test_a_lawful_world_gets_its_law(worlds):
-    """Shut gates do as well there."""
     found = verdicts(worlds["lawful"])
     assert {name: verdict for name, verdict in found.items() if verdict != "holds"} == {
         "sgd-1000-blocks": "not learned", "thousand-layers-train": "not learned"}

@@ -54,7 +54,6 @@ class Mirror(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(small_mnist):
-    """A mirror of the small MNIST."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Mirror)
     server.daemon_threads = True
     server.folder, server.asked, server.closing = small_mnist, [], threading.Event()

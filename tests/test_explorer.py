@@ -32,7 +32,6 @@ browser_test = pytest.mark.browser
 
 @pytest.fixture(autouse=True)
 def committed_files(monkeypatch):
-    """What is read is what was committed."""
     monkeypatch.setattr(hn, "HERE", committed.tree())
 
 
@@ -296,7 +295,6 @@ DIGITS = {
 
 
 def draw(page, strokes, size=1.0, at=(0.0, 0.0)):
-    """Move the mouse along strokes on the pad."""
     box = page.locator("#pad").bounding_box()
     for stroke in strokes:
         points = [(box["x"] + box["width"] * (at[0] + size * x),
@@ -575,7 +573,6 @@ def test_settings_are_the_state_and_the_address(open_page):
 
 @browser_test
 def test_presets_are_one_click(open_page):
-    """Each begins to train what it names, and has an address."""
     page = open_page("#train")
     addresses = set()
     buttons = page.locator("#presets button").all()
@@ -622,7 +619,6 @@ def test_divergence_and_a_page_that_nobody_sees_stop_it(open_page):
 @browser_test
 @pytest.mark.parametrize("address, width", [("", 390), ("#train", 1280)])
 def test_nothing_jumps(open_page, width, address):
-    """No part of the page moves another, from its first sight on."""
     page = open_page(address, viewport={"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") == width
     if address:

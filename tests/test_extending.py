@@ -54,7 +54,6 @@ def test_a_block_of_ones_own(monkeypatch, tmp_path, seed):
 
 
 def read_text(folder, dataset):
-    """A reader of one's own: numbers in text, one row a line."""
     arrays = []
     for file in dataset.files:
         content = hn.read_content(folder / file.name, 10**6)

@@ -44,7 +44,6 @@ def few_pixels(monkeypatch):
 
 
 def draw(name, record, theme=LIGHT):
-    """A picture of a record as a Figure."""
     with figures.style(theme):
         return PICTURES[name](as_study(record), theme)
 
@@ -56,7 +55,6 @@ def line(axes, label):
 
 
 def dashed(axes):
-    """The heights of the reference lines."""
     return [item.get_ydata()[0] for item in axes.lines if item.get_linestyle() == "--"]
 
 
@@ -68,7 +66,6 @@ def bars(axes):
 
 
 def written(figure):
-    """All text of a figure, axes included."""
     texts = [*figure.texts, *(text for axes in figure.axes for text in axes.texts)]
     return "\n".join(text.get_text() for text in texts)
 

@@ -53,7 +53,6 @@ def constant(epoch, history):
 
 
 def test_a_row_holds_the_means_over_the_steps_of_its_epoch():
-    """Worked by hand: w follows the batches by momentum-free SGD."""
     net, batches, w = Valley(5.0), Targets(), 5.0
     history, status = hn.fit(net, batches, hn.SGD(net.params, 0.0), constant, epochs=2)
     assert status == "ok" and net.sizes == [3] and len(net.seen) == 6

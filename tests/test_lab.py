@@ -40,7 +40,6 @@ def run(requests, store, data=None, **more):
 
 
 def same(trials):
-    """What every run of trials must give again."""
     return [trial._replace(seconds=0, env={}) for trial in trials]
 
 
@@ -432,7 +431,6 @@ def test_a_record_that_claims_cannot_read_is_one_line(store, error, told):
 
 
 def tamper(tmp_path, x, x2):
-    """Change what a committed trial found."""
     packed = tmp_path / "results/toy/trials/square.jsonl"
     lines = [json.loads(line) for line in packed.read_text().splitlines()]
     for fields in lines:

@@ -114,7 +114,6 @@ def test_evaluating_between_forward_and_backward_changes_nothing(seed):
 @pytest.mark.parametrize("activation", list(hn.ACTIVATIONS))
 @pytest.mark.parametrize("block", FORMS)
 def test_probes(block, activation, closed, seed):
-    """What a net answers is what the papers' formulas give; closed layers copy."""
     net, (x, _) = small_net(block, 5, activation, seed), small_batch(seed)
     act = {"tanh": np.tanh, "relu": lambda z: np.maximum(z, 0)}[activation]
     w, outputs = net.views(net.params), net.block_outputs(x.T, closed)

@@ -276,7 +276,6 @@ def test_the_headline_runs_again_to_the_same_numbers(mnist):
 
 
 def test_the_home_folder_is_meant_wherever_a_path_is_named(tmp_path, monkeypatch):
-    """By flags after a =, by the environment, and by functions."""
     monkeypatch.setenv("HOME", str(tmp_path))
     cli.main(["--dataset", "digits", "--depth", "2", "--epochs", "1", "--jobs", "1",
               "--out=~/r.json", "--checkpoint=~/c.npz"])

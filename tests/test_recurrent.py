@@ -38,7 +38,6 @@ def small_cache(net, seed=0):
 
 
 def with_state(cache, seed=0):
-    """A cache with a state as a batch before would have left it."""
     rng = np.random.default_rng([seed, 4])
     for lstm in cache.lstms:
         for state in (lstm.h, lstm.c):

@@ -13,7 +13,6 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def anchors(path):
-    """The places of a page that can be linked to."""
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
             for heading in re.findall(r"(?m)^#+ (.+)$", path.read_text("utf-8"))}
 
