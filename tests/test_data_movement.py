@@ -128,12 +128,6 @@ def test_tracing_changes_no_number(optimizer, rng):
     assert not np.array_equal(net.params, small_net().params)
 
 
-def test_an_operation_that_is_not_known_is_refused(rng):
-    array, = tracing.Tape().load(rng.normal(size=(3, 2)), kept=False)
-    with pytest.raises(NotImplementedError, match="accumulate"):
-        np.add.accumulate(array)
-
-
 @pytest.mark.parametrize("block", hn.BLOCKS)
 def test_shapes_alone_decide_what_a_pass_moves(block, rng):
     """Whatever weights and images are: no seed plays a part. Which logit a label picks

@@ -617,32 +617,6 @@ def test_divergence_and_a_page_that_nobody_sees_stop_it(open_page):
 
 
 @browser_test
-@pytest.mark.parametrize("address, width", [("", 390), ("#train", 1280)])
-def test_nothing_jumps(open_page, width, address):
-    page = open_page(address, viewport={"width": width, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    if address:
-        page.locator("#start").click()
-        until(page, "playground.shown.steps >= 44", 20)
-        page.locator("#presets button").nth(5).click()
-        page.locator("#start").click()
-    else:
-        for i in range(5):
-            page.locator("#next").click()
-            settled(page)
-            page.evaluate("block => explorer.select({block})", 10 * i)
-            settled(page)
-    moved = page.evaluate("""() => new Promise(resolve => {
-        const told = shifts => resolve(shifts.map(shift =>
-            [shift.value, ...shift.sources.map(source => source.node?.id)]));
-        const observer = new PerformanceObserver(list => told(list.getEntries()));
-        observer.observe({type: "layout-shift", buffered: true});
-        setTimeout(() => told(observer.takeRecords()), 300);
-    })""")
-    assert moved == []
-
-
-@browser_test
 def test_nonsense_in_the_address_gets_one_line(open_page):
     """What can be understood is shown, on a fresh page and in one that is open."""
     cases = {"#i=99&c=3": "#i=3&c=3", "#c=3,77": "#i=3", "#c=9-2&k=5": "#i=3&k=5",
