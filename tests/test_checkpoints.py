@@ -72,15 +72,10 @@ def rewritten(path, change):
             archive.writestr(name, content)
 
 
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[1500] ^= 1
-    path.write_bytes(content)
-
-
 BROKEN = {
     "half-written": lambda path: path.write_bytes(path.read_bytes()[:3000]),
-    "one byte off": flip,
+    "zeros in it": lambda path: path.write_bytes(
+        path.read_bytes()[:1500] + bytes(9) + path.read_bytes()[1509:]),
     "another archive": lambda path: np.savez(path, params=np.zeros(3)),
     "of an older version": lambda path: rewritten(
         path, lambda state: state.pop("data"))}

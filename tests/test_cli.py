@@ -31,11 +31,6 @@ def runs_of(record):
     return numbers_of(record) | {"command": ""}
 
 
-def run_script(*words, cwd, **env):
-    return subprocess.run([sys.executable, hn.__file__, *words], cwd=cwd, text=True,
-                          capture_output=True, env={**os.environ, **env})
-
-
 @pytest.mark.parametrize("words", [
     "--depth 0", "--lr nan", "--gate-bias 101", "--depths 1,,2", "--seeds 1,1",
     "--blocks no", "--dep 3", "--depth 3 --depths 4", "--no-save --out r.json",
@@ -170,8 +165,9 @@ def test_what_is_not_installed_is_done_without(tmp_path, library):
     (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError("
                                             f"'no', name='{library}')")
     words = ["--dataset", "digits", "--depth", "2", "--epochs", "1"]
-    ended = run_script(*words, "--out", "r.json", cwd=tmp_path,
-                       PYTHONPATH=str(tmp_path))
+    ended = subprocess.run([sys.executable, hn.__file__, *words, "--out", "r.json"],
+                           cwd=tmp_path, text=True, capture_output=True,
+                           env=os.environ | {"PYTHONPATH": str(tmp_path)})
     assert ended.returncode == 0, ended.stderr
     there = runs_of(read_record(tmp_path / "r.json"))
     assert there == runs_of(cli.main([*words, "--jobs", "1", "--no-save"]))
@@ -256,8 +252,8 @@ def test_a_block_of_a_script_trains_in_worker_processes(tmp_path):
     assert run["residual"]["history"] != run["plain"]["history"]
 
 
-ELSEWHERE = ("fork", "sysconf", "uname", "mkfifo", "killpg", "getuid", "fchmod",
-             "geteuid", "sched_getaffinity", "setsid", "statvfs", "mknod", "getpgid")
+ELSEWHERE = ("fork", "sysconf", "uname", "killpg", "getuid", "fchmod", "geteuid",
+             "sched_getaffinity", "setsid", "statvfs", "getpgid")
 
 
 def test_nothing_is_called_that_other_systems_lack(tmp_path, monkeypatch):
