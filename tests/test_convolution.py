@@ -49,7 +49,8 @@ def test_nets_have_the_papers_parameters(config, classes, sides, count):
 
 @pytest.mark.parametrize("depth", plan.STAGES)
 def test_twins_have_the_same_layers_without_gates(depth):
-    found = {block: ct.layers(SMALL | {"block": block, "stages": plan.STAGES[depth]}, 28)
+    config = SMALL | {"stages": plan.STAGES[depth]}
+    found = {block: ct.layers(config | {"block": block}, 28)
              for block in ("highway", "plain")}
     assert [kind for kind, *_ in found["highway"]].count("highway") == depth
     assert found["plain"] == [(kind.replace("highway", "plain"), *numbers)
