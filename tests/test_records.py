@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import settings_of
+from test_cli import DIGITS, settings_of
 
 import highway_networks as hn
 from highway_networks import summarize
@@ -26,16 +26,14 @@ ROOT = Path(hn.__file__).parent
 @pytest.fixture
 def record(tmp_path):
     path = tmp_path / "r.json"
-    cli.main(["--dataset", "digits", "--depth", "2", "--epochs", "2", "--jobs", "1",
-              "--out", str(path)])
+    cli.main([*DIGITS, "--out", str(path)])
     return path
 
 
 def test_a_record_with_the_same_numbers_is_left_as_it_is(record, capsys):
     """Who only tries a command changes no file; whatever else is there is replaced."""
     def run(*more):
-        cli.main(["--dataset", "digits", "--depth", "2", "--epochs", "2", "--jobs", "1",
-                  "--out", str(record), *more])
+        cli.main([*DIGITS, "--out", str(record), *more])
         return capsys.readouterr().out
     before = record.read_bytes()
     assert "left as it is" in run() and record.read_bytes() == before
@@ -203,8 +201,7 @@ def test_what_is_no_file_or_too_long_is_not_read(tmp_path, monkeypatch):
 def test_a_record_of_data_that_a_script_added_is_for_that_script(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setitem(hn.DATASETS, "own", hn.DATASETS["digits"])
-        cli.main(["--dataset", "own", "--depth", "2", "--epochs", "1", "--jobs", "1",
-                  "--out", str(tmp_path / "r.json")])
+        cli.main([*DIGITS, "--dataset", "own", "--out", str(tmp_path / "r.json")])
         read_record(tmp_path / "r.json")
     with pytest.raises(RecordError, match="'own'.*script") as caught:
         read_record(tmp_path / "r.json")
@@ -274,8 +271,7 @@ def test_the_headline_runs_again_to_the_same_numbers(mnist):
 
 def test_the_home_folder_is_meant_wherever_a_path_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    cli.main(["--dataset", "digits", "--depth", "2", "--epochs", "1", "--jobs", "1",
-              "--out=~/r.json", "--checkpoint=~/c.npz"])
+    cli.main([*DIGITS, "--out=~/r.json", "--checkpoint=~/c.npz"])
     assert len(list(tmp_path.glob("c*npz"))) == 2
     assert studies.load("~/r.json").dataset == read_record("~/r.json")["dataset"]
     net = hn.DeepNet("plain", 1, 2)
