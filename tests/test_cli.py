@@ -219,6 +219,15 @@ def test_main_in_another_thread_may_start_processes():
     assert made and len(made[0]["runs"]) == 1
 
 
+@pytest.mark.parametrize("count, change, processes", [
+    (8, {}, 4), (2, {}, 2), (8, {"depth": 2, "epochs": 1}, 1)], ids=str)
+def test_processes_start_where_they_save_more_than_they_take(count, change, processes,
+                                                            monkeypatch):
+    joblib = pytest.importorskip("joblib")
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 4)
+    assert workers.processes_for([hn.Config(**change)] * count) == processes
+
+
 OWN_BLOCK = """
 import numpy as np
 import highway_networks as hn

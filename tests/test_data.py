@@ -70,6 +70,11 @@ def test_no_more_is_read_or_unpacked_than_is_expected(tmp_path):
         tracemalloc.stop()
 
 
+def test_a_name_that_is_not_in_the_table_is_one_clear_line():
+    with pytest.raises(hn.DataError, match="'fasion', only mnist, digits"):
+        hn.load_dataset("fasion")
+
+
 # --------------------------------------------------------------------------------------
 # Where files lie, and under which names
 

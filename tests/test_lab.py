@@ -347,6 +347,13 @@ def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_p
     assert load_record(tmp_path / "runs/toy/record.json")[0]["rows"] == record["rows"]
 
 
+def test_only_what_no_trial_has_is_no_fresh_run(toy, tmp_path, capsys):
+    toy()
+    with pytest.raises(SystemExit, match="x=77"):
+        toy("--fresh", "--only", "x=77")
+    assert not (tmp_path / "runs/toy/record.json").exists()
+
+
 def test_a_replay_names_the_trial_that_is_not_there(toy):
     with pytest.raises(StoreError, match="not there.*x 1"):
         Lab(toys.EXPERIMENT, Replay({})).record("")
