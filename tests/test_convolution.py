@@ -1,4 +1,4 @@
-"""Convolutional highway nets: the paper's nets, one trial, searches, and verdicts."""
+"""Convolutional highway nets: the paper's nets, one trial, and verdicts."""
 
 import math
 
@@ -8,7 +8,6 @@ import pytest
 import highway_networks as hn
 from experiments.convolution import claims, plan, rows
 from experiments.convolution import trials as ct
-from experiments.lab import Trial
 from experiments.lab.judging import judge, mean_and_std
 from highway_suite.checkpoints import Checkpoint
 from tests.contracts import check_resumes
@@ -27,24 +26,6 @@ def table_1_net(block="highway", width=16, stages=(2, 3, 3), seed=0, **more):
 
 
 # Nets
-
-
-TABLE_1, COLOURED = [28, 24, 12, 6, 3, 1], [32, 16, 8, 1]     # sides of the maps
-
-
-@pytest.mark.parametrize("config, classes, sides, count", [
-    ({}, 10, TABLE_1, 38_986), ({"width": 32}, 10, TABLE_1, 151_690),
-    ({"block": "plain"}, 10, TABLE_1, 20_426),
-    ({"gate": 1}, 10, TABLE_1, 38_986 - 8 * 8 * 16 * 16),
-    ({"gate": 0}, 10, TABLE_1, 38_986 - 8 * 9 * 16 * 16),
-    (COLOUR | {"net": "table 2"}, 10, COLOURED, 236_328),
-    (COLOUR | {"net": "table 3"}, 10, COLOURED, 2_256_838),
-    (COLOUR | {"net": "table 3"}, 100, COLOURED, 2_265_928)])
-def test_nets_have_the_papers_parameters(config, classes, sides, count):
-    net = ct.make_net(SMALL | {"width": 16} | config, 28 ** 2 if sides is TABLE_1
-                      else 3 * 32 ** 2, classes=classes)
-    assert net.params.size == count
-    assert [*dict.fromkeys(side for side, _ in net.shapes)] == sides
 
 
 @pytest.mark.parametrize("depth", plan.STAGES)
@@ -224,48 +205,6 @@ def test_ink_follows_the_poolings():
     assert where == [[[0, 0], [12, 13]],
                      [[0, 0], [5, 6], [6, 6]],  # windows 10-12 and 12-14; 12-14
                      [[0, 0], [2, 2], [2, 3], [3, 2], [3, 3]]]
-
-
-# Searches
-
-
-def asked(loss, seen):
-    """What a search asks for its trials; those end with loss(config)."""
-    def trials(configs):
-        seen.extend(configs.values())
-        return {key: Trial("fake.train", 1, None, config, "ok", None,
-                           {"loss": loss(config)}, 0.0, {})
-                for key, config in configs.items()}
-    return trials
-
-
-def test_a_search_keeps_the_least_held_out_loss_of_each_setting():
-    """With what the steps before it chose; what diverged is not chosen."""
-    def loss(config):
-        return None if config["lr"] > 1 else (
-            abs(math.log(config["lr"] / 0.03)) + config["decay"] - config["dropout"])
-    seen = []
-    found = rows.search(
-        asked(loss, seen), {"block": "highway"},
-        {"lr": 0.1, "decay": 0.5, "dropout": 0.5},
-        [{"epochs": 2, "lr": [5, 0.01, 0.03]},
-         {"epochs": 4, "decay": [0.5, 0.1], "dropout": [0.5, 1]},
-         {"epochs": 6, "gate_bias": [-1, -3]}])
-    assert found["chosen"] == {"lr": 0.03, "decay": 0.1, "dropout": 1, "gate_bias": -1}
-    assert [(c["lr"], c["decay"], c["dropout"]) for c in seen if c["epochs"] == 4] == [
-        (0.03, 0.5, 0.5), (0.03, 0.1, 0.5), (0.03, 0.5, 0.5), (0.03, 0.5, 1)]
-    assert found["tried"][0]["loss"][0] is None
-
-
-def test_a_search_ends_with_the_best_of_the_longest_trials():
-    """Not with values that are best one at a time and bad together."""
-    def loss(config):
-        a, b, epochs = (config[name] for name in ("a", "b", "epochs"))
-        return 9 if a and b else 1 - 0.1 * a - 0.2 * b - 0.5 * (epochs == 1)
-    found = rows.search(asked(loss, []), {}, {"a": 0, "b": 0}, [
-        {"epochs": 1, "a": [0]}, {"epochs": 2, "a": [0, 1], "b": [0, 1]},
-        {"epochs": 2, "a": [1]}])
-    assert found["chosen"] == {"a": 0, "b": 1}
 
 
 # Verdicts

@@ -8,7 +8,6 @@ import pytest
 
 import highway_networks as hn
 from experiments.data_movement import costs, passes, skipping, tracing
-from experiments.data_movement.claims import chosen
 from experiments.data_movement.costs import movement
 
 # Independent oracles: a stack that is a list, and what the models' authors published
@@ -178,10 +177,3 @@ def test_fewer_open_gates_move_less(rng):
         assert found[-1]["bytedmd"] == by_the_book(tape)
     for model in costs.MODELS:
         assert found[0][model] > found[1][model] > found[2][model]
-
-
-def test_how_much_is_skipped_is_not_chosen_on_test_images():
-    rows = [{"train": train, "test": test, "bytedmd": cost, "random": [test]}
-            for train, test, cost in ((1.0, 0.9, 3), (0.995, 0.5, 2), (0.98, 0.95, 1))]
-    net = {"whole": {"test": 0.9, "bytedmd": 3}, "gates": rows}
-    assert chosen(net, "gates", 0.01)["test"] == 0.5

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.depth import EXPERIMENT, claims, controls, plan, training, tutorial
+from experiments.depth import EXPERIMENT, claims, plan, training, tutorial
 from experiments.depth.plan import PLAN, Net, net_config
 from experiments.lab import Lab, Trial
 
@@ -207,14 +207,3 @@ def test_other_worlds_do_not(worlds):
     assert {found[name] for name in (
         "equal-sum-equal-loss", "sum-1-near-best-rule", "constant-t-as-good",
         "sgd-1000-blocks")} == {"does not hold"}
-
-
-def test_the_noise_of_a_ratio_is_that_of_drawn_means(rng):
-    """A thousand ratios of means of eight have the deviation that each one states."""
-    drawn = [controls.compared(rng.normal(1, 0.1, 8), rng.normal(2, 0.1, 8))
-             for _ in range(1000)]
-    ratios = [each["ratio"] for each in drawn]
-    mean = sum(ratios) / 1000
-    spread = math.sqrt(sum((ratio - mean) ** 2 for ratio in ratios) / 1000)
-    assert mean == pytest.approx(0.5, rel=0.01)
-    assert sum(each["error"] for each in drawn) / 1000 == pytest.approx(spread, rel=0.1)

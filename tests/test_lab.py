@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,7 +20,7 @@ import pytest
 import highway_networks as hn
 from experiments import variants
 from experiments.lab import Claim, experiment, main, recheck, running, trial_function
-from experiments.lab.experiment import Lab, Replay, Training, load_record, state_of
+from experiments.lab.experiment import Lab, Replay, load_record, state_of
 from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
 from experiments.lab.trials import Request, Store, StoreError, read_packed
@@ -424,17 +423,6 @@ def test_a_record_of_another_kind_is_one_line(toy, tmp_path):
         assert state_of(toys.EXPERIMENT) == "damaged"
     path.write_text(good.replace('"holds"', '"open"'))
     assert state_of(toys.EXPERIMENT) == "with other verdicts"
-
-
-@pytest.mark.parametrize("error, told", [
-    (KeyError("x2"), "toy: a field is missing.*x2"),
-    (RecordError("that of another"), "^that of another$")])
-def test_a_record_that_claims_cannot_read_is_one_line(store, error, told):
-    def claims(record):
-        raise error
-    lab = Lab(replace(toys.EXPERIMENT, claims=claims), Training(store, {}, jobs=1))
-    with pytest.raises(RecordError, match=told):
-        lab.record("")
 
 
 def tamper(tmp_path, x, x2):

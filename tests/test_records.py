@@ -13,7 +13,7 @@ from test_cli import DIGITS, settings_of
 
 import highway_networks as hn
 from highway_networks import summarize
-from highway_suite import cli, files, records, studies
+from highway_suite import cli, records, studies
 from highway_suite.files import check_target, to_json, write_file, write_json
 from highway_suite.records import environment, numbers_of, read_record, read_with_hash
 from highway_suite.schema import RecordError, check_record, nets_of
@@ -190,17 +190,6 @@ def test_a_file_that_is_no_record_is_one_line_and_not_to_be_replaced(tmp_path, t
         read_with_hash(path, "make it")
     line = str(caught.value)
     assert line.startswith(str(path)) and "\n" not in line and "make it" not in line
-
-
-def test_what_is_no_file_or_too_long_is_not_read(tmp_path, monkeypatch):
-    os.mkfifo(tmp_path / "fifo")
-    for path in (tmp_path / "fifo", tmp_path):
-        with pytest.raises(RecordError, match="not a regular file$"):
-            read_record(path)
-    (tmp_path / "r.json").write_text("{}" + " " * 500)
-    monkeypatch.setattr(files.read_file, "__defaults__", (500,))
-    with pytest.raises(RecordError, match="502 bytes"):
-        read_record(tmp_path / "r.json")
 
 
 def test_a_record_of_data_that_a_script_added_is_for_that_script(tmp_path, monkeypatch):
