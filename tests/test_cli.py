@@ -285,15 +285,6 @@ def test_nothing_is_called_that_other_systems_lack(tmp_path, monkeypatch):
     assert len(viz.main(["--run", "r.json"])) == 5 and gif.main(["--run", "r.json"])
 
 
-def test_what_nohup_ignores_stays_ignored():
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with workers.ended_by_signals():
-            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
-
-
 @pytest.fixture
 def training(tmp_path):
     """A run of two processes that takes long, after its first epoch."""

@@ -105,19 +105,13 @@ def test_a_store_that_cannot_be_written_is_said_before_the_first_trial(tmp_path)
 
 
 def test_a_killed_worker_costs_only_the_trial_that_kills(store, tmp_path):
+    before = dict(os.environ)
     trials = run(toys.requests_of(toys.fatal, 5), store, str(tmp_path), jobs=2)
+    assert dict(os.environ) == before
     # Where another's end took its process before it began, 4 kills when it runs alone.
     fourth = None if toys.attempts_at(tmp_path, 4) == 1 else 4
     assert [trial.result for trial in trials] == [0, 1, None, 3, fourth]
     assert trials[2].error == KILLED
-
-
-def test_processes_and_this_process_give_the_same(store, tmp_path):
-    requests = toys.requests_of(toys.square, 6)
-    other = Store(tmp_path / "other.sqlite")
-    before = dict(os.environ)
-    assert same(run(requests, store, jobs=2)) == same(run(requests, other))
-    assert dict(os.environ) == before
 
 
 def start(store, count, **environment):
