@@ -160,6 +160,7 @@ BAD = [
     (set_to(None, *HIGHWAY, "history", "test_acc", 1), "highway.status"),
     (set_to(0.1, *HIGHWAY, "layer_T_history", 2), "layer_T_history[2]"),
     (set_to(1.01, *HIGHWAY, "layer_T_history", 2, 1, 4), "layer_T_history[2][1][4]"),
+    (set_to([0.1], *HIGHWAY, "layer_T_history", 2, 1), "layer_T_history[2][1]"),
     (set_to("cifar", "dataset"), "dataset"),
     (set_to("a\nb", "command"), "command"),
 ]
