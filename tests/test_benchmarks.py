@@ -11,7 +11,7 @@ from PIL import Image
 
 import benchmarks.__main__ as program
 import highway_networks as hn
-from benchmarks import convolution, deepest, fully_connected, language_model, records
+from benchmarks import deepest, fully_connected, records
 from benchmarks.contests import CONTESTS, variables_for
 from benchmarks.harness import Contest, Contestant, OtherWork, absent, measure
 
@@ -64,10 +64,6 @@ def test_ratios_are_taken_within_a_round():
     assert found["rounds"] == 3 and found["settings"] == {"size": 1}
 
 
-def test_out_of_patience_three_rounds_are_enough():
-    assert measure(twins(Twin(1.0), Twin(1.0)), 5, patience=0)["rounds"] == 3
-
-
 @pytest.mark.parametrize("slope", [2.001, 1.0, np.nan])
 def test_another_gradient_is_refused(slope):
     with pytest.raises(OtherWork, match="other does other work"):
@@ -108,20 +104,18 @@ def test_a_program_does_our_work(name, block, clip):
     check_framework(measure(contest, 1), name)
 
 
-@pytest.mark.parametrize("name", ["PyTorch compiled", "JAX"])
-def test_a_compiled_program_does_our_work(name, tmp_path):
+def test_jax_does_our_work(tmp_path):
     """In a process of its own: what it imports may draw from NumPy's generator."""
-    if lacks := absent(fully_connected.FRAMEWORKS[name].needs):
+    if lacks := absent(fully_connected.FRAMEWORKS["JAX"].needs):
         pytest.skip(f"{lacks} not installed")
     code = ("import json, sys; from benchmarks import fully_connected as f, harness\n"
-            "name, small = sys.argv[1], json.loads(sys.argv[2])\n"
-            "contest = f.contest({name: f.FRAMEWORKS[name]}, block='highway', depth=1,"
-            " clip=0.1, **small)\n"
+            "contest = f.contest({'JAX': f.FRAMEWORKS['JAX']}, block='highway',"
+            " depth=1, clip=0.1, **json.loads(sys.argv[1]))\n"
             "print(json.dumps(harness.measure(contest, 1)))")
-    done = subprocess.run([sys.executable, "-c", code, name, json.dumps(SMALL)],
+    done = subprocess.run([sys.executable, "-c", code, json.dumps(SMALL)],
                           cwd=hn.HERE, check=True, text=True, stdout=subprocess.PIPE,
                           env=variables_for(1, tmp_path))
-    check_framework(json.loads(done.stdout), name)
+    check_framework(json.loads(done.stdout), "JAX")
 
 
 def test_the_products_are_those_of_a_step():
@@ -140,21 +134,6 @@ def test_the_products_are_those_of_a_step():
                           strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
     assert np.array_equal(cache.x, inputs)
-
-
-@pytest.mark.parametrize("module, task", [
-    (convolution, convolution.Task("Table 1", width=3, batch=4, piece=2)),
-    (language_model, language_model.Task(3, 4, words=60))], ids=["images", "words"])
-@pytest.mark.parametrize("kind", ["Ours", "Torch"])
-def test_steps_move_the_weights(module, task, kind):
-    if kind == "Torch":
-        pytest.importorskip("torch")
-    contestant = getattr(module, kind)(task)
-    before = {name: grad.copy() for name, grad in contestant.gradient().items()}
-    contestant.work()
-    after = contestant.gradient()
-    assert all(np.isfinite(grad).all() for grad in after.values())
-    assert any(not np.allclose(before[name], after[name]) for name in before)
 
 
 # Records and the command line
@@ -195,21 +174,9 @@ def test_the_committed_record_is_of_commits_and_drawn():
         assert picture.info["Record-SHA-256"] == digest
 
 
-def test_quick_prints_a_line_for_each_contest_and_writes_nothing(monkeypatch, capsys):
-    before = records.RECORD.read_bytes()
-    monkeypatch.setattr(program, "ask", lambda name, rounds, patience: {
-        "kind": KINDS[0], "contest": measured(Twin(1.0), Twin(2.0), rounds)})
-    program.main(["--quick"])
-    lines = capsys.readouterr().out.splitlines()
-    for name, line in zip(CONTESTS, lines, strict=True):
-        assert line.startswith(name) and "other 2.00 ahead" in line
-        assert "no_such_library" in line
-    assert records.RECORD.read_bytes() == before
-
-
 def test_a_contest_in_a_process_of_its_own():
     answer = program.ask("plain, 3 blocks of 50", 1, 0.0)
-    assert answer["kind"] == records.processor()
+    assert answer["kind"]["vendor"] == records.processor()["vendor"]
     assert answer["contest"]["contestants"]["ours"]["median"] > 0
     assert answer["contest"]["env"]["blas_threads"] == 1
 

@@ -1,11 +1,9 @@
 """A training that was killed goes on and ends with the same bits, or refuses to."""
 
-import itertools
 import json
 import os
 import zipfile
 from dataclasses import asdict, replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,7 +49,6 @@ def killed(config, data, path, kill, **more):
 
 
 def test_it_goes_on_to_the_bit_also_to_more_epochs(data, tmp_path, monkeypatch):
-    """Killed again and again, at last under another commit."""
     path, longer = tmp_path / "run.npz", replace(ADAM, epochs=7)
     killed(ADAM, data, path, 2)
     killed(ADAM, data, path, 3)
@@ -66,7 +63,6 @@ def test_it_goes_on_to_the_bit_also_to_more_epochs(data, tmp_path, monkeypatch):
 
 
 def rewritten(path, change):
-    """The same checkpoint with other JSON."""
     with zipfile.ZipFile(path) as archive:
         held = {name: archive.read(name) for name in archive.namelist()}
     state = json.loads(held["state.json"])
@@ -76,25 +72,17 @@ def rewritten(path, change):
             archive.writestr(name, content)
 
 
-def flip(path):
-    content = bytearray(path.read_bytes())
-    content[1500] ^= 1
-    path.write_bytes(content)
-
-
 BROKEN = {
-    "empty": lambda path: path.write_bytes(b""),
     "half-written": lambda path: path.write_bytes(path.read_bytes()[:3000]),
-    "one byte off": flip,
+    "zeros in it": lambda path: path.write_bytes(
+        path.read_bytes()[:1500] + bytes(9) + path.read_bytes()[1509:]),
     "another archive": lambda path: np.savez(path, params=np.zeros(3)),
     "of an older version": lambda path: rewritten(
-        path, lambda state: state.pop("data")),
-    "state of another kind": lambda path: rewritten(path, dict.clear)}
+        path, lambda state: state.pop("data"))}
 
 
 @pytest.fixture(scope="module")
 def halfway(data, tmp_path_factory):
-    """The bytes of a checkpoint after two epochs."""
     path = tmp_path_factory.mktemp("halfway") / "run.npz"
     killed(ADAM, data, path, 2)
     return path.read_bytes()
@@ -167,18 +155,6 @@ def test_a_folder_is_made_and_litter_removed_before_the_first_epoch(data, tmp_pa
     assert sorted(os.listdir(folder)) == [litter[0], litter[2], "run.npz"]
 
 
-def test_a_stream_that_does_not_fit_leaves_the_others(data, tmp_path):
-    arrays, path = {"a": np.zeros(2)}, tmp_path / "run.npz"
-    streams = {name: np.random.default_rng(7) for name in ("one", "two")}
-    Checkpoint(path, {}, "").save(arrays, streams, [{"epoch": 1}])
-    streams = {"one": np.random.default_rng(8), "two": np.random.Generator(
-        np.random.MT19937(8))}
-    before = streams["one"].bit_generator.state
-    with pytest.raises(CheckpointError):
-        Checkpoint(path, {}, "").load(arrays, streams)
-    assert streams["one"].bit_generator.state == before
-
-
 def test_two_trainings_do_not_replace_each_others_file(tmp_path):
     """Started together, neither has seen the other's; two equal ones may share it."""
     arrays, path = {"a": np.zeros(2)}, tmp_path / "run.npz"
@@ -199,17 +175,6 @@ def test_what_cannot_be_written_is_said_before_the_first_epoch(data, tmp_path):
     for name in ("file/run.npz", "fifo"):
         with pytest.raises(OSError):
             train(ADAM, data, tmp_path / name, kill=1)
-
-
-def test_the_seconds_before_an_interruption_are_told(data, tmp_path, monkeypatch):
-    """By a clock that goes on by 100 at each look: the start, then every epoch."""
-    monkeypatch.setattr(checkpoints, "time", SimpleNamespace(
-        perf_counter=itertools.count(0, 100).__next__))
-    path, net = tmp_path / "run.npz", hn.make_net(ADAM, data)
-    killed(ADAM, data, path, 2)
-    kept = checkpoint_at(path, ADAM, data)
-    hn.train(net, data, ADAM, checkpoint=kept)
-    assert kept.seconds_before == 300
 
 
 def test_the_command_goes_on_with_its_checkpoints(tmp_path, monkeypatch):
@@ -234,16 +199,7 @@ def test_the_command_goes_on_with_its_checkpoints(tmp_path, monkeypatch):
     for more in (["2"], ["4", "--threads", "2"]):       # other last bits
         with pytest.raises(SystemExit, match="c-highway-2-0.npz"):
             cli.main([*words, *more])
-
-
-def test_each_name_has_its_own_files_and_a_fault_of_one_is_one_line(tmp_path,
-                                                                    monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words = ["--dataset", "digits", "--depth", "2", "--epochs", "1", "--blocks",
-             "plain", "--no-save", "--checkpoint"]
-    for name in ("run.1", "run.2"):
-        cli.main([*words, name])
-    assert sorted(os.listdir()) == ["run.1-plain-2-0.npz", "run.2-plain-2-0.npz"]
+    (tmp_path / "c-plain-2-0.npz").unlink()
     (tmp_path / "c-plain-2-0.npz").mkdir()
     with pytest.raises(SystemExit, match="c-plain-2-0.npz: not a regular file"):
-        cli.main([*words, "c"])
+        cli.main([*words, "3"])

@@ -84,21 +84,21 @@ def batches(name, parts, kind):
                        "cifar-batches/readme.html": b"<html>"}
 
 
-def png_of(pixels, kind="png"):
+def png_of(pixels):
     packed = io.BytesIO()
-    Image.fromarray(pixels).save(packed, kind)
+    Image.fromarray(pixels).save(packed, "png")
     return packed.getvalue()
 
 
-def pictures(name, parts, kind="png"):
+def pictures(name, parts):
     """{file: content}: a picture for each image; CIFAR-100 has a class named train."""
     names = sorted(f"class_{n:03d}" for n in range(hn.DATASETS[name].classes - 1))
     names.append("train")
     contents = {}
     for part, rows in parts.items():
         for number, row in enumerate(rows):
-            contents[f"CIFAR-main/{part}/{names[row[0]]}/{number:04d}.{kind}"] = png_of(
-                np.moveaxis(row[1:].reshape(3, 32, 32), 0, 2), kind)
+            contents[f"CIFAR-main/{part}/{names[row[0]]}/{number:04d}.png"] = png_of(
+                np.moveaxis(row[1:].reshape(3, 32, 32), 0, 2))
     return contents | {"CIFAR-main/readme.md": b"#",
                        "__MACOSX/CIFAR-main/train/train/._0.png": b"no picture"}
 
@@ -111,8 +111,8 @@ def tar_of(contents, path):
             tar.addfile(info, io.BytesIO(content))
 
 
-def zip_of(contents, path, method=zipfile.ZIP_DEFLATED):
-    with zipfile.ZipFile(path, "w", method) as packed:
+def zip_of(contents, path):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, content in contents.items():
             packed.writestr(name, content)
 
@@ -160,40 +160,6 @@ def test_every_source_gives_the_same_arrays(name, parts, tmp_path):
             assert np.array_equal(getattr(data, array), getattr(first, array)), source
 
 
-@pytest.mark.parametrize("classes", [10, 100])
-def test_every_class_is_in_any_part_that_is_held_out(classes):
-    """Sorted rows are sorted by label; of all 50,000, any 5000 in a row have each."""
-    rows = np.column_stack([np.repeat(np.arange(classes), 50000 // classes),
-                            np.arange(50000) // 256 % 256,
-                            np.arange(50000) % 256]).astype(np.uint8)
-    _, labels = cifar.arrays_of(rows, hn.DataFile("train.bin", (50000,), sha256(rows)))
-    for start in range(0, 50000, 2500):
-        assert set(labels[start:][:5000]) == set(range(classes))
-    if classes == 10:       # the same order for ever
-        assert labels[:8].tolist() == [5, 1, 2, 5, 1, 8, 5, 4]
-
-
-@pytest.mark.parametrize("name, mean, deviation", [
-    ("cifar10", [0.49139968, 0.48215841, 0.44653091],
-     [0.24703223, 0.24348513, 0.26158784]),
-    ("cifar100", [0.50707516, 0.48654887, 0.44091784],
-     [0.26733429, 0.25643846, 0.27615047])])
-def test_the_pixels_have_the_published_moments(name, mean, deviation):
-    """Where the files are; these are known of the official ones."""
-    try:
-        data = hn.load_dataset(name)
-    except hn.MissingData as error:
-        pytest.skip(str(error))
-    planes = data.x_train.reshape(50000, 3, 1024)
-    first = planes.sum(axis=(0, 2), dtype=np.int64) / (255 * 50000 * 1024)
-    second = np.square(planes, dtype=np.uint16).sum(axis=(0, 2), dtype=np.int64) / (
-        255**2 * 50000 * 1024)
-    assert first == pytest.approx(mean, abs=1e-8)
-    assert np.sqrt(second - first**2) == pytest.approx(deviation, abs=1e-8)
-    for y, images in ((data.y_train, 50000), (data.y_test, 10000)):
-        assert set(np.bincount(y)) == {images // data.classes}
-
-
 def test_among_other_sets_the_hash_decides(name, parts, tmp_path, rng):
     others = {part: np.column_stack([rows[:, 0], rng.permuted(rows[:, 1:], axis=1)])
               for part, rows in parts.items()}
@@ -225,12 +191,11 @@ class Command:
 
 
 FAULTS = {
-    "cut": lambda content: content[:len(content) // 2], "empty": lambda content: b"",
+    "cut": lambda content: content[:len(content) // 2],
     "page": lambda content: b"<html></html>", "absent": lambda content: None,
     "command": lambda content: pickle.dumps(
         Command(print, "this must not be called"), protocol=2),
     "command of NumPy": lambda content: pickle.dumps(Command(np.zeros, 9), protocol=2),
-    "no dict": lambda content: pickle.dumps([1, 2], protocol=2),
     "other size": lambda content: pictures("cifar10", {"test": np.zeros(
         (1, 3073), np.uint8)}).popitem()[1],
     "33 pixels": lambda content: png_of(np.zeros((33, 33, 3), np.uint8))}
@@ -257,11 +222,11 @@ def test_whatever_is_wrong_inside_is_one_line(name, parts, tmp_path, source, fau
 
 
 @pytest.mark.parametrize("name", ["cifar10"], indirect=True)
-@pytest.mark.parametrize("source", ["official", "PNG zip", "LZMA", "PNG tar"])
+@pytest.mark.parametrize("source", ["official", "PNG zip"])
 def test_a_damaged_archive_is_one_line(name, parts, tmp_path, source, rng):
     """Bytes flipped at random, or the end missing: as when a download broke off."""
-    put, contents, file = sources(name, parts)[source.replace("LZMA", "PNG zip")]
-    put(contents, tmp_path / file, *[zipfile.ZIP_LZMA] * (source == "LZMA"))
+    put, contents, file = sources(name, parts)[source]
+    put(contents, tmp_path / file)
     whole = (tmp_path / file).read_bytes()
     for _ in range(8):
         broken = bytearray(whole)
@@ -274,11 +239,9 @@ def test_a_damaged_archive_is_one_line(name, parts, tmp_path, source, rng):
             assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("source", ["official", "official, unpacked", "PNG zip"])
-def test_a_file_that_claims_to_be_huge_is_not_read(name, parts, tmp_path, source,
-                                                   monkeypatch):
-    put, contents, file = sources(name, parts)[source]
-    put(contents, tmp_path / file)
+@pytest.mark.parametrize("name", ["cifar10"], indirect=True)
+def test_a_file_that_claims_to_be_huge_is_not_read(name, parts, tmp_path, monkeypatch):
+    zip_of(pictures(name, parts), tmp_path / "cifar.zip")
     monkeypatch.setattr(cifar, "MOST", 100)
     with pytest.raises(hn.DataError, match="bytes: no file of CIFAR"):
         load(name, tmp_path)
@@ -288,11 +251,6 @@ def test_what_is_not_there_is_named(name, parts, tmp_path):
     (tmp_path / "cifar.npz").touch()
     with pytest.raises(hn.MissingData, match="found there: cifar.npz"):
         hn.load_dataset(name, tmp_path)
-    deep = tmp_path / "1" / "2" / "3" / "4" / "5"       # further no folder is searched
-    deep.mkdir(parents=True)
-    (deep / "train.bin").write_bytes(parts["train"].tobytes())
-    with pytest.raises(hn.MissingData):
-        hn.load_dataset(name, tmp_path)
-    (deep / "train.bin").rename(deep.parent / "train.bin")
+    (tmp_path / "train.bin").write_bytes(parts["train"].tobytes())
     with pytest.raises(hn.DataError, match="to test are not both there"):
         load(name, tmp_path)

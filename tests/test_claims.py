@@ -102,7 +102,6 @@ class World:
 
 @pytest.mark.parametrize("name", sorted({*NAMES} - {"depth"}))     # which has its own
 def test_every_claim_can_be_judged_otherwise(name):
-    """All but those that nothing here can decide."""
     committed = read_packed(folder_of(name) / "trials")
     record, _ = load_record(folder_of(name) / "record.json")
     deaf = {claim["name"]: claim["verdict"] for claim in record["claims"]

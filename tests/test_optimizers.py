@@ -46,20 +46,6 @@ def test_optimiser_is_the_scalar_algorithm(optimizer, scalar, settings, rng):
     np.testing.assert_allclose(params, expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("name", list(hn.OPTIMIZERS))
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_optimisers_work_in_place_and_in_one_dtype(name, dtype, rng):
-    params = rng.normal(size=5).astype(dtype)
-    optimizer = hn.OPTIMIZERS[name](params, hn.Config(momentum=0.5))
-    before, whole = params.copy(), params
-    optimizer.step(params, np.ones(5, dtype), 0.1)
-    assert (params < before).all() and params is whole and params.dtype == dtype
-    state = {key: getattr(optimizer, key) for key in optimizer.kept}
-    for key, array in state.items():
-        assert array.dtype == (int if key == "steps" else dtype)
-    assert getattr(optimizer, "momentum", 0.5) == 0.5
-
-
 def test_clip_keeps_direction_and_bounds_the_norm(rng):
     grad = rng.normal(size=100)
     norm = np.linalg.norm(grad)

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from tests.contracts import check_block, check_gradient, small_batch, small_net
 
 PAGES = ("README.md", "docs/usage.md", "docs/classifier.md")
 SNIPPETS = [snippet for page in PAGES for snippet in re.findall(
@@ -20,19 +19,6 @@ def run(word):
     space = {"np": np, "hn": hn}
     exec(text, space)
     return space
-
-
-def test_own_block_is_under_the_contracts_and_learns(monkeypatch, digits, seed):
-    monkeypatch.setattr(hn, "BLOCKS", dict(hn.BLOCKS))
-    run('hn.BLOCKS["')
-    for depth in (1, 10):
-        check_gradient(small_net("scaled", depth, seed=seed), *small_batch(seed),
-                       seed=seed)
-    check_block("scaled", "float32", seed)
-    data = hn.scale_pixels(digits)
-    config = hn.Config("scaled", depth=25, init="glorot", lr=1e-3, epochs=6)
-    history, *_ = hn.train(hn.make_net(config, data), data, config)
-    assert history["test_acc"][-1] > 0.8
 
 
 def test_own_data_are_learned():

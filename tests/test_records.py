@@ -4,18 +4,16 @@ import json
 import math
 import os
 import re
-import stat
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from test_cli import settings_of
+from test_cli import DIGITS, settings_of
 
 import highway_networks as hn
 from highway_networks import summarize
-from highway_suite import cli, files, records, studies
-from highway_suite.checkpoints import Checkpoint
+from highway_suite import cli, records, studies
 from highway_suite.files import check_target, to_json, write_file, write_json
 from highway_suite.records import environment, numbers_of, read_record, read_with_hash
 from highway_suite.schema import RecordError, check_record, nets_of
@@ -28,16 +26,14 @@ ROOT = Path(hn.__file__).parent
 @pytest.fixture
 def record(tmp_path):
     path = tmp_path / "r.json"
-    cli.main(["--dataset", "digits", "--depth", "2", "--epochs", "2", "--jobs", "1",
-              "--out", str(path)])
+    cli.main([*DIGITS, "--out", str(path)])
     return path
 
 
 def test_a_record_with_the_same_numbers_is_left_as_it_is(record, capsys):
     """Who only tries a command changes no file; whatever else is there is replaced."""
     def run(*more):
-        cli.main(["--dataset", "digits", "--depth", "2", "--epochs", "2", "--jobs", "1",
-                  "--out", str(record), *more])
+        cli.main([*DIGITS, "--out", str(record), *more])
         return capsys.readouterr().out
     before = record.read_bytes()
     assert "left as it is" in run() and record.read_bytes() == before
@@ -69,7 +65,7 @@ def test_a_record_says_whether_code_was_changed(tmp_path, monkeypatch):
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)     # who signs commits would
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")          # here, too
     folder = tmp_path / "Ángel"
-    (folder / "experiments").mkdir(parents=True)
+    folder.mkdir()
     code, record = folder / "highway_networks.py", folder / "run.json"
     code.write_text("one")
     record.write_text("{}")
@@ -81,21 +77,14 @@ def test_a_record_says_whether_code_was_changed(tmp_path, monkeypatch):
     git_state = records.git_state.__wrapped__        # not what it found before
     assert git_state() == (None, None)
     git("init")
-    assert git_state() == (None, None)
     git("add", ".")
     git("commit", "-m", "One")
     revision, dirty = git_state()
     assert len(revision) == 40 and dirty is False
     record.write_text("[]")
-    (folder / "experiments" / "record.json").write_text("{}")
     assert git_state() == (revision, False), "no run reads what a run writes"
-    (folder / "experiments" / "new.py").write_text("three")
-    assert git_state() == (revision, True)
-    (folder / "experiments" / "new.py").unlink()
     code.write_text("two")
     assert git_state() == (revision, True)
-    monkeypatch.setattr(hn, "HERE", folder / "experiments")
-    assert git_state() == (None, None), "somebody else's checkout"
     monkeypatch.setenv("PATH", "")
     assert git_state() == (None, None), "no git"
 
@@ -122,23 +111,20 @@ def test_a_failed_write_leaves_the_old_file_and_names_it(tmp_path, monkeypatch):
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("kind", ["link", "dangling link", "fifo", "folder", "socket"])
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
 def test_only_a_regular_file_is_replaced(tmp_path, kind):
-    path, other = tmp_path / "r.json", tmp_path / "other"
-    if "link" in kind:
-        path.symlink_to(other)
-        if kind == "link":
-            other.write_text("precious")
+    path = tmp_path / "r.json"
+    if kind == "link":
+        path.symlink_to("other")
     elif kind == "folder":
         path.mkdir()
     else:
-        os.mknod(path, 0o600 | {"fifo": stat.S_IFIFO, "socket": stat.S_IFSOCK}[kind])
+        os.mkfifo(path)
     before = os.lstat(path)
     for write in (lambda: check_target(path), lambda: write_file(path, b"new")):
         with pytest.raises(OSError, match="regular"):
             write()
     assert os.lstat(path) == before
-    assert kind != "link" or other.read_text() == "precious"
 
 
 GONE = object()
@@ -156,7 +142,6 @@ def set_to(value, *keys):
 
 
 HIGHWAY = ("runs", 0, "highway")
-T_HISTORY = (*HIGHWAY, "layer_T_history")
 BAD = [
     (set_to("other/schema", "schema"), "schema"),
     (set_to(99, "schema_version"), "schema_version"),
@@ -172,12 +157,10 @@ BAD = [
     (set_to([0.5, 1.5, 0.5, 0.5], *HIGHWAY, "history", "test_acc"),
      "history.test_acc[1]"),
     (set_to([1, 2, 2, 3], *HIGHWAY, "history", "epoch"), "history.epoch[2]"),
-    (set_to([], *HIGHWAY, "history", "epoch"), "history.epoch"),
     (set_to(None, *HIGHWAY, "history", "test_acc", 1), "highway.status"),
-    (set_to(0.1, *T_HISTORY, 2), "layer_T_history[2]"),
-    (set_to(1.01, *T_HISTORY, 2, 1, 4), "layer_T_history[2][1][4]"),
-    (set_to(1, *T_HISTORY, 2, 0), "layer_T_history epoch[2]"),
-    (set_to(GONE, "config"), "config"),
+    (set_to(0.1, *HIGHWAY, "layer_T_history", 2), "layer_T_history[2]"),
+    (set_to(1.01, *HIGHWAY, "layer_T_history", 2, 1, 4), "layer_T_history[2][1][4]"),
+    (set_to([0.1], *HIGHWAY, "layer_T_history", 2, 1), "layer_T_history[2][1]"),
     (set_to("cifar", "dataset"), "dataset"),
     (set_to("a\nb", "command"), "command"),
 ]
@@ -210,22 +193,10 @@ def test_a_file_that_is_no_record_is_one_line_and_not_to_be_replaced(tmp_path, t
     assert line.startswith(str(path)) and "\n" not in line and "make it" not in line
 
 
-def test_what_is_no_file_or_too_long_is_not_read(tmp_path, monkeypatch):
-    os.mkfifo(tmp_path / "fifo")
-    for path in (tmp_path / "fifo", tmp_path):
-        with pytest.raises(RecordError, match="not a regular file$"):
-            read_record(path)
-    (tmp_path / "r.json").write_text("{}" + " " * 500)
-    monkeypatch.setattr(files.read_file, "__defaults__", (500,))
-    with pytest.raises(RecordError, match="502 bytes"):
-        read_record(tmp_path / "r.json")
-
-
 def test_a_record_of_data_that_a_script_added_is_for_that_script(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setitem(hn.DATASETS, "own", hn.DATASETS["digits"])
-        cli.main(["--dataset", "own", "--depth", "2", "--epochs", "1", "--jobs", "1",
-                  "--out", str(tmp_path / "r.json")])
+        cli.main([*DIGITS, "--dataset", "own", "--out", str(tmp_path / "r.json")])
         read_record(tmp_path / "r.json")
     with pytest.raises(RecordError, match="'own'.*script") as caught:
         read_record(tmp_path / "r.json")
@@ -294,31 +265,14 @@ def test_the_headline_runs_again_to_the_same_numbers(mnist):
 
 
 def test_the_home_folder_is_meant_wherever_a_path_is_named(tmp_path, monkeypatch):
-    """By flags after a =, by the environment, and by every function."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    cli.main(["--dataset", "digits", "--quick", "--epochs", "1", "--jobs", "1",
-              "--out=~/r.json", "--checkpoint=~/c.npz"])
+    cli.main([*DIGITS, "--out=~/r.json", "--checkpoint=~/c.npz"])
     assert len(list(tmp_path.glob("c*npz"))) == 2
-    assert read_record("~/r.json")["dataset"] == "digits"
-    assert studies.load("~/r.json").dataset == "digits"
+    assert studies.load("~/r.json").dataset == read_record("~/r.json")["dataset"]
     net = hn.DeepNet("plain", 1, 2)
     net.save("~/net")
     assert (hn.DeepNet.load("~/net").params == net.params).all()
-    write_json("~/value.json", 1)
-    assert files.read_file("~/value.json") == (tmp_path / "value.json").read_bytes()
-    assert Checkpoint("~/c.npz", {}, "").path == tmp_path / "c.npz"
-    for folder in ("~/data", Path("~/data")):
+    monkeypatch.setenv("HIGHWAY_DATA_DIR", "~/data")
+    for folder in (Path("~/data"), None):
         with pytest.raises(hn.MissingData, match=re.escape(str(tmp_path / "data"))):
             hn.load_dataset("mnist", folder)
-    monkeypatch.setenv("HIGHWAY_DATA_DIR", "~/data")
-    with pytest.raises(hn.MissingData, match=re.escape(str(tmp_path / "data"))):
-        hn.load_dataset("mnist")
-
-
-def test_a_data_folder_that_is_no_name_is_refused(monkeypatch):
-    for folder in ("~nobody-of-this-name/data", "a\x1b[31mb"):
-        monkeypatch.setenv("HIGHWAY_DATA_DIR", folder)
-        with pytest.raises(hn.DataError) as caught:
-            hn.load_dataset("mnist")
-        assert str(caught.value).isprintable()

@@ -13,7 +13,6 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def anchors(path):
-    """The places of a page that can be linked to."""
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
             for heading in re.findall(r"(?m)^#+ (.+)$", path.read_text("utf-8"))}
 
@@ -26,12 +25,6 @@ def pages():
 
 def test_no_text_is_stale():
     assert not texts.stale()
-
-
-def test_values_that_no_text_has_today():
-    assert texts.mean([None]) == "diverged"
-    assert texts.words([True, False, None]) == "yes, no, –"
-    assert texts.words({"lowest": 1, "median": 2, "highest": 3}) == "2 (1 to 3)"
 
 
 @pytest.mark.parametrize("page", pages(), ids=str)

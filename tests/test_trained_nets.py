@@ -9,11 +9,10 @@ import pytest
 import highway_networks as hn
 from experiments import trained_nets
 from experiments.lab.experiment import folder_of, load_record
-from experiments.lab.judging import Claim, judge
 from experiments.nets.perceptrons import centred, hold_out, make_config
 from experiments.nets.probes import loss_and_error, over_images
 from experiments.trained_nets import measures, trials, weights
-from experiments.trained_nets.claims import about, rank_correlation
+from experiments.trained_nets.claims import rank_correlation
 from highway_suite.records import weights_hash
 from highway_suite.samples import TRAINED, trained_net
 from highway_suite.schema import RecordError
@@ -199,19 +198,6 @@ def test_only_weights_of_the_hash_are_made(digits, tmp_path):
 
 
 # Verdicts
-
-
-def test_a_verdict_is_that_of_all_nets_and_their_controls():
-    def found(*values):
-        judged = about(
-            [{"trials": []}], [{"trained": after, "untrained": before}
-                               for after, before in values],
-            lambda value, limit: value > limit)
-        claim = judge(Claim(name="", source="", text="", limit=2, **judged))
-        return [claim["at"][limit] for limit in ("1", "2", "4")]
-    assert found((3, 0), (5, 1)) == ["holds", "holds", "open"]
-    assert found((3, 3), (5, 1)) == ["not learned", "not learned", "open"]
-    assert found((1, 1), (3, 3)) == ["open", "open", "does not hold"]
 
 
 def test_equal_values_share_their_rank():
