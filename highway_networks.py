@@ -1057,7 +1057,9 @@ def write_whole(path: str | Path, content: bytes) -> None:
     check_target(path)
     beside = path.with_name(f".{path.name[:40]}.{os.getpid()}-{time.time_ns()}.part")
     try:
-        with open(beside, "wb") as file:        # its mode is what the umask says
+        with open(beside, "wb") as file:
+            with suppress(OSError):         # a new file has the mode of the umask
+                os.chmod(beside, stat.S_IMODE(os.stat(path).st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -232,7 +232,7 @@ def label_right(axes: Axes, labels: list[tuple]) -> None:
                                  for part in wrap(line, 28)), colour)
               for height, text, colour in labels]
     if engine := axes.figure.get_layout_engine():
-        engine.execute(axes.figure)     # the axes has its height
+        engine.execute(axes.figure.canvas.figure)   # the axes has its height
     low, high = axes.get_ylim()
     at = axes.transData.transform([
         (1, min(max(height, low), high) if height == height else low)
@@ -262,9 +262,9 @@ def make_room(axes: Axes, texts: Sequence) -> None:
     if axes.figure.get_layout_engine() is not None:
         return
     boxes = [text.get_window_extent() for text in (*texts, *axes.get_yticklabels())]
-    edge, width = EDGE * axes.figure.dpi, axes.figure.bbox.width
-    left = max(edge - min(box.x0 for box in boxes), 0) / width
-    right = max(max(box.x1 for box in boxes) - width + edge, 0) / width
+    edge, whole = EDGE * axes.figure.dpi, axes.figure.bbox
+    left = max(whole.x0 + edge - min(box.x0 for box in boxes), 0) / whole.width
+    right = max(max(box.x1 for box in boxes) - whole.x1 + edge, 0) / whole.width
     if left or right:
         x, y, wide, high = axes.get_position().bounds
         axes.set_position((x + left, y, wide - left - right, high))
@@ -414,7 +414,8 @@ def head(arm: Arm, values: np.ndarray, theme: Theme) -> tuple[float, str, str]:
     if len(last):
         height = float(last.mean())
         text = f"{height:{'.4f' if 1e-3 <= height < 10 else '.3g'}}"
-    return height, f"{arm.block} {text}", theme.colour(arm.block, arm.place)
+    name = arm.block.replace("$", r"\$")        # it is no formula
+    return height, f"{name} {text}", theme.colour(arm.block, arm.place)
 
 
 def draw_guess(axes: Axes, study: Study, series: str, theme: Theme) -> list[tuple]:
@@ -530,7 +531,7 @@ def plot_depth_sweep(source: Any, axes: Axes | None = None, *, theme: Theme = LI
 
 def gated_arms(study: Study) -> list[Arm]:
     """The deepest arms whose transform gates were recorded."""
-    return [arm for arm in study.deepest if arm.T.size]
+    return [arm for arm in study.deepest if np.isfinite(arm.T).any()]
 
 
 def chosen_gates(arm: Arm) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 import zlib
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -120,13 +119,21 @@ def test_a_killed_worker_costs_only_the_trial_that_kills(store, tmp_path):
     assert trials[2].error == KILLED
 
 
-def test_workers_that_end_as_they_start_are_one_line(store, monkeypatch):
-    def submit(pool, work, *given):
-        if work is not int:
-            raise BrokenProcessPool
-    monkeypatch.setattr(running.ProcessPoolExecutor, "submit", submit)
-    with pytest.raises(StoreError, match="as they start"):
-        run(toys.requests_of(toys.square, 3), store, jobs=2)
+def test_workers_that_end_as_they_start_are_one_line(store, tmp_path):
+    """As those of a script that starts them also when it is imported."""
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "from pathlib import Path\n"
+        "from experiments.lab.running import run_trials\n"
+        "from experiments.lab.trials import Store\n"
+        "from tests import lab_toys as toys\n"
+        f"store = Store(Path({str(store.path)!r}))\n"
+        "run_trials(toys.requests_of(toys.square, 3), store, lambda: None, jobs=2)\n")
+    done = subprocess.run([sys.executable, str(script)], stderr=subprocess.PIPE,
+                          text=True, env=os.environ | {"PYTHONPATH": str(hn.HERE)})
+    last = done.stderr.splitlines()[-1]
+    assert "StoreError: worker processes end as they start" in last
+    assert done.returncode == 1 and "__main__" in last
 
 
 def test_processes_and_this_process_give_the_same(store, tmp_path):
