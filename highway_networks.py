@@ -910,11 +910,12 @@ class Data:
                             f"0, or None; they are {self.classes!r}, {self.scale!r}")
         for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
             if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
+                    and not np.ma.isMA(x) and not np.ma.isMA(y)
                     and x.ndim == 2 and x.size and y.shape == x.shape[:1]
                     and x.shape[1] == self.x_train.shape[1]):
                 raise DataError(f"images {np.shape(x)} and labels {np.shape(y)}: they "
-                                "must be NumPy arrays, (N, P) and (N,), not empty, "
-                                "with one P for all; np.asarray makes them")
+                                "must be NumPy arrays without masks, (N, P) and (N,), "
+                                "not empty, with one P for all; np.asarray makes them")
             if x.dtype.kind not in "uif":
                 raise DataError(f"pixels are {x.dtype}: they must be integers or "
                                 "floats, as x.astype('float32') makes them")

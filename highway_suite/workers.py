@@ -18,12 +18,7 @@ START_SECONDS = 0.6     # that starting processes takes
 
 
 def find_joblib() -> Any:
-    """joblib, or None where it is not installed. Two variables of the environment are
-    removed first, because joblib fails where they have no sense, and because our
-    processes need its own start method."""
-    os.environ.pop("JOBLIB_START_METHOD", None)
-    if not os.environ.get("LOKY_MAX_CPU_COUNT", "1").isdecimal():
-        del os.environ["LOKY_MAX_CPU_COUNT"]
+    """joblib, or None where it is not installed."""
     try:
         import joblib
     except ImportError:

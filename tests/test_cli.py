@@ -211,8 +211,7 @@ def test_without_numpy_a_line_says_what_to_install(program):
 
 def test_what_the_environment_says_to_others_breaks_nothing(tmp_path):
     ended = run_script(*DIGITS, "--jobs", "2", "--out", "r.json", cwd=tmp_path,
-                       MPLBACKEND="module://no", JOBLIB_START_METHOD="no",
-                       LOKY_MAX_CPU_COUNT="no",
+                       MPLBACKEND="module://no", JOBLIB_START_METHOD="fork",
                        TMPDIR="/no", OPENBLAS_NUM_THREADS="no", OMP_NUM_THREADS="7",
                        COLUMNS="1", PYTHONOPTIMIZE="2", LC_ALL="C")
     assert ended.returncode == 0, ended.stderr
