@@ -162,7 +162,6 @@ def test_progress_is_shown_and_changes_nothing(digits, monkeypatch, capsys, seco
                                                within):
     """A line after each epoch, and within it where it takes long: here a step of 11
     takes so many seconds."""
-    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     clock = itertools.count(0, seconds)
     monkeypatch.setattr(hn.time, "monotonic", clock.__next__)
     data, config = hn.scale_pixels(digits), replace(CONFIG, epochs=2)
@@ -176,15 +175,6 @@ def test_progress_is_shown_and_changes_nothing(digits, monkeypatch, capsys, seco
         assert len(ends) == progress
         assert within == 0 or len(told) >= progress * 2 * (1 + within)
     assert histories[0] == histories[1]
-
-
-def test_a_bar_is_shown_where_somebody_looks_on(digits, monkeypatch, capsys):
-    pytest.importorskip("tqdm")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    data, config = hn.scale_pixels(digits), replace(CONFIG, epochs=2)
-    history, _, _ = hn.train(hn.make_net(config, data), data, config, progress=True)
-    *_, last = capsys.readouterr().err.strip().split("\r")
-    assert "2.0 of 2 epochs" in last and f"{history['test_acc'][-1]:.4f}" in last
 
 
 @pytest.mark.parametrize("change, loss, norm, accuracy", [
