@@ -1458,7 +1458,8 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
 # --------------------------------------------------------------------------------------
 # Record: what a run keeps as JSON
 
-SCHEMA, SCHEMA_VERSION = "highway-networks/run", 1
+SCHEMA: str = "highway-networks/run"
+SCHEMA_VERSION: int = 1
 
 
 def environment(threads: int | None) -> dict:
