@@ -51,14 +51,6 @@ class Theme(NamedTuple):
     blocks: dict    # by kind
     own: tuple      # of kinds that are not in the table
 
-    @property
-    def highway(self) -> str:
-        return self.blocks["highway"]
-
-    @property
-    def plain(self) -> str:
-        return self.blocks["plain"]
-
     def colour(self, block: str, place: int = -1) -> str:
         """Of a kind of nets; place: which of `own`, if it is not in the table."""
         return self.blocks.get(block, self.own[place % len(self.own)])
@@ -554,12 +546,6 @@ def chosen_arm(axes: Axes, study: Study, block: str | None) -> Arm | None:
     return None
 
 
-def start_in_words(study: Study) -> str:
-    """Where the gates started: sigma(b_T), where b_T is known, and its value."""
-    name = "start" if study.gate_bias is None else f"$\\sigma({study.gate_bias:.4g})$"
-    return f"{name} = {study.T_start:.3g}"
-
-
 def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, start: float, theme: Theme) -> None:
     """Mean over seeds of T (S, L) as bars from where they started, their range as
     whiskers: one artist each, however many blocks there are."""
@@ -601,7 +587,9 @@ def plot_gates(source: Any, axes: Axes | None = None, *, block: str | None = Non
         label_y(axes, "mean T")
         axes.grid(True, axis="y")
         reference(axes, start, theme)
-        label_right(axes, [(start, f"↑ above\n{start_in_words(study)}\n↓ below",
+        name = ("start" if study.gate_bias is None else
+                f"$\\sigma({study.gate_bias:.4g})$")
+        label_right(axes, [(start, f"↑ above\n{name} = {start:.3g}\n↓ below",
                             theme.soft)])
         whole_ticks(axes.xaxis, 1, L)
         axes.set_xlabel(BLOCK_AXIS)

@@ -167,8 +167,9 @@ def test_every_kind_of_net_has_a_colour_of_its_own_that_stands_out(theme):
              for item in draw("learning_curves", record, theme).axes[0].lines}
     colours = {drawn[block] for block in record["config"]["blocks"]}
     assert len(colours) == len(record["config"]["blocks"])
-    for colour, least in ((theme.ink, 7), (theme.soft, 4.5), (theme.highway, 3),
-                          (theme.plain, 3), *((colour, 3) for colour in theme.own)):
+    for colour, least in ((theme.ink, 7), (theme.soft, 4.5),
+                          (theme.blocks["highway"], 3), (theme.blocks["plain"], 3),
+                          *((colour, 3) for colour in theme.own)):
         assert contrast(colour, theme.paper) > least
 
 
