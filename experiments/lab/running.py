@@ -297,7 +297,7 @@ def on_cluster(todo: dict[str, Request], address: str, things: dict
     they hand their trials back to be kept here. Raises StoreError."""
     distributed = dask()
     try:
-        with connect(distributed, address) as client:
+        with connect(distributed, address) as client, client.as_current():
             tell_versions(client)
             send_code(client, address)
             return (yield from on_workers(todo, distributed, client, address, things))
@@ -319,13 +319,7 @@ def on_workers(todo: dict[str, Request], distributed: Any, client: Any, address:
         for number, (name, request) in enumerate(todo.items())}
 
     def next_done(seconds):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            for future in futures:
-                if future.done():
-                    return future
-            time.sleep(0.02)
-        raise TimeoutError
+        return distributed.wait([*futures], seconds, "FIRST_COMPLETED").done.pop()
     while futures:
         future = watched(next_done, distributed, client, address)
         try:        # its result may have been lost with its worker
