@@ -900,11 +900,6 @@ class Data:
     scale: float | None = 255   # the largest value of a pixel; None: scaled already
 
     def __post_init__(self):
-        known = self.scale is None or isinstance(
-            self.scale, (int, float, np.number)) and 0 < self.scale < math.inf
-        if not known or not isinstance(self.classes, (int, np.integer)):
-            raise DataError("classes must be a whole number, and scale a number above "
-                            f"0, or None; they are {self.classes!r}, {self.scale!r}")
         for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
             if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
                     and not np.ma.isMA(x) and not np.ma.isMA(y)

@@ -130,9 +130,7 @@ def processes_for(configs: list[hn.Config]) -> int:
     """The number of processes that is fastest: one per core, or only one where starting
     more would take longer than they save, or where joblib is missing."""
     work = sum(map(cost, configs))
-    if work < START_SECONDS or len(configs) == 1:
-        return 1
-    if (joblib := find_joblib()) is None:
+    if work < START_SECONDS or len(configs) == 1 or (joblib := find_joblib()) is None:
         return 1
     jobs = min(joblib.cpu_count(), len(configs))
     return jobs if work - work / jobs > START_SECONDS else 1

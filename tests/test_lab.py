@@ -426,7 +426,6 @@ def test_what_is_no_picture_of_the_record_is_drawn_again(toy, tmp_path):
         path.write_bytes(content)
         assert state_of(toys.EXPERIMENT) == "not drawn"
     path.unlink()
-    os.mkfifo(path)
     assert state_of(toys.EXPERIMENT) == "not drawn"
 
 

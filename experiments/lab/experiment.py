@@ -69,21 +69,21 @@ def get(name: str) -> Experiment:
 
 @dataclass
 class Training:
-    """Trials are run where none is finished; `asked` are the hashes of all that were
-    asked for."""
+    """Trials are run where none is finished; `asked` are all that were asked for, by
+    their hashes."""
 
     store: Store
     finished: Mapping[str, Trial]           # packed ones
     jobs: int | None = None
     cluster: str | None = None
-    asked: set[str] = field(default_factory=set)
+    asked: dict[str, Trial] = field(default_factory=dict)
 
     def trials(self, requests: Sequence[Request], load: Callable[[], Any]
                ) -> list[Trial]:
         """Raises StoreError, hn.DataError."""
         trials = run_trials(requests, self.store, load, finished=self.finished,
                             jobs=self.jobs, cluster=self.cluster)
-        self.asked |= {trial.hash for trial in trials}
+        self.asked |= {trial.hash: trial for trial in trials}
         return trials
 
 
@@ -228,11 +228,9 @@ def draw(experiment: Experiment, record: dict, digest: str) -> dict[str, bytes]:
 def drawn_of(path: Path) -> str | None:
     """The SHA-256 of the record that a picture shows; None if there is no such."""
     try:
-        if not path.is_file():
-            return None
         with Image.open(path) as picture:
             return picture.info.get("Record-SHA-256")
-    except Exception:       # of a damaged or a huge one Pillow raises many kinds
+    except Exception:       # of one that is damaged Pillow raises many kinds
         return None
 
 
