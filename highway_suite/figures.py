@@ -474,7 +474,7 @@ def plot_history(source: Any, axes: Axes | None = None, *, series: str = "test_a
 
 def final_accuracies(arm: Arm) -> np.ndarray:
     """Test accuracy after the last epoch (S,), NaN for a run that diverged."""
-    return np.where(arm.diverged, math.nan, arm.test_acc[:, -1])
+    return np.where(arm.diverged, math.nan, arm.history["test_acc"][:, -1])
 
 
 def draw_sweep(axes: Axes, study: Study, block: str, theme: Theme) -> tuple:

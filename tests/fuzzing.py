@@ -92,5 +92,5 @@ def check_record_reader(content):
         assert str(error).startswith(str(FILE)) and "\n" not in str(error)
         return
     for arm in study.deepest:
-        assert arm.test_acc.shape[1:] == arm.epoch.shape
+        assert arm.history["test_acc"].shape[1:] == arm.epoch.shape
         assert arm.T.shape[1:] == (len(arm.T_epoch), arm.depth)

@@ -25,7 +25,6 @@ from experiments.lab.experiment import (
     all_records,
     folder_of,
     get,
-    load_record,
 )
 from experiments.lab.running import describer, duration, run_trials
 from experiments.lab.trials import Store, StoreError, Trial, read_packed
@@ -35,14 +34,6 @@ from highway_suite.terminal import say
 
 CORES = 2               # of the machine that times are given for
 START = 5               # seconds that it takes to start and to read
-
-
-def find(name: str) -> dict:
-    """The claim of that name, as committed. Raises RecordError."""
-    claims = {claim["name"]: claim for claim in all_claims(all_records())}
-    if name not in claims:
-        raise RecordError(f"no claim {name!a}; there are {', '.join(sorted(claims))}")
-    return claims[name]
 
 
 def made_by(lab: Lab, name: str) -> dict:
@@ -144,10 +135,13 @@ def recheck_claim(name: str, store: Store, *, minutes: float = 2,
     """Recheck a claim and print what comes of it -> the exit code: 0 the verdict came
     out again, 1 it did not, 2 there is none. Raises RecordError, StoreError,
     hn.DataError."""
-    claim = find(name)
+    records = all_records()
+    claims = {claim["name"]: claim for claim in all_claims(records)}
+    if name not in claims:
+        raise RecordError(f"no claim {name!a}; there are {', '.join(sorted(claims))}")
+    claim = claims[name]
     experiment = get(claim["experiment"])
-    record, _ = load_record(folder_of(experiment.name) / "record.json")
-    experiment = replace(experiment, plan=record["plan"])
+    experiment = replace(experiment, plan=records[experiment.name]["plan"])
     committed = read_packed(folder_of(experiment.name) / "trials")
     lab = Lab(experiment, Replay(committed), data_dir=data_dir)
     print(f"{claim['source']}: {claim['claim']}\nverdict, as committed: "

@@ -188,11 +188,6 @@ def wrapped(text: str) -> str:
     return "".join(pieces)
 
 
-def target_of(template: Path) -> Path:
-    """The text that a template makes."""
-    return hn.HERE / "README.md" if template == FRONT else template.with_suffix("")
-
-
 def rendered() -> dict[Path, bytes]:
     """All texts that have a template, as they should be. Raises jinja2's errors, which
     name the template and the line."""
@@ -219,8 +214,8 @@ def rendered() -> dict[Path, bytes]:
                 about = {"record": record, "plan": record["plan"],
                          "claims_section": section_of(record["claims"])}
             template = environment.get_template(path.relative_to(hn.HERE).as_posix())
-            texts[target_of(path)] = wrapped(
-                template.render(about)).encode()
+            target = hn.HERE / "README.md" if path == FRONT else path.with_suffix("")
+            texts[target] = wrapped(template.render(about)).encode()
     return texts
 
 
