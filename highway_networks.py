@@ -736,9 +736,6 @@ class DeepNet:
                 with np.load(file) as archive:          # no pickles
                     params = archive["params"]
                     settings = {name: archive[name].item() for name in names}
-                if params.size < max(value for value in settings.values()
-                                     if isinstance(value, int)):    # and no GB for it
-                    raise ValueError("it has fewer weights than units")
                 net = cls(**settings, dtype=params.dtype)
                 if params.shape != net.params.shape or not np.isfinite(params).all():
                     raise ValueError(f"{params.shape} weights, not {net.params.size}, "
@@ -904,18 +901,14 @@ class Data:
     scale: float | None = 255   # the largest value of a pixel; None: scaled already
 
     def __post_init__(self):
-        known = self.scale is None or isinstance(
-            self.scale, (int, float, np.number)) and 0 < self.scale < math.inf
-        if not known or not isinstance(self.classes, (int, np.integer)):
-            raise DataError("classes must be a whole number, and scale a number above "
-                            f"0, or None; they are {self.classes!r}, {self.scale!r}")
         for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
             if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
+                    and not np.ma.isMA(x) and not np.ma.isMA(y)
                     and x.ndim == 2 and x.size and y.shape == x.shape[:1]
                     and x.shape[1] == self.x_train.shape[1]):
                 raise DataError(f"images {np.shape(x)} and labels {np.shape(y)}: they "
-                                "must be NumPy arrays, (N, P) and (N,), not empty, "
-                                "with one P for all; np.asarray makes them")
+                                "must be NumPy arrays without masks, (N, P) and (N,), "
+                                "not empty, with one P for all; np.asarray makes them")
             if x.dtype.kind not in "uif":
                 raise DataError(f"pixels are {x.dtype}: they must be integers or "
                                 "floats, as x.astype('float32') makes them")
@@ -953,17 +946,14 @@ def read_content(path: Path, most: int) -> bytes:
     packed = False
     try:
         with open(path, "rb") as file:
-            content = file.read(2 * most + 999)     # a gzip may end in many zeros
-        packed = content[:2] == b"\x1f\x8b"
-        if packed:
-            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            content = (gzip.GzipFile(fileobj=file) if packed else file).read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: {'broken gzip: ' if packed else ''}"
+        raise DataError(f"{path}: {'broken gzip: ' * packed}"
                         f"{getattr(error, 'strerror', '') or error}") from error
     if len(content) > most:
-        idx = f"; its idx type is 0x{content[2:3].hex()}, and 0x08 is read"
-        raise DataError(f"{path}: more than the {most} bytes expected"
-                        f"{idx * (content[:2] == bytes(2))}")
+        raise DataError(f"{path}: more than the {most} bytes expected")
     return content
 
 
@@ -1058,7 +1048,9 @@ def write_whole(path: str | Path, content: bytes) -> None:
     check_target(path)
     beside = path.with_name(f".{path.name[:40]}.{os.getpid()}-{time.time_ns()}.part")
     try:
-        with open(beside, "wb") as file:        # its mode is what the umask says
+        with open(beside, "wb") as file:
+            with suppress(OSError):         # a new file has the mode of the umask
+                os.chmod(beside, stat.S_IMODE(os.stat(path).st_mode))
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -1235,26 +1227,18 @@ def significant(value: float) -> float:
 
 
 class Progress:
-    """What a training shows on stderr: a bar, where tqdm is installed and somebody
-    looks on, else a line after each epoch, and one every ten seconds within it."""
+    """What a training shows on stderr: a line after each epoch, and one every ten
+    seconds within it."""
 
     def __init__(self, config: Config):
-        self.config, self.told, self.bar = config, time.monotonic(), None
+        self.config, self.told = config, time.monotonic()
         self.label = f"{config.block:>7} {config.depth} seed {config.seed}"
-        if sys.stderr.isatty() or "ipykernel" in sys.modules:
-            with suppress(ImportError):
-                import tqdm
-                self.bar = tqdm.tqdm(total=config.epochs, ncols=88, bar_format=(
-                    self.label + "  {bar}| {n:.1f} of {total} epochs, {remaining} left"
-                    "{postfix}"))
 
     def watch(self, batches: Batches) -> Iterator[tuple]:
         """The batches of an epoch, each counted when it has been learned from."""
         for i, batch in enumerate(batches, 1):
             yield batch
-            if self.bar is not None:
-                self.bar.update(1 / len(batches))
-            elif time.monotonic() > self.told + 10:
+            if time.monotonic() > self.told + 10:
                 self.say(f"{i / len(batches):.0%} of an epoch")
 
     def say(self, text: str) -> None:
@@ -1265,15 +1249,9 @@ class Progress:
     def report(self, row: dict) -> None:
         """Called after each epoch."""
         of = next(of for of in ("test", "validation", "train") if f"{of}_acc" in row)
-        epoch, last = row["epoch"], self.config.epochs
-        told = f"loss {row['train_loss']:.4f}  {of} accuracy {row[f'{of}_acc']:.4f}"
-        if self.bar is None:
-            self.say(f"epoch {epoch:{len(str(last))}}/{last}  train {told}")
-            return
-        self.bar.set_postfix_str(told, refresh=False)
-        self.bar.update(epoch - self.bar.n)
-        if epoch == last:
-            self.bar.close()
+        last = self.config.epochs
+        self.say(f"epoch {row['epoch']:{len(str(last))}}/{last}  train loss "
+                 f"{row['train_loss']:.4f}  {of} accuracy {row[f'{of}_acc']:.4f}")
 
 
 class Diverged(ArithmeticError):
@@ -1476,7 +1454,8 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
 # --------------------------------------------------------------------------------------
 # Record: what a run keeps as JSON
 
-SCHEMA, SCHEMA_VERSION = "highway-networks/run", 1
+SCHEMA: str = "highway-networks/run"
+SCHEMA_VERSION: int = 1
 
 
 def environment(threads: int | None) -> dict:

@@ -3,8 +3,6 @@ the whole command line."""
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +15,6 @@ def load(name: str, data_dir: str | Path | None = None) -> Data:
     highway_networks.DataError. See highway_suite.datasets."""
     from highway_suite import datasets  # which takes NumPy: so this module is light
     return datasets.load(name, data_dir)
-
-
-_program = Path(getattr(sys.modules["__main__"], "__file__", None) or sys.argv[0])
-if _program.name == "-m" or _program.resolve().parent == Path(__file__).parent.parent:
-    # A program of ours: a backend that does not exist would let matplotlib fail when it
-    # is imported, and no picture of ours needs one.
-    os.environ.pop("MPLBACKEND", None)
 
 
 def __getattr__(name: str) -> Any:

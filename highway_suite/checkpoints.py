@@ -13,15 +13,12 @@ file has goes on to them.
 
 from __future__ import annotations
 
-import copy
-import glob
 import hashlib
 import io
 import json
 import time
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +29,6 @@ from highway_suite.files import LIMIT, check_target, parse_json, read_file, writ
 from highway_suite.records import environment, numerics
 
 STATE = "state.json"    # the member beside the arrays
-LITTER = 3600           # seconds; a file that is older is not being written
 KEYS = {"config", "data", "environments", "history", "seconds", "streams"}
 
 
@@ -73,14 +69,10 @@ class Checkpoint:
         self.config = parse_json(json.dumps(dict(config), allow_nan=False))
         self.start, self.seconds_before = time.perf_counter(), 0.0
         self.environments = [this_process()]
-        self.seen: tuple | None = None      # the file as this training left it
 
     def save(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator], history: list[dict]) -> None:
-        """Write all of it or nothing. Raises OSError, which names the file, and
-        CheckpointError where another training has written it meanwhile."""
-        if self.version() not in (None, self.seen):
-            self.read(arrays, streams)
+        """Write all of it or nothing. Raises OSError, which names the file."""
         seconds = self.seconds_before + time.perf_counter() - self.start
         state = {"config": self.config, "data": self.data, "history": history,
                  "environments": self.environments, "seconds": round(seconds, 3),
@@ -92,59 +84,35 @@ class Checkpoint:
         with zipfile.ZipFile(file, "a") as archive:
             archive.writestr(STATE, json.dumps(state, allow_nan=False))
         write_file(self.path, file.getvalue())
-        self.seen = self.version()
-
-    def version(self) -> tuple | None:
-        """What is another one once somebody has written the file; None without one."""
-        with suppress(FileNotFoundError):
-            there = self.path.stat()
-            return there.st_ino, there.st_mtime_ns, there.st_size
-        return None
 
     def load(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator]) -> list[dict]:
         """Set arrays and streams to where the file's training was -> its history; []
         where there is no file, whose folder is then made. Raises CheckpointError, with
-        nothing changed, for a file that holds anything else."""
+        no array changed, for a file that holds anything else."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         check_target(self.path)
-        litter = f".{glob.escape(self.path.name[:40])}.*.part"
-        for left in self.path.parent.glob(litter):      # one was killed as it wrote;
-            with suppress(FileNotFoundError):           # what is new is being written
-                if time.time() - left.stat().st_mtime > LITTER:
-                    left.unlink()
         self.environments = [this_process()]    # threads are as `fit` limits them
-        self.seen = self.version()
-        if self.seen is None:
+        if not self.path.exists():
             return []
-        state, found = self.read(arrays, streams)
+        try:
+            state, found = self.read(arrays)
+            for name, stream in streams.items():
+                stream.bit_generator.state = state["streams"][name]
+        except Exception as error:      # zipfile, zlib, numpy: each its own kind
+            why = error if isinstance(error, ValueError) else repr(error)
+            raise CheckpointError(f"{self.path}: {why}. Name another file, or move "
+                                  "this one away to begin anew") from error
         for name, array in arrays.items():
             array[...] = found[name]
-        for name, stream in streams.items():
-            stream.bit_generator.state = state["streams"][name]
         self.seconds_before = float(state["seconds"])
         self.environments = [there for there in state["environments"]
                              if there != this_process()] + [this_process()]
         return state["history"]
 
-    def read(self, arrays: Mapping[str, np.ndarray],
-             streams: Mapping[str, np.random.Generator]) -> tuple[dict, dict]:
-        """The file's state, checked, and its arrays, shaped like these. Raises
-        CheckpointError."""
-        try:
-            state, found = self.unpack(arrays)
-            for name, stream in streams.items():    # on copies: it may raise
-                copy.deepcopy(stream.bit_generator).state = state["streams"][name]
-            return state, found
-        except MemoryError:
-            raise
-        except Exception as error:      # zipfile, zlib, numpy: each its own kind
-            why = error if isinstance(error, ValueError) else repr(error)
-            raise CheckpointError(f"{self.path}: {why}. Name another file, or move "
-                                  "this one away to begin anew") from error
-
-    def unpack(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
-        """The same, but for the errors, which are of many kinds."""
+    def read(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
+        """The file's state, checked, and its arrays, shaped like these. Raises errors
+        of many kinds."""
         most = sum(array.nbytes for array in arrays.values()) + LIMIT
         content = io.BytesIO(read_file(self.path, most))
         with zipfile.ZipFile(content) as archive:

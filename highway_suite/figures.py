@@ -51,14 +51,6 @@ class Theme(NamedTuple):
     blocks: dict    # by kind
     own: tuple      # of kinds that are not in the table
 
-    @property
-    def highway(self) -> str:
-        return self.blocks["highway"]
-
-    @property
-    def plain(self) -> str:
-        return self.blocks["plain"]
-
     def colour(self, block: str, place: int = -1) -> str:
         """Of a kind of nets; place: which of `own`, if it is not in the table."""
         return self.blocks.get(block, self.own[place % len(self.own)])
@@ -232,7 +224,7 @@ def label_right(axes: Axes, labels: list[tuple]) -> None:
                                  for part in wrap(line, 28)), colour)
               for height, text, colour in labels]
     if engine := axes.figure.get_layout_engine():
-        engine.execute(axes.figure)     # the axes has its height
+        engine.execute(axes.figure.canvas.figure)   # the axes has its height
     low, high = axes.get_ylim()
     at = axes.transData.transform([
         (1, min(max(height, low), high) if height == height else low)
@@ -262,9 +254,9 @@ def make_room(axes: Axes, texts: Sequence) -> None:
     if axes.figure.get_layout_engine() is not None:
         return
     boxes = [text.get_window_extent() for text in (*texts, *axes.get_yticklabels())]
-    edge, width = EDGE * axes.figure.dpi, axes.figure.bbox.width
-    left = max(edge - min(box.x0 for box in boxes), 0) / width
-    right = max(max(box.x1 for box in boxes) - width + edge, 0) / width
+    edge, whole = EDGE * axes.figure.dpi, axes.figure.bbox
+    left = max(whole.x0 + edge - min(box.x0 for box in boxes), 0) / whole.width
+    right = max(max(box.x1 for box in boxes) - whole.x1 + edge, 0) / whole.width
     if left or right:
         x, y, wide, high = axes.get_position().bounds
         axes.set_position((x + left, y, wide - left - right, high))
@@ -414,7 +406,8 @@ def head(arm: Arm, values: np.ndarray, theme: Theme) -> tuple[float, str, str]:
     if len(last):
         height = float(last.mean())
         text = f"{height:{'.4f' if 1e-3 <= height < 10 else '.3g'}}"
-    return height, f"{arm.block} {text}", theme.colour(arm.block, arm.place)
+    name = arm.block.replace("$", r"\$")        # it is no formula
+    return height, f"{name} {text}", theme.colour(arm.block, arm.place)
 
 
 def draw_guess(axes: Axes, study: Study, series: str, theme: Theme) -> list[tuple]:
@@ -481,7 +474,7 @@ def plot_history(source: Any, axes: Axes | None = None, *, series: str = "test_a
 
 def final_accuracies(arm: Arm) -> np.ndarray:
     """Test accuracy after the last epoch (S,), NaN for a run that diverged."""
-    return np.where(arm.diverged, math.nan, arm.test_acc[:, -1])
+    return np.where(arm.diverged, math.nan, arm.history["test_acc"][:, -1])
 
 
 def draw_sweep(axes: Axes, study: Study, block: str, theme: Theme) -> tuple:
@@ -530,7 +523,7 @@ def plot_depth_sweep(source: Any, axes: Axes | None = None, *, theme: Theme = LI
 
 def gated_arms(study: Study) -> list[Arm]:
     """The deepest arms whose transform gates were recorded."""
-    return [arm for arm in study.deepest if arm.T.size]
+    return [arm for arm in study.deepest if np.isfinite(arm.T).any()]
 
 
 def chosen_gates(arm: Arm) -> tuple[np.ndarray, np.ndarray]:
@@ -551,12 +544,6 @@ def chosen_arm(axes: Axes, study: Study, block: str | None) -> Arm | None:
     axes.text(0.5, 0.5, "no gate was recorded", ha="center", va="center",
               transform=axes.transAxes)
     return None
-
-
-def start_in_words(study: Study) -> str:
-    """Where the gates started: sigma(b_T), where b_T is known, and its value."""
-    name = "start" if study.gate_bias is None else f"$\\sigma({study.gate_bias:.4g})$"
-    return f"{name} = {study.T_start:.3g}"
 
 
 def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, start: float, theme: Theme) -> None:
@@ -600,7 +587,9 @@ def plot_gates(source: Any, axes: Axes | None = None, *, block: str | None = Non
         label_y(axes, "mean T")
         axes.grid(True, axis="y")
         reference(axes, start, theme)
-        label_right(axes, [(start, f"↑ above\n{start_in_words(study)}\n↓ below",
+        name = ("start" if study.gate_bias is None else
+                f"$\\sigma({study.gate_bias:.4g})$")
+        label_right(axes, [(start, f"↑ above\n{name} = {start:.3g}\n↓ below",
                             theme.soft)])
         whole_ticks(axes.xaxis, 1, L)
         axes.set_xlabel(BLOCK_AXIS)

@@ -90,7 +90,7 @@ def caption(study: Study, arms: list[Arm], several: str, *notes: str) -> list[st
 
 def fate(arm: Arm, study: Study) -> str:
     """What became of an arm: the mean of its nets that did not diverge decides."""
-    acc = arm.test_acc[~arm.diverged, -1]
+    acc = arm.history["test_acc"][~arm.diverged, -1]
     return ("diverged" if not len(acc) else
             "learns" if acc.mean() > study.chance + JUST_GUESSING else "guesses")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -81,8 +81,8 @@ def write_record(path: Path, record: dict) -> bool:
     return True
 
 
-def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0"
-                   ) -> tuple[dict, str]:
+def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0",
+                   check: Callable[[Any], None] = check_record) -> tuple[dict, str]:
     """A checked record and the SHA-256 of its file. Records without our `schema` key,
     by the earlier reproduction, are read too. Raises RecordError, one line that names
     file and field. It names the command that makes the record only where no file is
@@ -90,7 +90,7 @@ def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0"
     try:
         content = read_file(path)
         record = parse_json(content.decode("utf-8-sig"))
-        check_record(record)
+        check(record)
     except ValueError as error:
         remedy = "" if os.path.lexists(path) else f". Make it with: {command}"
         raise RecordError(f"{path}: {error}{remedy}") from error

@@ -52,7 +52,8 @@ def or_null(kind: Kind) -> Kind:
 
 
 DICT = Kind(lambda value: isinstance(value, dict), "an object")
-LIST = Kind(lambda value: isinstance(value, list) and bool(value), "a filled list")
+LIST = Kind(lambda value: isinstance(value, list), "a list")
+FILLED = Kind(lambda value: isinstance(value, list) and bool(value), "a filled list")
 LINE = Kind(lambda value: isinstance(value, str) and value.isprintable(),
             "a line of text")
 # Of a block: a flag, a key of the record and a label of pictures.
@@ -60,15 +61,16 @@ NAME = Kind(lambda value: isinstance(value, str) and re.fullmatch(
     r"[A-Za-z0-9_.+-]{1,24}", value) is not None,
     "1 to 24 of the characters A-Z a-z 0-9 _ . + -")
 SHARE = real(0, 1)
-GATES = Kind(lambda value: not value or isinstance(value, list), "a list")
 
 # Fields whose name ends with ? may be missing; a list of one kind has items of it.
 NET = {"history": {"epoch": [whole(0, 10**6)], "train_loss": [or_null(real(0, 1e30))],
                    "train_acc": [or_null(SHARE)], "test_acc": [or_null(SHARE)]},
        "status?": or_null(one_of(("ok", "diverged"))),
        "parameters?": or_null(whole(1)), "chance?": or_null(SHARE),
-       "layer_T_history?": GATES}
-RECORD = {"seed?": whole(0), "runs": [{"depth": whole(1, 10**5), "seed?": whole(0)}],
+       "layer_T_history?": or_null(LIST)}
+RECORD = {"schema?": one_of([hn.SCHEMA]),
+          "schema_version?": whole(1, hn.SCHEMA_VERSION), "seed?": whole(0),
+          "runs": [{"depth": whole(1, 10**5), "seed?": whole(0)}],
           "n_train": whole(1), "n_test": whole(1), "command?": LINE}
 LATER = {"dataset": LINE, "command": LINE, "config": {      # than the first records
     "init": one_of(INITS), "gate_bias": real(-100, 100)}}
@@ -78,10 +80,11 @@ def check(value: Any, kind: Any, place: str = "") -> None:
     """Raise RecordError, naming the place, unless a value is of this kind or has the
     fields or items of this part of the table."""
     here = f"field '{place}'" if place else "a record"
-    outer = DICT if isinstance(kind, dict) else LIST if isinstance(kind, list) else kind
+    outer = (DICT if isinstance(kind, dict) else
+             FILLED if isinstance(kind, list) else kind)
     if not outer.is_right(value):
         raise RecordError(f"{here} is {value!r:.40}, not {outer.words}")
-    if outer is LIST and outer is not kind:
+    if isinstance(kind, list):
         for i, item in enumerate(value):
             check(item, kind[0], f"{place}[{i}]")
     if isinstance(kind, dict):
@@ -92,13 +95,6 @@ def check(value: Any, kind: Any, place: str = "") -> None:
                 check(value[known], inner, below)
             elif known == name:
                 raise RecordError(f"field '{below}' is missing")
-
-
-def check_version(record: Any, schema: str, version: int) -> None:
-    """Raise RecordError unless this is a record of the schema, no newer than this code.
-    """
-    check(record, {"schema?": Kind(lambda value: value == schema, repr(schema)),
-                   "schema_version?": whole(1, version)})
 
 
 def check_rising(values: list, place: str) -> None:
@@ -150,7 +146,6 @@ def is_earlier(record: dict) -> bool:
 
 def check_record(record: Any) -> None:
     """Raise RecordError, naming the field, unless it is a record that can be drawn."""
-    check_version(record, hn.SCHEMA, hn.SCHEMA_VERSION)
     check(record, RECORD)
     epochs: dict[tuple, dict] = {}
     for i, run in enumerate(record["runs"]):

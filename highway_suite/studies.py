@@ -38,11 +38,6 @@ class Arm(NamedTuple):
     T: np.ndarray           # (S, K, L) mean over units and test images
     chance: float | None    # share of the commonest test label, mean over the seeds
 
-    @property
-    def test_acc(self) -> np.ndarray:
-        """(S, E) fraction, after the epoch"""
-        return self.history["test_acc"]
-
 
 class Study(NamedTuple):
     """A record, ready to be drawn; or arrays, of which the rest is not known."""

@@ -18,12 +18,7 @@ START_SECONDS = 0.6     # that starting processes takes
 
 
 def find_joblib() -> Any:
-    """joblib, or None where it is not installed. Two variables of the environment are
-    removed first, because joblib fails where they have no sense, and because our
-    processes need its own start method."""
-    os.environ.pop("JOBLIB_START_METHOD", None)
-    if not os.environ.get("LOKY_MAX_CPU_COUNT", "1").isdecimal():
-        del os.environ["LOKY_MAX_CPU_COUNT"]
+    """joblib, or None where it is not installed."""
     try:
         import joblib
     except ImportError:
@@ -39,17 +34,13 @@ class Lines(hn.Progress):
         say(f"{self.label}  {text}")
 
 
-def train_here(config: hn.Config, data: hn.Data, checkpoint: Any) -> dict:
-    """`hn.train_arm`, with its progress."""
-    return hn.train_arm(config, data, Lines(config), checkpoint)
-
-
-def train_in_worker(block: hn.Block, config: hn.Config, *task: Any) -> dict:
-    """The same in another process, on one BLAS thread. The caller's block comes along,
-    for that process may not have it, or may have an older one of this name."""
+def train_in_worker(block: hn.Block, config: hn.Config, data: hn.Data, checkpoint: Any
+                    ) -> dict:
+    """`hn.train_arm` in another process, on one BLAS thread. The caller's block comes
+    along, for that process may not have it, or may have an older one of this name."""
     hn.BLOCKS[config.block] = block
     with hn.blas_threads(1):
-        return train_here(config, *task)
+        return hn.train_arm(config, data, Lines(config), checkpoint)
 
 
 def end_with(caller: int) -> None:
@@ -139,9 +130,7 @@ def processes_for(configs: list[hn.Config]) -> int:
     """The number of processes that is fastest: one per core, or only one where starting
     more would take longer than they save, or where joblib is missing."""
     work = sum(map(cost, configs))
-    if work < START_SECONDS or len(configs) == 1:
-        return 1
-    if (joblib := find_joblib()) is None:
+    if work < START_SECONDS or len(configs) == 1 or (joblib := find_joblib()) is None:
         return 1
     jobs = min(joblib.cpu_count(), len(configs))
     return jobs if work - work / jobs > START_SECONDS else 1
@@ -153,7 +142,8 @@ def train_all(tasks: list[tuple], jobs: int) -> list[dict]:
     order = sorted(range(len(tasks)), key=lambda i: cost(tasks[i][0]), reverse=True)
     work = [tasks[i] for i in order]
     if jobs == 1:
-        done = [train_here(*task) for task in work]
+        done = [hn.train_arm(config, data, Lines(config), checkpoint)
+                for config, data, checkpoint in work]
     else:
         joblib = find_joblib()
         done = joblib.Parallel(n_jobs=jobs, **options())(

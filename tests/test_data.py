@@ -45,7 +45,7 @@ def flipped(packed, position):
     (b"<!DOCTYPE html>", "SHA-256"),
     (gzip.compress(bytes(2 * 10 ** 6), mtime=0), "more than"),
     (bytes(2 * 10 ** 6), "more than"),
-    (bytes((0, 0, 13, 1, 0, 0, 0, 4)) + bytes(16 + 64), "idx type is 0x0d,"),
+    (bytes((0, 0, 13, 1, 0, 0, 0, 4)) + bytes(16 + 64), "more than"),
     (encode_idx(LABELS[:3]), "SHA-256"),
     (encode_idx(np.array([1, 2, 3, 8], np.uint8)), "SHA-256")])
 def test_bad_files_are_one_line_with_path_and_fault(tmp_path, content, found):
@@ -181,6 +181,7 @@ def data_of(x=ONES, **more):
     ({"x": np.array([[0, 1], [0, np.inf], [0, 1], [0, 1]])}, "image 1"),
     ({"x": ONES.tolist()}, "NumPy arrays"), ({"x": ONES[:3]}, r"\(N, P\)"),
     ({"x": ONES[:, 0]}, r"\(N, P\)"), ({"x": np.ones((4, 0))}, r"\(N, P\)"),
+    ({"x": np.ma.masked_less(ONES, 2)}, "without masks"),
     ({"x": np.ones((4, 2, 1))}, r"\(N, P\)"), ({"x": ONES[:, :1]}, r"\(N, P\)"),
     ({"y": np.ones((4, 1), int)}, r"\(N,\)"), ({"y": [0, 1, 2, 1]}, "NumPy arrays")])
 @pytest.mark.parametrize("part", ["train", "test"])
@@ -191,12 +192,8 @@ def test_arrays_of_another_kind_are_told_the_kind_wanted(change, cure, part):
     assert "must" in str(caught.value)
 
 
-@pytest.mark.parametrize("wrong", [{"classes": 3.5}, {"classes": "3"}] + [
-    {"scale": scale} for scale in ("a", 0, -1, np.nan, np.inf, [1])])
-def test_what_arrays_mean_is_told_by_numbers(wrong):
-    with pytest.raises(hn.DataError, match="they are"):
-        replace(data_of(), **wrong)
-    y = np.array([0, 10, 2, 9])         # ten classes, unless more are told
+def test_data_have_ten_classes_unless_more_are_told():
+    y = np.array([0, 10, 2, 9])
     with pytest.raises(hn.DataError, match="to 10"):
         hn.Data(ONES, y, ONES, y)
     hn.Data(ONES, y, ONES, y, classes=11)

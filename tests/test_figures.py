@@ -161,8 +161,9 @@ def test_every_kind_of_net_has_a_colour_of_its_own_that_stands_out(theme):
              for item in draw("learning_curves", record, theme).axes[0].lines}
     colours = {drawn[block] for block in record["config"]["blocks"]}
     assert len(colours) == len(record["config"]["blocks"])
-    for colour, least in ((theme.ink, 7), (theme.soft, 4.5), (theme.highway, 3),
-                          (theme.plain, 3), *((colour, 3) for colour in theme.own)):
+    for colour, least in ((theme.ink, 7), (theme.soft, 4.5),
+                          (theme.blocks["highway"], 3), (theme.blocks["plain"], 3),
+                          *((colour, 3) for colour in theme.own)):
         assert contrast(colour, theme.paper) > least
 
 
@@ -289,6 +290,23 @@ def test_records_and_arrays_are_drawn_on_the_axes_that_are_given(tmp_path):
     assert line(plot_depth_sweep(path), "highway")[0] == [3, 6]
     lost = plot_history({"epoch": [1, 2, 3], "test_acc": [0.5, 0.6, None]})
     assert line(lost, "net diverged") == ([2], [0.6])
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+def test_a_part_of_a_figure_holds_a_net_of_any_name(layout):
+    whole = Figure(layout=layout)
+    part = whole.subfigures(1, 2)[1]
+    axes = plot_history({"$\\no$": {"epoch": [1, 2], "test_acc": [0.1, 0.2]}},
+                        part.subplots())
+    whole.draw_without_rendering()
+    label = axes.texts[0].get_window_extent()
+    assert part.bbox.x0 < axes.bbox.x0 < axes.bbox.x1 < label.x1 <= part.bbox.x1
+
+
+def test_gates_of_which_none_is_a_number_are_no_gates():
+    for plot in (plot_gates, plot_gate_history):
+        assert plot(np.full((3, 2), math.nan)).texts[0].get_text() == (
+            "no gate was recorded")
 
 
 def test_what_cannot_be_drawn_is_said():

@@ -97,7 +97,7 @@ def test_the_file_shows_what_was_drawn_in_the_very_colours(monkeypatch):
     for drawn, shown in zip(frames, decoded, strict=True):
         away = np.abs(drawn.astype(int) - shown).max(axis=2)
         assert away.max() < 100 and (away > 0).mean() < 0.03    # shades of edges
-        for colour in (LIGHT.paper, LIGHT.highway, LIGHT.grid):
+        for colour in (LIGHT.paper, LIGHT.blocks["highway"], LIGHT.grid):
             rgb = [int(colour[i:i + 2], 16) for i in (1, 3, 5)]
             same = (drawn == rgb).all(axis=2)
             assert same.any() and (shown[same] == rgb).all()

@@ -111,6 +111,12 @@ def test_a_failed_write_leaves_the_old_file_and_names_it(tmp_path, monkeypatch):
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path):
+    (tmp_path / "r.json").touch(mode=0o600)
+    write_file(tmp_path / "r.json", b"new")
+    assert stat.S_IMODE(os.stat(tmp_path / "r.json").st_mode) == 0o600
+
+
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
 def test_only_a_regular_file_is_replaced(tmp_path, kind):
     path = tmp_path / "r.json"

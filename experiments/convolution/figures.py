@@ -20,7 +20,7 @@ from experiments.lab.judging import or_infinite
 from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS
 from highway_suite.figures import LIGHT, SMALL, fit_depths, label_right, label_y
 
-LOOKS = {3: (LIGHT.highway, "o"), 1: (LIGHT.own[2], "s"), 0: (LIGHT.own[3], "D")}
+LOOKS = {3: (colour_of("highway"), "o"), 1: (LIGHT.own[2], "s"), 0: (LIGHT.own[3], "D")}
 
 
 def label_of(row: dict) -> str:

@@ -15,6 +15,7 @@ from experiments.depth.record import GUESSING, mean_loss
 from experiments.depth.training import KEEPS
 from experiments.lab.drawing import (
     DASHED,
+    colour_of,
     draw_level,
     plain_numbers,
     sheet,
@@ -63,7 +64,7 @@ def draw_law(record: dict) -> Figure:
 
 
 RULES = {       # rule: its name in the figure and its colour
-    "S = 1": ("$b_T$ = logit(1/L)", LIGHT.highway),
+    "S = 1": ("$b_T$ = logit(1/L)", colour_of("highway")),
     "b_T = -2": ("$b_T$ = −2", LIGHT.own[0]), "-L/10": ("$b_T$ = −L/10", LIGHT.own[1]),
     "chrono": ("T drawn", LIGHT.own[2]), "constant T": ("T = {:g}", LIGHT.own[3])}
 
@@ -144,7 +145,7 @@ def draw_map(record: dict) -> Figure:
     for layers, bias in GUIDELINE.items():
         if layers - 1 in depths and bias in biases:
             at = depths.index(layers - 1) - 0.5, biases.index(bias) - 0.5
-            axes.add_patch(Rectangle(at, 1, 1, fill=False, edgecolor=LIGHT.plain,
+            axes.add_patch(Rectangle(at, 1, 1, fill=False, edgecolor=colour_of("plain"),
                                      linewidth=2.5))
     axes.set_xticks(range(len(depths)), depths)
     axes.set_yticks(range(len(biases)), map(signed, biases))

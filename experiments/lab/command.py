@@ -21,7 +21,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -135,14 +135,10 @@ class Work:
         return Lab(self.experiment, source, smoke=smoke,
                    data_dir=None if smoke else self.options.data_dir)
 
-    def pack(self, asked: Collection[str] | None = None) -> bool:
-        """Pack what is finished, or of it what the plan asks for -> whether a file
-        changed."""
-        there = read_packed(folder_of(self.experiment.name) / "trials"
-                            ) if not self.apart else self.packed     # anew: after hours
-        there |= self.store.of(f"{self.experiment.name}.%")
-        return write_packed(self.folder / "trials", (
-            trial for name, trial in there.items() if asked is None or name in asked))
+    def pack(self) -> None:
+        """Pack what is finished, whether or not the plan asks for it."""
+        there = self.packed | self.store.of(f"{self.experiment.name}.%")
+        write_packed(self.folder / "trials", there.values())
 
     def run(self) -> None:
         """Run the experiment; write and name what changed: record, figures, trials."""
@@ -159,7 +155,7 @@ class Work:
             write_json(path, record)
             changed.append(path)
         changed += write_figures(self.experiment, self.folder)
-        if self.pack(source.asked):
+        if write_packed(self.folder / "trials", source.asked.values()):
             changed.append(self.folder / "trials")
         print(", ".join(path.relative_to(hn.HERE).as_posix() for path in changed)
               or "nothing left to do; no file was changed")

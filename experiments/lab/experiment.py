@@ -5,13 +5,13 @@ A module experiments/NAME.py, or a package, has an `EXPERIMENT`; command.py runs
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,16 @@ from experiments.lab.running import describer, run_trials
 from experiments.lab.trials import Request, Store, StoreError, Trial
 from highway_suite.datasets import content_hash, load
 from highway_suite.figures import LIGHT, saved, style
-from highway_suite.files import parse_json, read_file, to_json, write_file
-from highway_suite.records import environment
-from highway_suite.schema import RecordError
+from highway_suite.files import parse_json, to_json, write_file
+from highway_suite.records import environment, read_with_hash
+from highway_suite.schema import DICT, LINE, LIST, RecordError, check, one_of, whole
 from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 2
-HEADER = {"experiment": str, "command": str, "plan": dict, "env": dict, "claims": list}
+HEADER = {"schema": one_of([SCHEMA]),
+          "schema_version": whole(SCHEMA_VERSION, SCHEMA_VERSION), "experiment": LINE,
+          "command": LINE, "plan": DICT, "env": DICT, "claims": LIST}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,21 +69,21 @@ def get(name: str) -> Experiment:
 
 @dataclass
 class Training:
-    """Trials are run where none is finished; `asked` are the hashes of all that were
-    asked for."""
+    """Trials are run where none is finished; `asked` are all that were asked for, by
+    their hashes."""
 
     store: Store
     finished: Mapping[str, Trial]           # packed ones
     jobs: int | None = None
     cluster: str | None = None
-    asked: set[str] = field(default_factory=set)
+    asked: dict[str, Trial] = field(default_factory=dict)
 
     def trials(self, requests: Sequence[Request], load: Callable[[], Any]
                ) -> list[Trial]:
         """Raises StoreError, hn.DataError."""
         trials = run_trials(requests, self.store, load, finished=self.finished,
                             jobs=self.jobs, cluster=self.cluster)
-        self.asked |= {trial.hash for trial in trials}
+        self.asked |= {trial.hash: trial for trial in trials}
         return trials
 
 
@@ -178,22 +180,8 @@ def folder_of(name: str) -> Path:
 def load_record(path: Path) -> tuple[dict, str]:
     """An experiment's record, and the SHA-256 of its file. Raises RecordError, one
     line: the file, what is wrong, and the command that makes it."""
-    try:
-        content = read_file(path)
-        record = parse_json(content.decode())
-        if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-            raise ValueError(f"not a record of schema {SCHEMA}")
-        if record.get("schema_version") != SCHEMA_VERSION:
-            raise ValueError(f"version {record.get('schema_version')!r:.20} of its "
-                             f"schema; this is {SCHEMA_VERSION}")
-        for name, kind in HEADER.items():
-            if not isinstance(record.get(name), kind):
-                raise ValueError(f"field {name!r} is not a {kind.__name__}")
-    except ValueError as error:
-        remedy = "" if path.exists() else (". Make it with: python3 -m experiments."
-                                           f"{path.parent.name}")
-        raise RecordError(f"{path}: {error}{remedy}") from error
-    return record, hashlib.sha256(content).hexdigest()
+    return read_with_hash(path, f"python3 -m experiments.{path.parent.name}",
+                          partial(check, kind=HEADER))
 
 
 def all_records() -> dict[str, dict]:
@@ -240,11 +228,9 @@ def draw(experiment: Experiment, record: dict, digest: str) -> dict[str, bytes]:
 def drawn_of(path: Path) -> str | None:
     """The SHA-256 of the record that a picture shows; None if there is no such."""
     try:
-        if not path.is_file():
-            return None
         with Image.open(path) as picture:
             return picture.info.get("Record-SHA-256")
-    except Exception:       # of a damaged or a huge one Pillow raises many kinds
+    except Exception:       # of one that is damaged Pillow raises many kinds
         return None
 
 

@@ -1,11 +1,10 @@
 """A recheck tests a claim: it trains the trials that decide it once more, puts them in
 the place of the committed ones, makes the rows again and judges again.
 
-    python3 -m experiments.claims --recheck NAME [--minutes M] [--sample N]
+    python3 -m experiments.claims --recheck NAME [--minutes M]
 
 Where the deciding trials take longer than the minutes given, it says so and gives no
-verdict: other trials would only repeat the old one. A sample of them can be asked for;
-that compares numbers and judges nothing.
+verdict: other trials would only repeat the old one.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from experiments.lab.experiment import (
     all_records,
     folder_of,
     get,
-    load_record,
 )
 from experiments.lab.running import describer, duration, run_trials
 from experiments.lab.trials import Store, StoreError, Trial, read_packed
@@ -36,14 +34,6 @@ from highway_suite.terminal import say
 
 CORES = 2               # of the machine that times are given for
 START = 5               # seconds that it takes to start and to read
-
-
-def find(name: str) -> dict:
-    """The claim of that name, as committed. Raises RecordError."""
-    claims = {claim["name"]: claim for claim in all_claims(all_records())}
-    if name not in claims:
-        raise RecordError(f"no claim {name!a}; there are {', '.join(sorted(claims))}")
-    return claims[name]
 
 
 def made_by(lab: Lab, name: str) -> dict:
@@ -140,15 +130,18 @@ def compare_again(lab: Lab, names: Collection[str], store: Store, jobs: int | No
     return good
 
 
-def recheck_claim(name: str, store: Store, *, minutes: float = 2, sample: int = 0,
+def recheck_claim(name: str, store: Store, *, minutes: float = 2,
                   jobs: int | None = None, data_dir: Any = None) -> int:
-    """Recheck a claim and print what comes of it -> the exit code: 0 the verdict (or,
-    of a sample, the numbers) came out again, 1 it did not, 2 there is none. Raises
-    RecordError, StoreError, hn.DataError."""
-    claim = find(name)
+    """Recheck a claim and print what comes of it -> the exit code: 0 the verdict came
+    out again, 1 it did not, 2 there is none. Raises RecordError, StoreError,
+    hn.DataError."""
+    records = all_records()
+    claims = {claim["name"]: claim for claim in all_claims(records)}
+    if name not in claims:
+        raise RecordError(f"no claim {name!a}; there are {', '.join(sorted(claims))}")
+    claim = claims[name]
     experiment = get(claim["experiment"])
-    record, _ = load_record(folder_of(experiment.name) / "record.json")
-    experiment = replace(experiment, plan=record["plan"])
+    experiment = replace(experiment, plan=records[experiment.name]["plan"])
     committed = read_packed(folder_of(experiment.name) / "trials")
     lab = Lab(experiment, Replay(committed), data_dir=data_dir)
     print(f"{claim['source']}: {claim['claim']}\nverdict, as committed: "
@@ -163,14 +156,9 @@ def recheck_claim(name: str, store: Store, *, minutes: float = 2, sample: int = 
         return 0
     seconds = seconds_of(deciding, jobs or CORES)
     announce(deciding, seconds, jobs or CORES)
-    if sample:
-        chosen = sorted(deciding, key=lambda trial: trial.seconds)[:sample]
-        print(f"a sample of them, the {len(chosen)} cheapest; it gives no verdict")
-        return 0 if compare_again(lab, [t.hash for t in chosen], store, jobs) else 1
     if seconds > 60 * minutes:
         print(f"that is more than the {minutes:g} minutes given: --minutes "
-              f"{math.ceil(seconds / 60)} gives the verdict, --sample N compares N "
-              "trials without one")
+              f"{math.ceil(seconds / 60)} gives the verdict")
         return 2
     again = train_again(lab, claim["trials"], store, jobs)
     # Where they lead an adaptive plan elsewhere, what it then asks for is trained too.

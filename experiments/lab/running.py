@@ -128,10 +128,10 @@ def work(request: Request) -> Trial:
 
 
 @contextmanager
-def pool_of(jobs: int, things: dict) -> Iterator[ProcessPoolExecutor]:
-    """A pool of spawned processes, which share things; they end with the body. They
-    read them from a file: where one dies as it starts, a pipe would never be empty."""
-    before = multiprocessing.active_children()
+def pool_of(jobs: int, things: dict) -> Iterator[tuple[ProcessPoolExecutor, Future]]:
+    """A pool of spawned processes, which share things, and its first task, which does
+    nothing; they end with the body. They read the things from a file: where one dies as
+    it starts, a pipe would never be empty."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "things"
         file.write_bytes(pickle.dumps(things))
@@ -139,11 +139,11 @@ def pool_of(jobs: int, things: dict) -> Iterator[ProcessPoolExecutor]:
                                    start_worker, (os.getpid(), str(file)))
         try:
             with sparing_children_ctrl_c():
-                pool.submit(int)                        # starts all of them
-            yield pool
+                first = pool.submit(int)                # starts all of them
+            yield pool, first
         finally:
-            for child in set(multiprocessing.active_children()) - set(before):
-                child.terminate()       # or the interpreter waits for their trials
+            for process in [*pool._processes.values()]:
+                process.terminate()     # or the interpreter waits for their trials
             pool.shutdown(cancel_futures=True)
 
 
@@ -152,7 +152,7 @@ def in_processes(todo: dict[str, Request], jobs: int, things: dict
     """An attempt for `run_all`, in local processes. Raises StoreError."""
     waiting = iter(list(todo.items()))
     out: dict[Future, str] = {}
-    with pool_of(min(jobs, len(todo)), things) as pool:
+    with pool_of(min(jobs, len(todo)), things) as (pool, first):
         try:
             while True:
                 for name, request in islice(waiting, jobs - len(out)):
@@ -164,9 +164,10 @@ def in_processes(todo: dict[str, Request], jobs: int, things: dict
                     del todo[out.pop(future)]
                     yield trial
         except BrokenProcessPool as error:
-            if not out:
-                raise StoreError("worker processes end as they start: use --jobs 1, or "
-                                 "free memory") from error
+            if first.exception():       # not even that one was done
+                raise StoreError("worker processes end as they start: free memory, or "
+                                 "use --jobs 1; a script of your own has to run trials "
+                                 'below if __name__ == "__main__":') from error
             return list(out.values())
 
 
@@ -296,7 +297,7 @@ def on_cluster(todo: dict[str, Request], address: str, things: dict
     they hand their trials back to be kept here. Raises StoreError."""
     distributed = dask()
     try:
-        with connect(distributed, address) as client:
+        with connect(distributed, address) as client, client.as_current():
             tell_versions(client)
             send_code(client, address)
             return (yield from on_workers(todo, distributed, client, address, things))
@@ -318,13 +319,7 @@ def on_workers(todo: dict[str, Request], distributed: Any, client: Any, address:
         for number, (name, request) in enumerate(todo.items())}
 
     def next_done(seconds):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            for future in futures:
-                if future.done():
-                    return future
-            time.sleep(0.02)
-        raise TimeoutError
+        return distributed.wait([*futures], seconds, "FIRST_COMPLETED").done.pop()
     while futures:
         future = watched(next_done, distributed, client, address)
         try:        # its result may have been lost with its worker

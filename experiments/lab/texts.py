@@ -1,7 +1,6 @@
 """The texts that quote numbers, rendered from the records: X.md from X.md.jinja.
 
     python3 -m experiments.lab.texts            write what is stale
-    python3 -m experiments.lab.texts --check    only say what is
 
 A template stands beside its text (that of README.md in docs/), and Jinja renders it; a
 name that is not there is an error, so no number can be missing or out of date. In a
@@ -21,7 +20,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
-import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
@@ -199,11 +197,6 @@ def wrapped(text: str) -> str:
     return "".join(pieces)
 
 
-def target_of(template: Path) -> Path:
-    """The text that a template makes."""
-    return hn.HERE / "README.md" if template == FRONT else template.with_suffix("")
-
-
 def rendered() -> dict[Path, bytes]:
     """All texts that have a template, as they should be. Raises jinja2's errors, which
     name the template and the line."""
@@ -231,8 +224,8 @@ def rendered() -> dict[Path, bytes]:
                 about = {"record": record, "plan": record["plan"],
                          "claims_section": section_of(record["claims"])}
             template = environment.get_template(path.relative_to(hn.HERE).as_posix())
-            texts[target_of(path)] = wrapped(
-                template.render(about)).encode()
+            target = hn.HERE / "README.md" if path == FRONT else path.with_suffix("")
+            texts[target] = wrapped(template.render(about)).encode()
     return texts
 
 
@@ -246,16 +239,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python3 -m experiments.lab.texts",
                                      description="Render the texts from the records.")
-    parser.add_argument("--check", action="store_true", help="write nothing")
-    options = parser.parse_args(argv)
+    parser.parse_args(argv)
     with failing_in_a_line("experiments.lab.texts"):
-        found = stale()
-        for path, content in () if options.check else found.items():
+        for path, content in stale().items():
             write_file(path, content)
-    for path in found:
-        print(f"{path.relative_to(hn.HERE).as_posix()} "
-              + ("is stale" if options.check else "written"))
-    sys.exit(1 if found and options.check else 0)
+            print(f"{path.relative_to(hn.HERE).as_posix()} written")
 
 
 if __name__ == "__main__":
