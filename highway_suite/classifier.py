@@ -47,7 +47,8 @@ class Watch:
         return self.since >= self.patience
 
 
-class HighwayClassifier(base.ClassifierMixin, base.BaseEstimator):
+class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMixin,
+                        base.TransformerMixin, base.BaseEstimator):
     """A deep net of highway blocks, or of another kind in highway_networks.BLOCKS.
 
     Classification alone: there is no regression, and there are no sample weights.
@@ -186,7 +187,7 @@ class HighwayClassifier(base.ClassifierMixin, base.BaseEstimator):
             X, np.zeros(len(X), int), X[:1], np.zeros(1, int), len(classes), None))
         self._optimizer = hn.OPTIMIZERS[self.optimizer](self.net_.params, config)
         self._rng = np.random.default_rng(hn.streams(self._seed)["batches"])
-        self.n_iter_ = 0
+        self._n_features_out, self.n_iter_ = self.hidden, 0
         self.history_: dict[str, list] = {}
         with hn.blas_threads(1):        # the same bits on any number of cores
             self._fit_projection(X)
@@ -257,8 +258,19 @@ class HighwayClassifier(base.ClassifierMixin, base.BaseEstimator):
         X = self._rows(X)
         return self.net_.predict_proba(X)
 
+    def transform(self, X: Any) -> np.ndarray:
+        """The output of the last block, (N, hidden)."""
+        X = self._rows(X)
+        parts = np.split(X, range(hn.COLUMNS, len(X), hn.COLUMNS))
+        return np.concatenate([self.net_.block_outputs(part)[:, -1] for part in parts])
+
     def gates(self, X: Any) -> np.ndarray:
         """The transform gates T of every block, (N, depth, hidden). Raises ValueError
         for blocks that have none."""
         X = self._rows(X)
         return self.net_.gates(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

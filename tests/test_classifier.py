@@ -64,6 +64,7 @@ def test_it_trains_the_machines_net(table):
     assert np.array_equal(net.net_.params, twin.params)
     assert net.loss_curve_ == net.history_["train_loss"] == history["train_loss"]
     assert net.n_iter_ == 3 and net.history_["epoch"] == [1, 2, 3]
+    assert np.array_equal(net.transform(X), twin.block_outputs(X)[:, -1])
     assert np.array_equal(net.gates(X), twin.gates(X))
 
 
