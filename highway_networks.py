@@ -736,6 +736,9 @@ class DeepNet:
                 with np.load(file) as archive:          # no pickles
                     params = archive["params"]
                     settings = {name: archive[name].item() for name in names}
+                if params.size < max(value for value in settings.values()
+                                     if isinstance(value, int)):    # and no GB for it
+                    raise ValueError("it has fewer weights than units")
                 net = cls(**settings, dtype=params.dtype)
                 if params.shape != net.params.shape or not np.isfinite(params).all():
                     raise ValueError(f"{params.shape} weights, not {net.params.size}, "
@@ -946,14 +949,17 @@ def read_content(path: Path, most: int) -> bytes:
     packed = False
     try:
         with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            content = (gzip.GzipFile(fileobj=file) if packed else file).read(most + 1)
+            content = file.read(2 * most + 999)     # a gzip may end in many zeros
+        packed = content[:2] == b"\x1f\x8b"
+        if packed:
+            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: {'broken gzip: ' * packed}"
+        raise DataError(f"{path}: {'broken gzip: ' if packed else ''}"
                         f"{getattr(error, 'strerror', '') or error}") from error
     if len(content) > most:
-        raise DataError(f"{path}: more than the {most} bytes expected")
+        idx = f"; its idx type is 0x{content[2:3].hex()}, and 0x08 is read"
+        raise DataError(f"{path}: more than the {most} bytes expected"
+                        f"{idx * (content[:2] == bytes(2))}")
     return content
 
 
@@ -1227,18 +1233,26 @@ def significant(value: float) -> float:
 
 
 class Progress:
-    """What a training shows on stderr: a line after each epoch, and one every ten
-    seconds within it."""
+    """What a training shows on stderr: a bar, where tqdm is installed and somebody
+    looks on, else a line after each epoch, and one every ten seconds within it."""
 
     def __init__(self, config: Config):
-        self.config, self.told = config, time.monotonic()
+        self.config, self.told, self.bar = config, time.monotonic(), None
         self.label = f"{config.block:>7} {config.depth} seed {config.seed}"
+        if sys.stderr.isatty() or "ipykernel" in sys.modules:
+            with suppress(ImportError):
+                import tqdm
+                self.bar = tqdm.tqdm(total=config.epochs, ncols=88, bar_format=(
+                    self.label + "  {bar}| {n:.1f} of {total} epochs, {remaining} left"
+                    "{postfix}"))
 
     def watch(self, batches: Batches) -> Iterator[tuple]:
         """The batches of an epoch, each counted when it has been learned from."""
         for i, batch in enumerate(batches, 1):
             yield batch
-            if time.monotonic() > self.told + 10:
+            if self.bar is not None:
+                self.bar.update(1 / len(batches))
+            elif time.monotonic() > self.told + 10:
                 self.say(f"{i / len(batches):.0%} of an epoch")
 
     def say(self, text: str) -> None:
@@ -1249,9 +1263,15 @@ class Progress:
     def report(self, row: dict) -> None:
         """Called after each epoch."""
         of = next(of for of in ("test", "validation", "train") if f"{of}_acc" in row)
-        last = self.config.epochs
-        self.say(f"epoch {row['epoch']:{len(str(last))}}/{last}  train loss "
-                 f"{row['train_loss']:.4f}  {of} accuracy {row[f'{of}_acc']:.4f}")
+        epoch, last = row["epoch"], self.config.epochs
+        told = f"loss {row['train_loss']:.4f}  {of} accuracy {row[f'{of}_acc']:.4f}"
+        if self.bar is None:
+            self.say(f"epoch {epoch:{len(str(last))}}/{last}  train {told}")
+            return
+        self.bar.set_postfix_str(told, refresh=False)
+        self.bar.update(epoch - self.bar.n)
+        if epoch == last:
+            self.bar.close()
 
 
 class Diverged(ArithmeticError):

@@ -34,13 +34,17 @@ class Lines(hn.Progress):
         say(f"{self.label}  {text}")
 
 
-def train_in_worker(block: hn.Block, config: hn.Config, data: hn.Data, checkpoint: Any
-                    ) -> dict:
-    """`hn.train_arm` in another process, on one BLAS thread. The caller's block comes
-    along, for that process may not have it, or may have an older one of this name."""
+def train_here(config: hn.Config, data: hn.Data, checkpoint: Any) -> dict:
+    """`hn.train_arm`, with its progress."""
+    return hn.train_arm(config, data, Lines(config), checkpoint)
+
+
+def train_in_worker(block: hn.Block, config: hn.Config, *task: Any) -> dict:
+    """The same in another process, on one BLAS thread. The caller's block comes along,
+    for that process may not have it, or may have an older one of this name."""
     hn.BLOCKS[config.block] = block
     with hn.blas_threads(1):
-        return hn.train_arm(config, data, Lines(config), checkpoint)
+        return train_here(config, *task)
 
 
 def end_with(caller: int) -> None:
@@ -142,8 +146,7 @@ def train_all(tasks: list[tuple], jobs: int) -> list[dict]:
     order = sorted(range(len(tasks)), key=lambda i: cost(tasks[i][0]), reverse=True)
     work = [tasks[i] for i in order]
     if jobs == 1:
-        done = [hn.train_arm(config, data, Lines(config), checkpoint)
-                for config, data, checkpoint in work]
+        done = [train_here(*task) for task in work]
     else:
         joblib = find_joblib()
         done = joblib.Parallel(n_jobs=jobs, **options())(

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import os
 import shutil
 import tracemalloc
 from dataclasses import replace
@@ -45,7 +46,7 @@ def flipped(packed, position):
     (b"<!DOCTYPE html>", "SHA-256"),
     (gzip.compress(bytes(2 * 10 ** 6), mtime=0), "more than"),
     (bytes(2 * 10 ** 6), "more than"),
-    (bytes((0, 0, 13, 1, 0, 0, 0, 4)) + bytes(16 + 64), "more than"),
+    (bytes((0, 0, 13, 1, 0, 0, 0, 4)) + bytes(16 + 64), "idx type is 0x0d,"),
     (encode_idx(LABELS[:3]), "SHA-256"),
     (encode_idx(np.array([1, 2, 3, 8], np.uint8)), "SHA-256")])
 def test_bad_files_are_one_line_with_path_and_fault(tmp_path, content, found):
@@ -59,6 +60,9 @@ def test_bad_files_are_one_line_with_path_and_fault(tmp_path, content, found):
 def test_no_more_is_read_or_unpacked_than_is_expected(tmp_path):
     (tmp_path / "file").write_bytes(b"12345")
     (tmp_path / "bomb").write_bytes(gzip.compress(bytes(10 ** 7)))
+    (tmp_path / "padded").write_bytes(gzip.compress(b"12345"))
+    os.truncate(tmp_path / "padded", 10 ** 12)      # hours to read, and no disk
+    assert hn.read_content(tmp_path / "padded", 5) == b"12345"
     assert hn.read_content(tmp_path / "file", 5) == b"12345"
     tracemalloc.start()
     try:

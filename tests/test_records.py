@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import stat
 import re
 import subprocess
 from pathlib import Path

@@ -173,6 +173,15 @@ def test_progress_is_shown_and_changes_nothing(digits, monkeypatch, capsys):
     assert histories[0] == histories[1]
 
 
+def test_a_bar_is_shown_where_somebody_looks_on(digits, monkeypatch, capsys):
+    pytest.importorskip("tqdm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    data, config = hn.scale_pixels(digits), replace(CONFIG, epochs=2)
+    history, _, _ = hn.train(hn.make_net(config, data), data, config, progress=True)
+    *_, last = capsys.readouterr().err.strip().split("\r")
+    assert "2.0 of 2 epochs" in last and f"{history['test_acc'][-1]:.4f}" in last
+
+
 @pytest.mark.parametrize("change, loss, norm, accuracy", [
     ({}, [2.10455, 1.60245], [0.448722, 0.470482], [0.37429, 0.745739]),
     ({"block": "full", "optimizer": "sgd", "momentum": 0.5, "lr": 0.1, "lr_decay": 0.5,
