@@ -32,6 +32,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                         "decide a claim again, and judge it again")
     parser.add_argument("--minutes", type=in_range(float, 0.1, 10**6), default=2,
                         help="that a recheck may take (default: 2)")
+    parser.add_argument("--sample", type=in_range(int, 1, 10**6), default=0,
+                        metavar="N", help="train only the N cheapest and compare them; "
+                        "that gives no verdict")
     parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
                         help="processes (default: one per core)")
     parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
@@ -46,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         with tempfile.TemporaryDirectory(prefix="highway-networks-") as scratch:
             code = recheck_claim(
                 options.recheck, Store(Path(scratch) / "trials.sqlite"),
-                minutes=options.minutes, jobs=options.jobs, data_dir=options.data_dir)
+                minutes=options.minutes, sample=options.sample, jobs=options.jobs,
+                data_dir=options.data_dir)
     sys.exit(code)
 
 

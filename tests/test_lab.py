@@ -473,9 +473,10 @@ def test_a_claim_too_dear_gets_no_verdict(toy, tmp_path, store, capsys):
     toy()
     assert recheck.recheck_claim("toy-last", store, minutes=0.01) == 2
     assert store.of("toy.%") == {}
+    assert recheck.recheck_claim("toy-last", store, minutes=0.01, jobs=1, sample=1) == 0
     told = capsys.readouterr().out
     assert "1 trials decide it" in told and "square x 4" in told
-    assert "verdict: " not in told
+    assert "verdict: " not in told and "equal to the bit" in told
     assert recheck.recheck_claim("toy-of-none", store) == 0
     assert "no trial decides it" in capsys.readouterr().out
     with pytest.raises(RecordError, match="toy-last"):

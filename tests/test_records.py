@@ -3,8 +3,8 @@
 import json
 import math
 import os
-import stat
 import re
+import stat
 import subprocess
 from pathlib import Path
 

@@ -1,10 +1,11 @@
 """A recheck tests a claim: it trains the trials that decide it once more, puts them in
 the place of the committed ones, makes the rows again and judges again.
 
-    python3 -m experiments.claims --recheck NAME [--minutes M]
+    python3 -m experiments.claims --recheck NAME [--minutes M] [--sample N]
 
 Where the deciding trials take longer than the minutes given, it says so and gives no
-verdict: other trials would only repeat the old one.
+verdict: other trials would only repeat the old one. A sample of them can be asked for;
+that compares numbers and judges nothing.
 """
 
 from __future__ import annotations
@@ -130,11 +131,11 @@ def compare_again(lab: Lab, names: Collection[str], store: Store, jobs: int | No
     return good
 
 
-def recheck_claim(name: str, store: Store, *, minutes: float = 2,
+def recheck_claim(name: str, store: Store, *, minutes: float = 2, sample: int = 0,
                   jobs: int | None = None, data_dir: Any = None) -> int:
-    """Recheck a claim and print what comes of it -> the exit code: 0 the verdict came
-    out again, 1 it did not, 2 there is none. Raises RecordError, StoreError,
-    hn.DataError."""
+    """Recheck a claim and print what comes of it -> the exit code: 0 the verdict (or,
+    of a sample, the numbers) came out again, 1 it did not, 2 there is none. Raises
+    RecordError, StoreError, hn.DataError."""
     records = all_records()
     claims = {claim["name"]: claim for claim in all_claims(records)}
     if name not in claims:
@@ -156,9 +157,14 @@ def recheck_claim(name: str, store: Store, *, minutes: float = 2,
         return 0
     seconds = seconds_of(deciding, jobs or CORES)
     announce(deciding, seconds, jobs or CORES)
+    if sample:
+        chosen = sorted(deciding, key=lambda trial: trial.seconds)[:sample]
+        print(f"a sample of them, the {len(chosen)} cheapest; it gives no verdict")
+        return 0 if compare_again(lab, [t.hash for t in chosen], store, jobs) else 1
     if seconds > 60 * minutes:
         print(f"that is more than the {minutes:g} minutes given: --minutes "
-              f"{math.ceil(seconds / 60)} gives the verdict")
+              f"{math.ceil(seconds / 60)} gives the verdict, --sample N compares N "
+              "trials without one")
         return 2
     again = train_again(lab, claim["trials"], store, jobs)
     # Where they lead an adaptive plan elsewhere, what it then asks for is trained too.
