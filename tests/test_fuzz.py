@@ -95,5 +95,6 @@ def test_a_record_that_is_let_in_can_be_drawn(examples, tmp_path, rng):
             assert str(error).startswith(str(path)) and "\n" not in str(error)
             continue
         for arm in study.deepest:
-            assert arm.test_acc.shape[1:] == arm.epoch.shape
+            for values in arm.history.values():
+                assert values.shape[1:] == arm.epoch.shape
             assert arm.T.shape[1:] == (len(arm.T_epoch), arm.depth)
