@@ -14,7 +14,7 @@ from experiments.nets.convolution import winograd
 from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
 from tests.contracts import WrongGradient, by_complex_step, compare, of_largest
 
-SIDE = 7                # so that the last tile is short
+SIDE = 13               # two tiles, and the last one is short
 NETS = {        # every kind of layer above a convolution, so that its dx is checked too
     "resized": [("plain", 3, 3, 0), ("plain", 2, 5, 1), ("plain", 4, 2, 0),
                 ("plain", 3, 1, 0), ("dense", 5)],
@@ -40,7 +40,7 @@ def block(request, monkeypatch):
 
 
 def small_net(layers, seed=0, dtype="float64"):
-    """A net on 7x7 pixels. Biases are drawn: zero ones would hide an error in their
+    """A net on 13x13 pixels. Biases are drawn: zero ones would hide an error in their
     use."""
     net = ConvNet(layers, SIDE, seed=seed, dtype=dtype)
     rng = np.random.default_rng([seed, 1])
@@ -90,7 +90,7 @@ def unturned(self, W, load_back=winograd.Convolution.load_back):
 
 def without_neighbours(self, backward_x=winograd.Convolution.backward_x):
     """What a tile gives to the rows that it shares is lost."""
-    self.V_back[..., :-self.sizes.points * self.sizes.parts] = 0
+    self.V_rest[...] = 0
     return backward_x(self)
 
 
@@ -198,7 +198,7 @@ def by_definition(x, W, b, p):
         for u in range(k) for v in range(k))
 
 
-@pytest.mark.parametrize("side", [4, 7, 9])
+@pytest.mark.parametrize("side", [4, 9, 13])
 @pytest.mark.parametrize("kind, width, k, p", [
     ("plain", 4, 3, 1), ("plain", 4, 3, 0), ("plain", 2, 5, 1), ("plain", 3, 4, 0),
     ("plain", 2, 2, 0), ("plain", 3, 1, 0), ("highway", 3, 3, 1), ("highway", 3, 5, 2)])
@@ -213,7 +213,7 @@ def test_layers_by_their_equations(kind, width, k, p, side, block, rng):
     np.testing.assert_allclose(y, expected, atol=2e-13)
     _, y, _ = one_layer(kind, (width, k, p), x.astype("float32"),
                         {"W": W.astype("float32"), "b": b.astype("float32")})
-    np.testing.assert_allclose(y, expected, atol=1e-4)
+    np.testing.assert_allclose(y, expected, atol=3e-4)
 
 
 def test_a_broken_transform_is_caught(rng, monkeypatch):
@@ -221,7 +221,7 @@ def test_a_broken_transform_is_caught(rng, monkeypatch):
     x, W, b = rng.normal(size=(2, 7, 7, 3)), rng.normal(size=(4, 3, 3, 3)), np.ones(
         (4, 1))
     expected = np.maximum(by_definition(x, W, b, 1), 0)
-    A, G, V = winograd.matrices(6, 3)
+    A, G, V = winograd.matrices(10, 3)
     for broken in ((A, G[:, ::-1], V), (A, G, V[::-1]), (A[:, ::-1], G, V)):
         monkeypatch.setattr(winograd, "matrices", lambda n, k, broken=broken: broken)
         _, y, _ = one_layer("plain", (4, 3, 1), x, {"W": W, "b": b})

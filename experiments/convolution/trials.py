@@ -216,10 +216,10 @@ def split(config: dict, count: int) -> tuple[np.ndarray, np.ndarray]:
 # A trial
 
 
-@trial_function("convolution.train", version=4, accepts=(1, 2, 3), resumable=True)
+@trial_function("convolution.train", version=5, accepts=(1, 2, 3, 4), resumable=True)
 def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
     """One trial: the training loss of each epoch, None after one that diverged, and
-    what the config says is measured. Versions 1 to 3 had other convolutions."""
+    what the config says is measured. Versions 1 to 4 had other convolutions."""
     if config["centred"]:
         config = config | {"centre": channel_means(data.x_train)}
     rows, held = split(config, len(data.x_train))

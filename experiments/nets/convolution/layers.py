@@ -24,7 +24,7 @@ import numpy as np
 import highway_networks as hn
 from experiments.nets.convolution.winograd import Convolution, Sizes, tiles_of
 
-BLOCK = 70_000          # numbers of a block; of a convolution, in its lines
+BLOCK = 110_000          # numbers of a block; of a convolution, in its lines
 
 
 def block_of(B: int, numbers: int) -> int:

@@ -27,16 +27,17 @@ which are 12 products for m = 4 pixels of z, a tile. Six are enough.
 3. The way back is the transpose of each step, with the same matrices: from dz the
    products' dM = A dz; from it the kernel's G' (dM, times V d), and dx by G w and V'.
 
-The points are 0, 1, -1, 2, -1/2 and infinity, n = 6, or with -2 and 1/2 n = 8. So k = 3
-gives m = 4, or m = 6 with 8 products for 18, and k = 5 gives m = 2 or 4. What fits the
-side of the image better is taken: 24 rows are 6 tiles of 6 products or 4 tiles of 8, so
-8, and 8 rows are 2 tiles of 6 or 2 of 8, so 6. And k = 1 needs one point: it is the
-usual product. Points of a few small fractions keep the rounding low: in float32 the
-error of z is three to four times that of the sums. Where the sums are 0 exactly, as at
-zero biases on the blank paper of MNIST, it decides the sign of z. (S. Winograd,
-Arithmetic Complexity of Computations, 1980; for nets A. Lavin and S. Gray, Fast
-Algorithms for Convolutional Neural Networks, 2015, who tile both directions. Tiles of
-one column keep the transforms cheap.)
+The points are 0, 1, -1, 2, -2, 1/2, -1/2 and infinity, n = 8, or n = 10 others. So k =
+3 gives m = 6 with 8 products for 18, or m = 8 with 10 for 24, and k = 5 gives m = 4 or
+6. What fits the side of the image better is taken: 32 rows are 6 tiles of 8 products or
+4 tiles of 10, so 10, and 12 rows are 2 tiles of either, so 8. And k = 1 needs one
+point: it is the usual product. Points of a few small fractions keep the rounding low:
+in float32 the error of z is four times that of the sums with 8 points, and eleven times
+with the best 10 of many. Where the sums are 0 exactly, as at zero biases on the blank
+paper of MNIST, it decides the sign of z. (S. Winograd, Arithmetic Complexity of
+Computations, 1980; for nets A. Lavin and S. Gray, Fast Algorithms for Convolutional
+Neural Networks, 2015, who tile both directions. Tiles of one column keep the transforms
+cheap.)
 
 Layout. Activations are (example, row, column, channel), as they say "channels last". A
 tile is m rows of z and the n rows of x that it needs, so neighbours share k - 1 rows:
@@ -47,18 +48,19 @@ each of its tiles. For every point, what comes out lies in lines, one for each t
 
 in which x_j are the C channels of column j, and the p zeros at its end serve as the
 margin of the next line, too. So a kernel's k columns are k C numbers in a row wherever
-it stands, `fields` are views, and
+it stands. Every k-th of these places makes a matrix whose rows do not overlap; k of
+them, `fields`, have all places, and
 
-    forward     M  = fields of x times the kernel: (lines, k C) (k C, width)
-    backward    dx = fields of dM times the turned kernel: (lines, k width) (width k, C)
+    forward     M  = fields of x times the kernel: (pixels / k, k C) (k C, width)
+    backward    dx = fields of dM times the turned kernel:
+                (pixels / k, k width) (width k, C)
     kernel's    for each column, x, moved by as much, transposed, times dM:
                 (C, all pixels) (all pixels, width)
 
 None of them contracts two operands along their contiguous index, which takes OpenBLAS
-twice as long. The bias is one more point of M, which all rows of z add. A row of dx may
-belong to a tile and to that before: the points of a line lie next to those of the line
-before, so that one product over both adds up what is due. Everything is done for so few
-examples that it stays in the cache.
+twice as long. The bias is one more point of M, which all rows of z add. The first rows
+of dx of a tile are the last of the one before: both are added up. Everything is done
+for so few examples that it stays in the cache.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-POINTS = (1, 0, -1, 2, -0.5, -2, 0.5)       # the first has a row of ones in A
+POINTS = {1: (), 8: (1, 0, -1, 2, -1 / 2, -2, 1 / 2),   # at 1, A has a row of ones
+          10: (1, 0, -1, 2, -1 / 2, 2 / 3, 1 / 3, -3, -4 / 3)}
 
 
 class Sizes(NamedTuple):
@@ -89,9 +92,9 @@ class Sizes(NamedTuple):
 
     @property
     def points(self) -> int:
-        """n, the rows of x in a tile: 8 where all tiles together then have fewer."""
+        """n, the rows of x in a tile: 10 where all tiles together then have fewer."""
         return 1 if self.k == 1 else min(
-            6, 8, key=lambda n: n * -(-self.side // (n - self.k + 1)))
+            8, 10, key=lambda n: n * -(-self.side // (n - self.k + 1)))
 
     @property
     def rows(self) -> int:
@@ -112,7 +115,7 @@ class Sizes(NamedTuple):
 def matrices(n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A (n, m), G (n, k), V (n, n) of n points."""
     def values_of(coefficients):
-        return np.vstack([np.vander(POINTS[:n - 1], coefficients, increasing=True),
+        return np.vstack([np.vander(POINTS[n], coefficients, increasing=True),
                           np.eye(1, coefficients, coefficients - 1)])
     return values_of(n - k + 1), values_of(k), np.linalg.inv(values_of(n)).T
 
@@ -126,38 +129,38 @@ def tiles_of(x: np.ndarray, sizes: Sizes) -> np.ndarray:
 
 
 class Lines:
-    """The lines of every point: pixels (n, parts, margin + lines * pitch, C) of so many
-    examples, of which only the first `used` of each line are ever written.
+    """The lines of every point: pixels (n, parts, margin + all + some, C), of which
+    `by_tile` (parts, B, T, n, used C) is what is used. If only that is written, all
+    others stay zero."""
 
-    Views: by_tile (parts, B, T, n, used C) and by_column (n, parts, used, lines, C).
-    """
-
-    def __init__(self, shared: Callable, name: str, shape: tuple, margin: int,
+    def __init__(self, shared: Callable, name: str, shape: tuple, k: int, margin: int,
                  pitch: int, used: int):
         n, parts, B, T, C = shape
-        self.pitch, self.lines = pitch, B * T
-        self.pixels = shared((name, margin, pitch),
-                             (n, parts, margin + B * T * pitch, C))
-        inner = self.pixels[:, :, margin:]
+        self.count, self.margin = B * T * pitch, margin
+        self.rows = -(-self.count // k)
+        self.pixels = shared((name, margin, pitch, used),
+                             (n, parts, margin + k * self.rows + k - 1, C))
+        inner = self.pixels[:, :, margin:margin + self.count]
         self.by_tile = np.moveaxis(
             inner.reshape(n, parts, B, T, -1)[..., :used * C], 0, -2)
-        self.by_column = inner.reshape(n, parts, B * T, pitch, C)[
-            :, :, :, :used].swapaxes(2, 3)
 
-    def fields(self, k: int, count: int) -> np.ndarray:
-        """View (n, parts, count, lines, k C): k pixels from each of so many columns."""
-        point, part, pixel, item = self.pixels.strides
+    def view(self, *axes: tuple[int, int]) -> np.ndarray:
+        """View (n, parts, ...) from the first pixel on; of each other axis how many
+        items it has, and how many numbers lie from one to the next."""
+        *points, _, item = self.pixels.strides
         return np.lib.stride_tricks.as_strided(
-            self.pixels, (*self.pixels.shape[:2], count, self.lines,
-                          k * self.pixels.shape[-1]),
-            (point, part, pixel, self.pitch * pixel, item))
+            self.pixels, (*self.pixels.shape[:2], *(count for count, _ in axes)),
+            (*points, *(step * item for _, step in axes)))
 
-    def moved(self, k: int, count: int) -> np.ndarray:
-        """View (k, n, parts, C, count): pixels from the first, the next, ... on."""
-        point, part, pixel, item = self.pixels.strides
-        return np.lib.stride_tricks.as_strided(
-            self.pixels, (k, *self.pixels.shape[:2], self.pixels.shape[-1], count),
-            (pixel, point, part, item, pixel))
+    def fields(self, k: int) -> np.ndarray:
+        """View (n, parts, k, rows, k C): k pixels from every k-th one on, k times."""
+        C = self.pixels.shape[-1]
+        return self.view((k, C), (self.rows, k * C), (k * C, 1))
+
+    def every(self, k: int) -> np.ndarray:
+        """View (n, parts, k, rows, C): every k-th pixel after the margin."""
+        inner = self.pixels[:, :, self.margin:self.margin + k * self.rows]
+        return inner.reshape(*inner.shape[:2], -1, k, inner.shape[-1]).swapaxes(2, 3)
 
 
 class Convolution:
@@ -169,48 +172,42 @@ class Convolution:
     """
 
     def __init__(self, cache: Any, sizes: Sizes, B: int):
-        shared = cache.shared
         S, C, k, p, width, parts = self.sizes = sizes
         n, m, T, side = sizes.points, sizes.rows, sizes.tiles, sizes.side
-        q = k - 1 - p                   # zeros around dz, on the way back
+
+        def lines(name, n, parts, channels, margin, used):
+            return Lines(cache.shared, name, (n, parts, B, T, channels), k, margin,
+                         sizes.pitch, used)
         self.A, self.G, self.V = (np.ascontiguousarray(matrix, cache.dtype)
                                   for matrix in matrices(n, k))
-        self.x = Lines(shared, "x", (n, 1, B, T, C), p, sizes.pitch, S)
-        self.M = Lines(shared, "M", (n + 1, parts, B, T, width), q, sizes.pitch, side)
-        self.fields = self.x.fields(k, side)
+        self.x = lines("x", n, 1, C, p, S)
+        self.M = lines("M", n + 1, parts, width, 0, side)
+        self.fields, self.products = self.x.fields(k), self.M.every(k)[:n]
         self.kernels = cache.zeros((n, parts, 1, k * C, width))
-        self.products, self.bias = self.M.by_column[:n], self.M.by_column[n]
+        self.bias = self.M.by_tile[..., n, :].reshape(parts, B * T, side, width)
         back = np.vstack([self.A, np.ones((1, m), cache.dtype)]).T      # adds the bias
         self.back = np.stack([back, back / 2][:parts])[:, None, None]
-        # backward
-        pixels = B * T * sizes.pitch - q
-        self.moved = self.x.moved(k, pixels)
-        self.dM = self.M.pixels[:n, :, q:q + pixels]
+        q = k - 1 - p                   # on the way back, zeros around dz
+        self.dM = lines("dM", n, parts, width, q, side)
+        pixels = self.dM.count - q
+        self.moved = np.moveaxis(self.x.view((k, C), (C, 1), (pixels, C)), 2, 0)
+        self.dM_moved = self.dM.pixels[:, :, q:q + pixels]
         self.dkernels = cache.zeros((n, parts, k, C, width))
-        self.sums = self.M.by_tile[..., 0, :].reshape(parts, B * T, -1)
+        self.sums = self.dM.by_tile[..., 0, :].reshape(parts, B * T, -1)
         self.dbias = cache.zeros((parts, side * width))
         self.ones = np.ones(B * T, cache.dtype)     # its product adds faster than a sum
-        self.part = shared("part of dkernels", self.dkernels.shape)
-        self.dM_by_tile = self.M.by_tile[..., :n, :]
-        self.dfields = self.M.fields(k, S)[:n]
+        self.part = cache.shared("part of dkernels", self.dkernels.shape)
         self.turned = cache.zeros((n, parts, 1, k * width, C))
-        reach = -(-n // m)              # tiles that a row of dx may belong to
-        lines = shared(("dx", reach), (reach - 1 + B * T + reach - 1, n, parts, S, C))
-        line, *_, item = lines.strides
-        inner = lines[reach - 1:][:B * T]
-        self.dx_by_column = inner.transpose(1, 2, 3, 0, 4)
-        self.free = inner.reshape(-1)
-        self.dx_by_tile = np.lib.stride_tricks.as_strided(
-            lines, (B, T + reach - 1, reach * n * parts, S * C),
-            (T * line, line, S * C * item, item))
-        V_back = cache.zeros((T + reach - 1, m, reach, n, parts))
-        for t, before in np.ndindex(len(V_back), reach):
-            if 0 <= t - before < T:     # the image has that tile
-                rows = self.V.T[before * m:(before + 1) * m, :, None]
-                V_back[t, :len(rows), reach - 1 - before] = rows
-        self.V_back = V_back.reshape(*V_back.shape[:2], -1)
-        self.dx_tiles = shared("dx", (B, T + reach - 1, m, S * C))
-        self.dx = self.dx_tiles.reshape(B, -1, S, C)[:, p:p + S]
+        self.dfields = self.dM.fields(k)
+        dx = lines("dx", n * parts, 1, C, 0, S)
+        self.free, self.dx_by_tile = dx.pixels.reshape(-1), dx.by_tile[0]
+        self.dx_products = dx.every(k).reshape(n, parts, k, -1, C)
+        self.V_first, self.V_rest = (np.repeat(rows, parts, axis=1)
+                                     for rows in np.split(self.V.T, [m]))
+        self.tiles = cache.shared("dx of tiles", (B, T + 1, m, S * C))
+        self.rest = cache.shared("rest of dx", (B, T, n - m, S * C))
+        self.overlap = self.tiles[:, 1:, :n - m]
+        self.dx = self.tiles.reshape(B, -1, S, C)[:, p:p + S]
 
     def transform(self, W: np.ndarray, kernels: np.ndarray) -> None:
         """W (k, ...), its rows first -> kernels (n, ...) of all points."""
@@ -233,16 +230,19 @@ class Convolution:
 
     def backward(self, tiles: np.ndarray, dz: np.ndarray) -> None:
         """tiles and dz, shaped as z -> dM; adds to gradients of kernels and bias."""
-        np.matmul(self.A, dz, out=self.dM_by_tile)
+        np.matmul(self.A, dz, out=self.dM.by_tile)
         np.matmul(self.V, tiles, out=self.x.by_tile[0])
-        np.matmul(self.moved, self.dM, out=self.part.transpose(2, 0, 1, 3, 4))
+        np.matmul(self.moved, self.dM_moved, out=self.part.transpose(2, 0, 1, 3, 4))
         np.add(self.dkernels, self.part, out=self.dkernels)
         np.add(self.dbias, self.ones @ self.sums, out=self.dbias)
 
     def backward_x(self) -> np.ndarray:
         """dx (B, S, S, C) of the dM that `backward` left."""
-        np.matmul(self.dfields, self.turned, out=self.dx_by_column)
-        np.matmul(self.V_back, self.dx_by_tile, out=self.dx_tiles)
+        np.matmul(self.dfields, self.turned, out=self.dx_products)
+        np.matmul(self.V_first, self.dx_by_tile, out=self.tiles[:, :-1])
+        np.matmul(self.V_rest, self.dx_by_tile, out=self.rest)
+        self.tiles[:, -1] = 0
+        np.add(self.overlap, self.rest, out=self.overlap)
         return self.dx
 
     def unload(self, dW: np.ndarray, db: np.ndarray) -> None:
