@@ -235,11 +235,10 @@ def run(lab: Lab) -> dict:
 # The figure
 
 
-# kind: its label and line in the figure; what lies beneath is wide
+# kind: its label and line in the figure
 SHOWN: dict[str, tuple[str, dict]] = {
-    "scaled residual": ("residual,\n$H / \\sqrt{L}$", {"linewidth": 7, "alpha": 0.5}),
-    "residual": ("▲ residual", {"marker": "^", "linewidth": 4, "alpha": 0.7}),
-    "plain": ("plain", {}),
+    "scaled residual": ("▲ residual,\n$H / \\sqrt{L}$", {"marker": "^"}),
+    "plain": ("plain, best\nweights", {}),
     "highway": ("○ highway,\n$b_T$\xa0=\xa0−2",
                 {"marker": "o", "markerfacecolor": LIGHT.paper, "linestyle": DASHED}),
     "highway, auto": ("■ highway,\n$b_T$ = logit(1/L)", {"marker": "s"})}
