@@ -27,8 +27,9 @@ const ACTS = {
     $("gates").scrollIntoView({block: "nearest"});
   },
 
-  block({app, step}) {
-    const block = 2 + Math.floor((DEPTH - 1) * Math.random());
+  block({app, step}) {              // another one than now
+    const any = 2 + Math.floor((DEPTH - 2) * Math.random());
+    const block = any + (any >= firstClosed(app.state));
     step.accept({...untouched(app.state.image), closed: new Set([block])});
   },
 
