@@ -112,8 +112,13 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             self._start(X, np.unique(y))
             y, held_out = self._indices(y), None
             if self.early_stopping:
+                counts = np.bincount(y)     # every class on both sides, where it can be
+                fits = (counts.min() > 1 and len(counts)
+                        <= len(y) * min(self.validation_fraction,
+                                        1 - self.validation_fraction))
                 X, X_held, y, y_held = train_test_split(
-                    X, y, test_size=self.validation_fraction, random_state=self._seed)
+                    X, y, test_size=self.validation_fraction, random_state=self._seed,
+                    stratify=y if fits else None)
                 held_out = X_held, y_held
             self._train(X, y, self.max_iter, held_out)
         return self
