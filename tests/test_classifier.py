@@ -126,7 +126,7 @@ def test_early_stopping_keeps_the_best_weights(table):
                             n_iter_no_change=4).fit(X, y)
     scores = net.history_["validation_acc"]
     assert len(scores) == net.n_iter_ == np.argmax(scores) + 1 + 4 < 200
-    held = train_test_split(X, y, test_size=0.1, random_state=net._seed)
+    held = train_test_split(X, y, test_size=0.1, random_state=net._seed, stratify=y)
     assert net.score(held[1], held[3]) == max(scores)
 
 
