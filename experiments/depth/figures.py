@@ -162,14 +162,14 @@ def draw_use(record: dict) -> Figure:
     rows = [min(record["thousand"], key=mean_loss),
             *(row for row in record["thousand"] if row["gate_bias"] == shut)]
     deepest = max(record["full"], key=lambda row: row["depth"])
-    needed = " and ".join(
+    enough = ", ".join(
         " to ".join(map(str, dict.fromkeys((min(counts), max(counts))))) * any(counts)
         + "none" * (not any(counts)) + f" if $b_T$ starts at {signed(row['gate_bias'])}"
         for row in rows for counts in [[used["prefix"] for used in row["used"]]])
     figure, axes = sheet(
-        f"A net of {rows[0]['depth']} blocks needs its first {needed}",
+        f"Of {rows[0]['depth']} blocks, enough are the first {enough}",
         f"{title_of(record['plan'])}: all images, lines of one seed",
-        "needed, of all seeds: the fewest that keep the loss within "
+        "enough, for all seeds: the fewest first blocks that keep the loss within "
         f"{100 * (KEEPS - 1):.0f} % (dotted)")
     for row, colour, line in zip((*rows, deepest), LIGHT.own, ("-", "-", DASHED),
                                  strict=False):
