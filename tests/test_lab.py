@@ -16,10 +16,12 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
+from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments import variants
 from experiments.lab import Claim, experiment, main, recheck, running, trial_function
+from experiments.lab.drawing import plain_numbers
 from experiments.lab.experiment import Lab, Replay, load_record, state_of
 from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
@@ -505,3 +507,14 @@ def test_trials_of_an_older_version_are_compared_as_such(toy, store, capsys,
     out, err = capsys.readouterr()
     assert "16 committed, 1 4 9 17 now" in out and "version 2" in err
     assert "elsewhere" not in out, "it is the same machine"
+
+
+@pytest.mark.parametrize("limits", [(0.02, 0.7), (1.1, 4), (1.1, 1.5)])
+def test_a_logarithmic_axis_has_plain_numbers(limits):
+    figure = Figure()
+    axes = figure.subplots()
+    axes.set(yscale="log", ylim=limits)
+    plain_numbers(axes.yaxis)
+    figure.canvas.draw()
+    labels = [label.get_text() for label in axes.get_yticklabels(which="both")]
+    assert len(list(map(float, filter(None, labels)))) > 2
