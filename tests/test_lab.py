@@ -509,6 +509,12 @@ def test_trials_of_an_older_version_are_compared_as_such(toy, store, capsys,
     assert "elsewhere" not in out, "it is the same machine"
 
 
+def test_the_time_of_a_recheck_is_that_of_its_cores_or_of_the_longest_trial():
+    trials = [SimpleNamespace(seconds=seconds) for seconds in (10, 10, 10, 30)]
+    one, two, many = (recheck.seconds_of(trials, jobs) for jobs in (1, 2, 8))
+    assert one - two == pytest.approx(30) and two == many > 30
+
+
 @pytest.mark.parametrize("limits", [(0.02, 0.7), (1.1, 4), (1.1, 1.5)])
 def test_a_logarithmic_axis_has_plain_numbers(limits):
     figure = Figure()
