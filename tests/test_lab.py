@@ -3,6 +3,7 @@
 import gc
 import itertools
 import json
+import math
 import os
 import random
 import signal
@@ -23,7 +24,7 @@ from experiments import variants
 from experiments.lab import Claim, experiment, main, recheck, running, trial_function
 from experiments.lab.drawing import plain_numbers
 from experiments.lab.experiment import Lab, Replay, load_record, state_of
-from experiments.lab.judging import ahead, every, judge, rank_p
+from experiments.lab.judging import ahead, every, judge, or_infinite, or_zero, rank_p
 from experiments.lab.running import KILLED, run_trials
 from experiments.lab.trials import Request, Store, StoreError, read_packed
 from highway_suite.files import write_json
@@ -290,6 +291,11 @@ def test_ahead_needs_enough_seeds_and_an_order():
     assert ahead([3, 4], [0, 1]) is None, "two seeds each cannot tell"
 
 
+def test_a_net_that_diverged_has_the_worst_of_all_numbers():
+    assert or_zero([0.5, None]) == [0.5, 0]
+    assert or_infinite([0.5, None]).tolist() == [0.5, math.inf]
+
+
 def test_every_verdict():
     def verdicts(numbers, control=None):
         found = judge(Claim(
@@ -417,10 +423,11 @@ def test_a_damaged_line_is_named(toy, tmp_path):
     toy()
     packed = tmp_path / "results/toy/trials/square.jsonl"
     text = packed.read_text()
-    for old, new in (('"x": 3}', '"x": 5}'), ('"version": 1', '"version": "one"'),
-                     (text, "{}\n")):
+    third = 1 + next(i for i, line in enumerate(text.splitlines()) if '"x": 3}' in line)
+    for old, new, line in (('"x": 3}', '"x": 5}', third),
+                           ('"version": 1', '"version": "one"', 1), (text, "{}\n", 1)):
         packed.write_text(text.replace(old, new))
-        with pytest.raises(StoreError, match=r"square.jsonl, line \d"):
+        with pytest.raises(StoreError, match=rf"square.jsonl, line {line}\b"):
             read_packed(packed.parent)
 
 
