@@ -118,6 +118,7 @@ import hashlib
 import io
 import json
 import math
+import operator
 import os
 import platform
 import shlex
@@ -736,13 +737,14 @@ class DeepNet:
                 with np.load(file) as archive:          # no pickles
                     params = archive["params"]
                     settings = {name: archive[name].item() for name in names}
-                if params.size < max(value for value in settings.values()
-                                     if isinstance(value, int)):    # and no GB for it
-                    raise ValueError("it has fewer weights than units")
+                L, U = settings["depth"], settings["hidden"]
+                R = U * (1 + len(BLOCKS[settings["block"]].gates))
+                size = sum(map(math.prod, cls.shapes(
+                    L, U, R, settings["inputs"], settings["classes"]).values()))
+                if params.shape != (size,) or not np.isfinite(params).all():
+                    raise ValueError(f"{params.shape} weights, not {size}, each a "
+                                     "finite number")
                 net = cls(**settings, dtype=params.dtype)
-                if params.shape != net.params.shape or not np.isfinite(params).all():
-                    raise ValueError(f"{params.shape} weights, not {net.params.size}, "
-                                     "each a finite number")
             except Exception as error:      # zipfile, zlib, numpy: each its own kind
                 raise ValueError(f"{path} is not a saved DeepNet: {error}") from error
         net.params[...] = params
@@ -763,9 +765,12 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 def cross_entropy(logits: np.ndarray, labels: np.ndarray) -> tuple[Any, np.ndarray]:
     """(C, B), (B,) -> mean of -log softmax(logits)[label], and dlogits (C, B).
 
-    By log-sum-exp: exact where the probability of the label underflows.
+    By log-sum-exp: exact where the probability of the label underflows. Raises
+    ValueError for labels of another shape.
     """
-    B = len(labels)
+    B = logits.shape[1]
+    if labels.shape != (B,):
+        raise ValueError(f"labels are {labels.shape}, not {(B,)}")
     examples = np.arange(B)
     shifted = logits - logits.max(axis=0)
     dlogits = np.exp(shifted)
@@ -904,6 +909,14 @@ class Data:
     scale: float | None = 255   # the largest value of a pixel; None: scaled already
 
     def __post_init__(self):
+        try:        # classes of uint8, as y.max() + 1 may be, would overflow
+            object.__setattr__(self, "classes", operator.index(self.classes))
+            fits = self.scale is None or 0 < self.scale < math.inf
+        except TypeError:
+            fits = False
+        if not fits:
+            raise DataError(f"classes={self.classes!r}, scale={self.scale!r}: one "
+                            "is a whole number, the other above 0, or None")
         for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
             if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
                     and not np.ma.isMA(x) and not np.ma.isMA(y)
@@ -1387,8 +1400,10 @@ def evaluate(net: DeepNet, x: np.ndarray, labels: np.ndarray, cache: Cache
              ) -> tuple[float, np.ndarray]:
     """x (N, P) -> accuracy, and the mean T of each layer (L,), empty without gates.
 
-    Raises Diverged if a logit is not finite.
+    Raises Diverged if a logit is not finite, ValueError if labels are not (N,).
     """
+    if np.shape(labels) != (len(x),):
+        raise ValueError(f"labels are {np.shape(labels)}, not {(len(x),)}")
     right, T_sum = 0, np.zeros(0 if cache.T is None else net.depth)
     for rows, back in pieces(len(x), min(cache.batch, len(x))):
         logits, cache = net.forward(x[rows].T, cache)
@@ -1702,9 +1717,13 @@ def main(argv: list[str] | None = None) -> dict:
         check_target(out)       # before any training begins
     except OSError as error:
         parser.error(f"argument --out: {error}")
+    try:
+        configs = make_configs(settings)
+    except ValueError as error:
+        parser.error(str(error))
     words = ["python3", parser.prog, *(sys.argv[1:] if argv is None else argv)]
     try:
-        configs, data = make_configs(settings), load_dataset("mnist", data_dir)
+        data = load_dataset("mnist", data_dir)
         with blas_threads(threads_for(max(config.hidden for config in configs))
                           ) as threads:
             arms = [train_arm(config, take_subset(data, config), True)

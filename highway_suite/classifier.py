@@ -8,9 +8,10 @@ It needs scikit-learn: pip install scikit-learn.
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -138,7 +139,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         if not first and classes is not None and not np.array_equal(
                 np.unique(classes), self.classes_):
             raise ValueError("classes are not those of the first call of partial_fit")
-        with self._whole_or_none() if first else nullcontext():
+        with self._whole_or_none() if first else self._whole_or_as_before():
             if first:
                 self._start(X, np.unique(classes))
             X = X.astype(self.net_.dtype, copy=False)
@@ -165,6 +166,18 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         except BaseException:
             with suppress(AttributeError):
                 del self.net_
+            raise
+
+    @contextmanager
+    def _whole_or_as_before(self):
+        """Where the body fails, or is interrupted, the net is that of before."""
+        params = self.net_.params.copy()
+        before = copy.deepcopy({"_optimizer": self._optimizer, "_rng": self._rng})
+        try:
+            yield
+        except BaseException:
+            self.net_.params[...] = params
+            self.__dict__.update(before)
             raise
 
     def __sklearn_is_fitted__(self) -> bool:

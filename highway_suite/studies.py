@@ -164,7 +164,7 @@ def as_study(source: Any) -> Study:
     if not isinstance(source, dict) or "epoch" in source:
         source = {"net": source}
     arms = {}
-    for place, (name, net) in enumerate(source.items()):
+    for place, (name, net) in enumerate((str(k), v) for k, v in source.items()):
         if isinstance(net, dict) and np.size(net.get("epoch", ())):
             arms[name] = make_arm([{"history": net}], name, 0, len(source) - 1 - place)
         elif isinstance(net, list) and net or getattr(net, "ndim", 0) == 2:

@@ -120,6 +120,23 @@ def test_no_net_is_left_of_a_fit_that_failed(table, change):
         first.predict(X)
 
 
+def test_a_later_pass_that_fails_leaves_the_net_as_it_was(table, monkeypatch):
+    X, y = table
+    one, other = (HighwayClassifier(**SMALL).partial_fit(X, y, np.unique(y))
+                  for _ in range(2))
+    step = hn.Adam.step
+
+    def interrupted(self, params, grad, lr):
+        step(self, params, grad, lr)
+        raise KeyboardInterrupt
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(hn.Adam, "step", interrupted)
+        one.partial_fit(X, y)
+    assert one.n_iter_ == 1 and np.array_equal(one.net_.params, other.net_.params)
+    one.partial_fit(X, y), other.partial_fit(X, y)
+    assert np.array_equal(one.net_.params, other.net_.params)
+
+
 def test_early_stopping_keeps_the_best_weights(table):
     X, y = table
     net = HighwayClassifier(**SMALL | {"max_iter": 200}, early_stopping=True,

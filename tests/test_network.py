@@ -86,6 +86,15 @@ def test_parameter_counts_are_the_papers():
         assert hn.DeepNet("plain", layers, 71).params.size == plain
 
 
+def test_labels_of_another_shape_are_refused(rng):
+    net, x = hn.DeepNet(depth=1, hidden=3, inputs=4), rng.normal(size=(5, 4))
+    x, labels = x.astype(net.dtype), np.zeros((5, 1), int)
+    with pytest.raises(ValueError, match=r"labels are \(5, 1\)"):
+        hn.evaluate(net, x, labels, net.cache(5))
+    with pytest.raises(ValueError, match=r"labels are \(5, 1\)"):
+        net.gradient((x.T, labels), net.cache(5))
+
+
 def test_cache_serves_one_backward_pass_of_its_own_net(seed):
     net, twin = small_net("highway", 2), small_net("highway", 2)
     x, labels = small_batch(seed)

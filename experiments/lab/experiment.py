@@ -26,14 +26,15 @@ from highway_suite.datasets import content_hash, load
 from highway_suite.figures import LIGHT, saved, style
 from highway_suite.files import parse_json, to_json, write_file
 from highway_suite.records import environment, read_with_hash
-from highway_suite.schema import DICT, LINE, LIST, RecordError, check, one_of, whole
+from highway_suite.schema import DICT, LINE, RecordError, check, one_of, whole
 from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 2
 HEADER = {"schema": one_of([SCHEMA]),
           "schema_version": whole(SCHEMA_VERSION, SCHEMA_VERSION), "experiment": LINE,
-          "command": LINE, "plan": DICT, "env": DICT, "claims": LIST}
+          "command": LINE, "plan": DICT, "env": DICT, "claims": [
+              {"name": LINE, "verdict": LINE, "source": LINE, "claim": LINE}]}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,7 +39,7 @@ from typing import Any
 import highway_networks as hn
 from experiments.lab.trials import Request, Store, StoreError, Trial
 from highway_suite.checkpoints import Checkpoint
-from highway_suite.files import check_target, parse_json
+from highway_suite.files import check_target, parse_json, write_file
 from highway_suite.records import environment
 from highway_suite.terminal import say
 from highway_suite.workers import (
@@ -134,7 +134,7 @@ def pool_of(jobs: int, things: dict) -> Iterator[tuple[ProcessPoolExecutor, Futu
     it starts, a pipe would never be empty."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "things"
-        file.write_bytes(pickle.dumps(things))
+        write_file(file, pickle.dumps(things))
         pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"),
                                    start_worker, (os.getpid(), str(file)))
         try:
@@ -216,7 +216,8 @@ def dask() -> Any:
         import distributed
     except ImportError as error:
         raise StoreError("a cluster needs Dask: pip install -e '.[cluster]'") from error
-    logging.getLogger("distributed.client").setLevel("CRITICAL")    # we say it
+    for name in "distributed.client", "asyncio":
+        logging.getLogger(name).setLevel("CRITICAL")        # we say it
     return distributed
 
 
@@ -226,6 +227,9 @@ def connect(distributed: Any, address: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")     # of other versions: it is said below
             distributed.comm.get_address_host_port(address)     # or a Client hangs
+            if address.startswith("tls:") and not distributed.Security(
+                    ).get_connection_args("client")["ssl_context"]:
+                raise OSError("TLS needs certificates in Dask's configuration")
             client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except Exception as error:      # sockets, timeouts, addresses: each its own kind
         raise StoreError(f"no Dask scheduler answers at {address!r}: {error}. Start "
@@ -250,6 +254,13 @@ def send_code(client: Any, address: str) -> None:
     """Give the workers our code, in the place of what an earlier run gave them. Raises
     StoreError, OSError."""
     from distributed.diagnostics.plugin import SchedulerUploadFile, UploadFile
+    end = time.monotonic() + PATIENCE       # for those of a desk that was just killed
+    while any(str(key).startswith("compute-") for keys in client.processing().values()
+              for key in keys):
+        if time.monotonic() > end:
+            raise StoreError(f"the workers at {address} run trials of another desk: "
+                             "wait, or start a scheduler of your own")
+        time.sleep(1)
     with tempfile.TemporaryDirectory() as folder:
         archive = zip_of_code(folder)
         try:

@@ -156,7 +156,11 @@ class Store:
             return {}
         rows = self.execute("SELECT hash, line FROM trials WHERE status = 'ok' AND "
                             + where, (value,))
-        return {name: parse_trial(line) for name, line in rows}
+        try:
+            return {name: parse_trial(line) for name, line in rows}
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"{self.path}: {error}. Remove it: what it holds is "
+                             "trained again") from error
 
 
 # --------------------------------------------------------------------------------------
