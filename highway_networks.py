@@ -65,9 +65,9 @@ The code computes nothing twice. W_H, W_T and their biases are stacked. A block 
 one matrix product [W_H b_H; W_T b_T] [x; 1] forward, and two backward. For dz_T the
 code multiplies T * (H - x) by (1 - T) * dy, which it has just computed as a part of dx.
 
-The ends. An image p becomes the first x = tanh(W_in p + b_in). The last y becomes
-logits = W_out y + b_out and p_c = softmax(logits). The loss is the mean over the batch
-of -log p_label. Its derivative is dlogits = (softmax(logits) - onehot(label)) / B, and
+The ends. The pixels i of an image become the first x = tanh(W_in i + b_in). The last y
+becomes logits = W_out y + b_out and p = softmax(logits). The loss is the mean over the
+batch of -log p_label. Its derivative is dlogits = (softmax(logits) - onehot(label)) / B, and
 from there the backward pass consists of matrix products. If the gradient of all weights
 together is longer than --clip, it is scaled down to that length. Adam or momentum SGD
 then changes the weights.
