@@ -67,10 +67,10 @@ code multiplies T * (H - x) by (1 - T) * dy, which it has just computed as a par
 
 The ends. The pixels i of an image become the first x = tanh(W_in i + b_in). The last y
 becomes logits = W_out y + b_out and p = softmax(logits). The loss is the mean over the
-batch of -log p_label. Its derivative is dlogits = (softmax(logits) - onehot(label)) / B, and
-from there the backward pass consists of matrix products. If the gradient of all weights
-together is longer than --clip, it is scaled down to that length. Adam or momentum SGD
-then changes the weights.
+batch of -log p_label. Its derivative is dlogits = (softmax(logits) - onehot(label)) /
+B, and from there the backward pass consists of matrix products. If the gradient of all
+weights together is longer than --clip, it is scaled down to that length. Adam or
+momentum SGD then changes the weights.
 
 Why b_T starts negative. At first W_T x is small and T is nearly sigmoid(b_T). Each
 block then multiplies signal and gradient by 1 - T. With b_T = -2 this factor is 0.88,
