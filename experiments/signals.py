@@ -2,8 +2,8 @@
 
 The claim. A net can learn only if differences between images reach its last block, and
 in many directions (docs/lecture.md). Glorot's weights keep the length of a signal on
-average, orthogonal weights in every direction (Saxe et al. 2014), and gates that are
-nearly closed hand it on.
+average, orthogonal weights in every direction (Saxe et al. 2014), and gates of T = 1/L
+hand it on.
 
 The protocol. 784 pixels -> projection -> 100 blocks of 50 units, tanh, untrained, in
 float64. 1000 training images of MNIST go through the blocks. Their mean is subtracted;
@@ -84,7 +84,7 @@ def draw(record: dict) -> Figure:
     plan = record["plan"]
     figure, panels = sheet(
         "Before training: Glorot's weights keep the length of a signal, not its "
-        "directions; orthogonal weights and nearly closed gates keep both",
+        "directions; orthogonal weights and gates of T\xa0=\xa01/L keep both",
         f"{title_of(plan)}: {plan['images']} images in untrained nets of "
         f"{plan['depth']} blocks; median and range of {len(plan['seeds'])} seeds",
         height=5.4, rows=2, sharex=True)

@@ -211,10 +211,10 @@ def requests_of_variants():
         variants.PLAN | variants.SMOKE).values()]
 
 
-def test_a_cluster_gives_the_same_trials_and_bears_a_killed_worker(store, tmp_path,
-                                                                  cluster, digits):
+def test_a_cluster_gives_the_same_trials_and_bears_a_killed_worker(
+        store, tmp_path, cluster, digits, monkeypatch):
     """Its processes were started elsewhere and have none of our code; nor do they get
-    that of the tests."""
+    that of the tests. A second desk is refused."""
     address, processes, _ = cluster
     with pytest.raises(StoreError, match="cannot run trials: .*tests") as caught:
         run(toys.requests_of(toys.square, 2), store, cluster=address)
@@ -235,6 +235,13 @@ def test_a_cluster_gives_the_same_trials_and_bears_a_killed_worker(store, tmp_pa
         assert client.run_on_scheduler(lambda dask_scheduler: [
             name for name in dask_scheduler.worker_plugins if "highway" in name
             ]) == ["highway-networks"], "the code of one run takes the other's place"
+        monkeypatch.setattr(running, "PATIENCE", 2)
+        task = client.submit(time.sleep, 30, key="compute-elsewhere")
+        while not any(client.processing().values()):
+            time.sleep(0.05)
+        with pytest.raises(StoreError, match="another desk"):
+            run(requests, Store(tmp_path / "second.sqlite"), digits, cluster=address)
+        task.cancel()
 
 
 def test_a_cluster_that_is_lost_is_one_line_and_trials_are_kept(
@@ -263,7 +270,8 @@ def test_a_cluster_that_is_lost_is_one_line_and_trials_are_kept(
             start_worker()
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "tcp:/x", "x"])
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "tls://127.0.0.1:9", "tcp:/x",
+                                     "x"])
 def test_no_cluster_is_one_line(store, monkeypatch, address):
     pytest.importorskip("distributed")
     monkeypatch.setattr(running, "PATIENCE", 1)
@@ -417,6 +425,13 @@ def test_a_changed_plan_is_seen(toy, monkeypatch):
     toy()
     assert len(read_packed(folder)) == 3, "what the plan no longer asks for is dropped"
     assert [path.name for path in folder.iterdir()] == ["square.jsonl"]
+
+
+def test_a_damaged_line_of_the_store_is_an_error_that_names_the_file(store):
+    run(toys.requests_of(toys.square, 1), store)
+    store.execute("UPDATE trials SET line = substr(line, 1, 50)")
+    with pytest.raises(StoreError, match="trials.sqlite"):
+        store.of("toy.%")
 
 
 def test_a_damaged_line_is_named(toy, tmp_path):
