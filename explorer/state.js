@@ -184,6 +184,9 @@ function trainingAddress(state) {
 
 const AS_TRAINED = "as trained";
 
+const onlyFirst = keep =>
+  `only the first ${keep === 1 ? "block" : `${keep} blocks`}`;
+
 /* In words, for the picture that is saved and for those who do not see the page. */
 function treatmentOf({closed, keep, shuffle, frozen, shift}) {
   const parts = [];
@@ -192,7 +195,7 @@ function treatmentOf({closed, keep, shuffle, frozen, shift}) {
     const which = ranges(closed).replace(/,/g, ", ").replace(/-/g, " to ");
     parts.push(`${blocks} ${which} closed`);
   }
-  if (keep < DEPTH) parts.push(`only the first ${keep} blocks kept`);
+  if (keep < DEPTH) parts.push(`${onlyFirst(keep)} kept`);
   if (shuffle.distance) parts.push(`blocks shuffled by up to ${shuffle.distance}`);
   if (frozen) parts.push("gates frozen at their means");
   if (shift && !frozen) parts.push(`${signed(shift)} on all b_T`);

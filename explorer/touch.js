@@ -73,7 +73,7 @@ function typeToolbar(bar, wide) {
 /* What lies beyond the blocks that are kept is closed already, and a line says so. */
 function isKept(app, block) {
   const {keep} = app.state;
-  if (block > keep) notice(`Only the first ${keep} blocks are kept.`);
+  if (block > keep) notice(`Kept: ${onlyFirst(keep)}.`);
   return block <= keep;
 }
 
