@@ -23,7 +23,7 @@ def run(word):
 
 def test_own_data_are_learned():
     pytest.importorskip("sklearn")
-    space = run("put your rows here")
+    space = run("HighwayClassifier(depth=20")
     assert space["net"].score(space["x"][1000:], space["y"][1000:]) > 0.8
 
 
@@ -38,6 +38,6 @@ def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng):
     assert set(space["net"].classes_) == {"up", "down"}
 
 
-def test_the_library_example_runs():
-    space = run("put yours here")
-    assert space["status"] == "ok" and len(space["layer_T"]) == 4
+def test_a_hundred_blocks_learn():
+    space = run("depth=100, epochs")
+    assert space["status"] == "ok" and space["history"]["test_acc"][-1] > 0.9
