@@ -167,7 +167,7 @@ def draw_use(record: dict) -> Figure:
         + "none" * (not any(counts)) + f" if $b_T$ starts at {signed(row['gate_bias'])}"
         for row in rows for counts in [[used["prefix"] for used in row["used"]]])
     figure, axes = sheet(
-        f"Of {rows[0]['depth']} blocks the first {enough} are needed",
+        f"Needed of {rows[0]['depth']} blocks: the first {enough}",
         f"{title_of(record['plan'])}: all images, lines of one seed",
         "needed, over the seeds: the fewest first blocks that keep the loss within "
         f"{100 * (KEEPS - 1):.0f} % (dotted)")
