@@ -9,7 +9,7 @@ const percent = share => `${Math.round(100 * share)} %`;
 function short(value) {
   if (!Number.isFinite(value)) return "no number";
   const size = Math.abs(value);
-  if (size && (size < 0.001 || size >= 10000)) {
+  if (size && (size < 0.00095 || size >= 10000)) {
     const [digits, power] = value.toExponential(0).replace("+", "").split("e");
     const raised = power.replace(/./g, sign => "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign] || "⁻");
     return `${digits}·10${raised}`.replace("-", "−");
