@@ -1743,6 +1743,8 @@ def main(argv: list[str] | None = None) -> dict:
             print(table_of(arms), flush=True)
     except (OSError, ValueError, MemoryError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
+    except KeyboardInterrupt:
+        parser.exit(130, f"\n{parser.prog}: interrupted; no record written\n")
     print(f"wrote {out}")
     return record
 
