@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
-from experiments.lab.drawing import colour_of, plain_numbers, sheet, title_of
+from experiments.lab.drawing import colour_of, data_of, plain_numbers, sheet
 from experiments.lab.judging import (
     ahead,
     every,
@@ -235,7 +235,7 @@ def draw(record: dict) -> Figure:
                       for name, found in best.items())
     figure, axes = sheet(
         f"At equal size the least mean test error is that of {least}",
-        f"{title_of(plan)}, {plan['epochs']} epochs",
+        f"{data_of(plan)}, {plan['epochs']} epochs",
         f"mean and range of {len(plan['seeds'])} seeds")
     draw_over_depth(axes, nets)
     label_right(axes, [(float(np.nanmean(errors(net))),

@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, main, trial_function
-from experiments.lab.drawing import DASHED, colour_of, draw_band, sheet, title_of
+from experiments.lab.drawing import DASHED, colour_of, data_of, draw_band, sheet
 from experiments.lab.judging import agreed
 from highway_suite.figures import label_right, label_y
 
@@ -85,7 +85,7 @@ def draw(record: dict) -> Figure:
     figure, panels = sheet(
         "Before training: Glorot's weights keep the length of a signal, not its "
         "directions; orthogonal weights and gates of T\xa0=\xa01/L keep both",
-        f"{title_of(plan)}: {plan['images']} images in untrained nets of "
+        f"{data_of(plan)}: {plan['images']} images in untrained nets of "
         f"{plan['depth']} blocks; median and range of {len(plan['seeds'])} seeds",
         height=5.4, rows=2, sharex=True)
     for axes, name, title, least in (
