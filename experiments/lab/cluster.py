@@ -68,9 +68,6 @@ def connect(distributed: Any, address: str) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")     # of other versions: it is said below
             distributed.comm.get_address_host_port(address)     # or a Client hangs
-            if address.startswith("tls:") and not distributed.Security(
-                    ).get_connection_args("client")["ssl_context"]:
-                raise OSError("TLS needs certificates in Dask's configuration")
             client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except Exception as error:      # sockets, timeouts, addresses: each its own kind
         raise StoreError(f"no Dask scheduler answers at {address!r}: {error}. Start "
