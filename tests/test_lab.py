@@ -610,7 +610,9 @@ def test_a_claim_too_dear_gets_no_verdict(toy, capsys, monkeypatch):
     assert "--minutes 2 gives the verdict" in told
     assert "verdict: " not in told and "x 14: equal to the bit" in told
     assert rechecked("toy-of-none") == 0
-    assert "no trial decides it" in capsys.readouterr().out
+    all_claims.main([])
+    told = capsys.readouterr().out
+    assert "no trial decides it" in told and "\ntoy-last: holds. ours: " in told
     assert rechecked("toy-all", "--minutes", "0.1") == 0
     told = capsys.readouterr().out
     assert told.count("toy.square") == 12 and "    and 2 more\n" in told
