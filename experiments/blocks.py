@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
-from experiments.lab.drawing import colour_of, plain_numbers, sheet, title_of
+from experiments.lab.drawing import colour_of, data_of, plain_numbers, sheet
 from experiments.lab.judging import (
     ahead,
     every,
@@ -129,11 +129,6 @@ def train_net(config: dict, data: hn.Data) -> dict:
             "train_loss": history["train_loss"], "acc": history["test_acc"]}
 
 
-def last(trial: Trial, name: str) -> float | None:
-    """The last epoch's value of a trial, None if it diverged."""
-    return trial.result[name][-1]
-
-
 def search(lab: Lab, nets: list[Net]) -> dict[Net, dict]:
     """Every setting of every net, judged on held-out images, and of those whose best
     one lies at an edge ever more -> {net: {setting: accuracy}}."""
@@ -147,7 +142,7 @@ def search(lab: Lab, nets: list[Net]) -> dict[Net, dict]:
                 epochs=plan["search_epochs"], split_seed=plan["split_seed"])
             for net in reversed(nets) for setting in settings[net]})
         for (net, setting), trial in trials.items():
-            found[net][setting] = last(trial, "acc")
+            found[net][setting] = trial.result["acc"][-1]
         found = {net: dict(sorted(tried.items(), key=lambda item: (
             item[0].lr, -(item[0].gate_bias or 0)))) for net, tried in found.items()}
         settings = {net: untried(found[net], plan) for net in nets}
@@ -169,8 +164,8 @@ def describe_net(net: Net, plan: dict, accuracies: dict[Setting, float | None],
             "parameters": runs[0].result["parameters"],
             "chosen": chosen.fields() | {"held_out_acc": accuracies[chosen]},
             "trials": [trial.hash for trial in runs],
-            "train_loss": [last(trial, "train_loss") for trial in runs],
-            "test_acc": [last(trial, "acc") for trial in runs]}
+            "train_loss": [trial.result["train_loss"][-1] for trial in runs],
+            "test_acc": [trial.result["acc"][-1] for trial in runs]}
 
 
 def run(lab: Lab) -> dict:
@@ -235,7 +230,7 @@ def draw(record: dict) -> Figure:
                       for name, found in best.items())
     figure, axes = sheet(
         f"At equal size the least mean test error is that of {least}",
-        f"{title_of(plan)}, {plan['epochs']} epochs",
+        f"{data_of(plan)}, {plan['epochs']} epochs",
         f"mean and range of {len(plan['seeds'])} seeds")
     draw_over_depth(axes, nets)
     label_right(axes, [(float(np.nanmean(errors(net))),

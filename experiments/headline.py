@@ -39,11 +39,11 @@ from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.drawing import (
     DASHED,
     colour_of,
+    data_of,
     draw_band,
     draw_level,
     plain_numbers,
     sheet,
-    title_of,
 )
 from experiments.lab.judging import (
     agreed,
@@ -257,7 +257,7 @@ def draw_best(record: dict) -> Figure:
         f"Error at {depths[-1]} blocks: plain nets {glorot[-1]:.0f}\xa0% with Glorot's "
         f"weights, {best['plain']} with the best; highway nets {best['highway, auto']} "
         "where T\xa0=\xa01/L at first",
-        f"{title_of(record['plan'])}: median and range of "
+        f"{data_of(record['plan'])}: median and range of "
         f"{len(record['plan']['seeds'])} seeds, at the best settings; L blocks",
         height=4.2)
     axes.set_yscale("log")

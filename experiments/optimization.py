@@ -39,7 +39,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
-from experiments.lab.drawing import DASHED, colour_of, draw_level, sheet, title_of
+from experiments.lab.drawing import DASHED, colour_of, data_of, draw_level, sheet
 from experiments.lab.judging import every, listed, or_infinite
 from experiments.lab.papers import FIGURE_1_EPOCHS
 from highway_suite.figures import label_right, label_y
@@ -222,7 +222,7 @@ def draw(record: dict) -> Figure:
             for net in record["nets"] if net["depth"] == deepest}
     figure, panels = sheet(
         f"The best nets of {deepest} blocks end at a loss of {ends['highway']:.2g} "
-        f"with gates, at {ends['plain']:.2g} without", f"{title_of(plan)}, best of "
+        f"with gates, at {ends['plain']:.2g} without", f"{data_of(plan)}, best of "
         f"{plan['rungs'][0][0]} settings", f"{len(plan['seeds'])} seeds, thick their "
         f"median; ×: diverged; dotted: {TARGET:g}", height=4.6,
         rows=-(-len(plan["depths"]) // 2), columns=2, sharex=True, sharey=True,

@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, main, trial_function
-from experiments.lab.drawing import DASHED, colour_of, draw_band, sheet, title_of
-from experiments.lab.judging import agreed
+from experiments.lab.drawing import DASHED, colour_of, data_of, draw_band, sheet
+from experiments.lab.judging import agreed, listed
 from highway_suite.figures import label_right, label_y
 
 PLAN: dict[str, Any] = {
@@ -46,9 +46,8 @@ def measure(config: dict, data: hn.Data) -> dict:
     x -= x.mean(axis=0)
     directions = np.linalg.svd(x.swapaxes(0, 1), compute_uv=False)  # (L + 1, U)
     length = np.linalg.norm(directions, axis=1)
-    return {"length": [hn.significant(value) for value in length / length[0]],
-            "eleventh": [hn.significant(value)
-                         for value in directions[:, 10] / directions[:, 0]]}
+    return {"length": listed(length / length[0]),
+            "eleventh": listed(directions[:, 10] / directions[:, 0])}
 
 
 def run(lab: Lab) -> dict:
@@ -85,7 +84,7 @@ def draw(record: dict) -> Figure:
     figure, panels = sheet(
         "Before training: Glorot's weights keep the length of a signal, not its "
         "directions; orthogonal weights and gates of T\xa0=\xa01/L keep both",
-        f"{title_of(plan)}: {plan['images']} images in untrained nets of "
+        f"{data_of(plan)}: {plan['images']} images in untrained nets of "
         f"{plan['depth']} blocks; median and range of {len(plan['seeds'])} seeds",
         height=5.4, rows=2, sharex=True)
     for axes, name, title, least in (

@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, main, trial_function
-from experiments.lab.drawing import colour_of, sheet, title_of
+from experiments.lab.drawing import colour_of, data_of, sheet
 from experiments.lab.judging import ahead, every, listed, or_infinite, or_zero
 from highway_suite.figures import LIGHT
 
@@ -254,7 +254,7 @@ def draw(record: dict) -> Figure:
     figure, axes = sheet(
         f"At rates of {' and '.join(map(str, plan['lrs']))} highway nets learn from "
         f"{found['highway']} starts, plain nets from {found['plain']}",
-        f"{title_of(plan)}: {plan['depth']} blocks of "
+        f"{data_of(plan)}: {plan['depth']} blocks of "
         f"{plan['hidden']} units, {plan['n_train']:,} images, {plan['epochs']} epochs",
         "rows: start of W_H, activation",
         f"a dot for each of {len(plan['start_seeds'])} seeds",

@@ -47,6 +47,16 @@ def fatal(config, folder):
     return config["x"]
 
 
+@trial_function("toy.long", resumable=True)
+def long(config, luck, checkpoint):
+    """How many attempts got as far as its checkpoint."""
+    history = checkpoint.load({}, {})
+    history.append({"epoch": len(history) + 1})
+    time.sleep(0.2 / len(history))
+    checkpoint.save({}, {}, history)
+    return lucky(config, luck) and len(history)
+
+
 def attempts_at(folder, x):
     return len((Path(folder) / str(x)).read_text())
 
@@ -76,6 +86,8 @@ def claims(record):
     return [Claim(name="toy-last", source="ours", text="the last square is at least "
                   "ten", ours={"x2": [row["x2"] for row in record["rows"]]},
                   rows=[last], limit=10, test=lambda limit: last["x2"] >= limit),
+            Claim(name="toy-all", source="ours", text="squares are numbers", ours=0,
+                  rows=record["rows"], test=lambda: "x2" in last),
             Claim(name="toy-of-none", source="ours", text="squares are not counted",
                   ours=0, rows=[], test=lambda: True)]
 

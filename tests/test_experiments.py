@@ -1,9 +1,12 @@
 """What holds for every experiment: it runs, and its committed results are its own."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
+import highway_networks as hn
 from experiments import NAMES
 from experiments.lab.experiment import (
     Lab,
@@ -52,3 +55,12 @@ def test_the_committed_record_follows_from_the_committed_trials(name):
         assert set(claim["trials"]) <= set(trials)
     for figure in experiment.figures:
         assert drawn_of(folder / f"{figure}.png") == digest
+
+
+@pytest.mark.parametrize("module, code, told", [
+    ("experiments", 0, "minutes, results complete\n"),
+    ("experiments.gates", 1, "python3 -m experiments.trained_nets")])
+def test_they_are_listed_and_found_by_their_old_names(module, code, told):
+    ended = subprocess.run([sys.executable, "-m", module], cwd=hn.HERE, text=True,
+                           capture_output=True)
+    assert ended.returncode == code and told in ended.stdout + ended.stderr

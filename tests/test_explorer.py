@@ -226,7 +226,17 @@ def test_logits_are_those_of_numpy(open_page, rng):
 
 @browser_test
 def test_controls_are_the_state_and_the_address(open_page):
-    """Clicks, drags, sliders and undo."""
+    """Keys, clicks, drags, sliders and undo. A toolbar is one stop of the keyboard;
+    arrows move in it."""
+    page = open_page("#i=0&k=40")
+    for stop, keys in (
+            ("#ruler button", "ArrowRight ArrowRight Space Shift+ArrowRight "
+             "Shift+ArrowRight End Enter"),                 # block 49 is not kept
+            ("#thumbs .thumb", "ArrowRight ArrowDown Enter")):
+        page.locator(f"{stop}[tabindex='0']").focus()
+        for key in keys.split():
+            page.keyboard.press(key)
+    assert address_of(page) == "#i=5&c=3-5&k=40"
     page = open_page("#i=28")
     box = page.locator("#ruler").bounding_box()
 
@@ -271,20 +281,6 @@ def test_a_unit_that_is_pointed_at_shows_its_numbers(open_page):
             if values is not None:
                 told = float(re.search(rf"{name} = ([-\d.]+)", text)[1])
                 assert told == pytest.approx(values[7, 0], abs=0.006), text
-
-
-@browser_test
-def test_blocks_and_images_by_keyboard(open_page):
-    """A toolbar is one stop; arrows move in it."""
-    page = open_page("#i=0&k=40")
-    for stop, keys in (
-            ("#ruler button", "ArrowRight ArrowRight Space Shift+ArrowRight "
-             "Shift+ArrowRight End Enter"),                 # block 49 is not kept
-            ("#thumbs .thumb", "ArrowRight ArrowDown Enter")):
-        page.locator(f"{stop}[tabindex='0']").focus()
-        for key in keys.split():
-            page.keyboard.press(key)
-    assert address_of(page) == "#i=5&c=3-5&k=40"
 
 
 DIGITS = {
@@ -516,11 +512,11 @@ def test_first_weights_follow_their_rule_and_are_shared(open_page):
         assert np.allclose(T, 1 / 3)                    # of images of zeros
         assert np.array_equal(highway[:, :64], plain)
         assert not plain[..., 64].any()
-        expected = hn.initial_weights(np.random.default_rng(0), rule, (3, 64, 64))
-        assert plain[..., :64].std() == pytest.approx(expected.std(), rel=0.03)
-        assert abs(plain[..., :64].mean()) < 0.05 * expected.std()
+        W = plain[..., :64]
+        expected = hn.initial_weights(np.random.default_rng(0), rule, W.shape).std()
+        assert W.std() == pytest.approx(expected, rel=0.03)
+        assert abs(W.mean()) < 0.05 * expected
         if rule == "orthogonal":
-            W = plain[..., :64]
             assert np.allclose(W @ W.swapaxes(1, 2), np.eye(64))
 
 
@@ -528,8 +524,7 @@ def test_first_weights_follow_their_rule_and_are_shared(open_page):
 def test_thirty_plain_blocks_guess_and_highway_learns(open_page):
     """The first click of the second room; and no plain block gets a gradient."""
     page = open_page("#train")
-    highway, plain = page.evaluate(
-        "playground.shown.arms.map(({norms}) => [...norms])")
+    highway, plain = page.evaluate("playground.shown.arms.map(arm => [...arm.norms])")
     assert max(plain) < 1e-6 < 1e-4 < min(highway)
     page.locator("#start").click()
     until(page, "playground.shown.arms[0].accuracy >= 0.9", 30)

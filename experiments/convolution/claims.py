@@ -37,13 +37,6 @@ def in_words(depth: int, gate: int | None = None) -> str:
 # Depth
 
 
-def growth(rows: Sequence[dict]) -> np.ndarray:
-    """How many times each seed's last loss grows from the least depth to the largest;
-    infinite where it diverged there."""
-    return (or_infinite(rows[-1]["train_loss"]) / np.array(
-        rows[0]["train_loss"], float))
-
-
 def on_ink(row: dict, when: str) -> np.ndarray:
     """Of each highway layer T where there is ink, over T on blank paper."""
     return np.divide(row[when]["ink"], row[when]["blank"])
@@ -54,7 +47,8 @@ def claims_on_depths(rows: list[dict]) -> list[Claim]:
     nets = {block: [row for row in rows if row["block"] == block]
             for block in ("highway", "plain")}
     highway, n = nets["highway"], len(rows[0]["train_loss"])
-    times = {block: growth(found) for block, found in nets.items()}
+    times = {block: or_infinite(found[-1]["train_loss"]) / np.array(
+        found[0]["train_loss"], float) for block, found in nets.items()}
     ratios = {when: {in_words(net["depth"]): listed(np.mean(on_ink(net, key)), 3)
                      for net in highway}
               for when, key in (("trained", "T"), ("untrained", "T_untrained"))}

@@ -10,11 +10,11 @@ from experiments.convolution.plan import BIASES, GATES
 from experiments.lab.drawing import (
     DASHED,
     colour_of,
+    data_of,
     draw_level,
     plain_numbers,
     sheet,
     signed,
-    title_of,
 )
 from experiments.lab.judging import or_infinite
 from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS
@@ -70,7 +70,7 @@ def draw_depths(record: dict) -> Figure:
     figure, axes = sheet(
         f"{depths[-1]} blocks end at a training loss of {medians['highway'][-1]:.2g} "
         f"with gates, at {medians['plain'][-1]:.2g} without",
-        f"{title_of(record['plan'])}, {plan['epochs']} epochs; lines are medians of "
+        f"{data_of(record['plan'])}, {plan['epochs']} epochs; lines are medians of "
         f"{losses['plain'].shape[1]} runs", "plain nets have half the parameters")
     labels = [(np.log(10), "chance", LIGHT.soft)]
     for block, values in losses.items():
@@ -102,7 +102,7 @@ def draw_biases(record: dict) -> Figure:
     figure, panels = sheet(
         f"Runs of {deepest} blocks that train: " + ", ".join(
             f"{trained(record, deepest, bias)} with $b_T$\xa0=\xa0{signed(bias)}"
-            for bias in (-1.0, BIASES[deepest])), title_of(record["plan"]),
+            for bias in (-1.0, BIASES[deepest])), data_of(record["plan"]),
         "large: median of the runs at their best rates, small: each run",
         "below the dotted line nets train; grey: the paper's guideline", columns=2,
         sharey=True)

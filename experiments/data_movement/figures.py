@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.data_movement.claims import as_small, chosen, nets_of, ratios
-from experiments.lab.drawing import colour_of, plain_numbers, sheet, title_of
+from experiments.lab.drawing import colour_of, data_of, plain_numbers, sheet
 from experiments.lab.papers import spoken
 from highway_suite.figures import LIGHT, SMALL, label_y
 
@@ -55,7 +55,7 @@ def draw_skipping(record: dict) -> Figure:
         f"Pruned to {min(left)} to {max(left)} blocks highway nets read at most "
         f"{100 * max(row['test'] for row in blocks):.1f} %, trained with "
         f"{small['depth']} at least {100 * min(small['test']):.1f} %",
-        f"{title_of(record['plan'])}; {len(own)} nets of "
+        f"{data_of(record['plan'])}; {len(own)} nets of "
         f"{len(own[0]['closed'])} blocks", "pruned: without the least needed blocks",
         MODEL, height=3.9)
     unit = own[0]["whole"]["bytedmd"]

@@ -34,7 +34,7 @@ from experiments.depth import claims, controls, figures, tutorial
 from experiments.depth import plan as plans
 from experiments.depth.record import describe
 from experiments.depth.training import train
-from experiments.lab import Claim, Experiment, Lab
+from experiments.lab import Experiment, Lab
 
 
 def run(lab: Lab) -> dict:
@@ -49,11 +49,7 @@ def run(lab: Lab) -> dict:
     return describe(book, plan, others) | {"controls": controls.describe(book, plan)}
 
 
-def all_claims(record: dict) -> list[Claim]:
-    """All claims of a record."""
-    return [*claims.claims(record), *controls.claims(record)]
-
-
 EXPERIMENT = Experiment(
     name="depth", doc=__doc__, minutes=315, plan=plans.PLAN, smoke=plans.SMOKE,
-    run=run, claims=all_claims, figures=figures.FIGURES)
+    run=run, figures=figures.FIGURES,
+    claims=lambda record: [*claims.claims(record), *controls.claims(record)])

@@ -16,11 +16,11 @@ from experiments.depth.training import KEEPS
 from experiments.lab.drawing import (
     DASHED,
     colour_of,
+    data_of,
     draw_level,
     plain_numbers,
     sheet,
     signed,
-    title_of,
 )
 from experiments.lab.judging import or_infinite
 from experiments.lab.papers import GUIDELINE
@@ -31,7 +31,7 @@ LOW = 2                 # the largest S with which nets of all depths train well
 
 def trained_on(plan: dict) -> str:
     """The data of most nets, as a note."""
-    return (f"{title_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} epochs of "
+    return (f"{data_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} epochs of "
             "highway nets")
 
 
@@ -168,7 +168,7 @@ def draw_use(record: dict) -> Figure:
         for row in rows for counts in [[used["prefix"] for used in row["used"]]])
     figure, axes = sheet(
         f"Needed of {rows[0]['depth']} blocks: the first {enough}",
-        f"{title_of(record['plan'])}: all images, lines of one seed",
+        f"{data_of(record['plan'])}: all images, lines of one seed",
         "needed, over the seeds: the fewest first blocks that keep the loss within "
         f"{100 * (KEEPS - 1):.0f} % (dotted)")
     for row, colour, line in zip((*rows, deepest), LIGHT.own, ("-", "-", DASHED),

@@ -99,7 +99,7 @@ def measure_use(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, kept: list[i
                 size: int) -> dict:
     """A trained net and images (N, P) -> which blocks it uses, as the module's
     docstring defines it; the loss of its first k blocks as at most 100 means."""
-    cut, _ = prefix(net, x, labels, size)
+    cut = prefix(net, x, labels, size)
     order = np.argsort(-mean_change(net, x, size), kind="stable")
     parts = np.array_split(cut, min(100, len(cut)))
     return {

@@ -82,7 +82,7 @@ def is_chosen(trial: Trial, only: Sequence[str]) -> bool:
 
 def is_written(value: Any, text: str) -> bool:
     """Whether a text means a setting's value: 1e-3 is 0.001."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if isinstance(value, (int, float)):
         with suppress(ValueError):
             return float(text) == value
     return str(value) == text
@@ -121,12 +121,13 @@ class Work:
         if self.options.smoke:
             return {}
         packed = read_packed(folder_of(self.experiment.name) / "trials")
+        only = self.options.only
         if not self.options.fresh:
             return packed
-        rest = {name: trial for name, trial in packed.items() if self.options.only
-                and not is_chosen(trial, self.options.only)}
-        if len(rest) == len(packed) > 0:
-            raise StoreError(f"no trial has {' '.join(self.options.only)}")
+        rest = {name: trial for name, trial in packed.items()
+                if only and not is_chosen(trial, only)}
+        if only and len(rest) == len(packed):
+            raise StoreError(f"no trial has {' '.join(only)}")
         return rest
 
     def lab(self, source: Training | Replay) -> Lab:

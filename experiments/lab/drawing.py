@@ -29,9 +29,9 @@ def sheet(title: str, *notes: str, height: float = 3.4, rows: int = 1,
     return figure, figure.subplots(rows, columns, **shared)
 
 
-def title_of(record: dict) -> str:
-    """A record's data set, as pictures name it."""
-    return figures.title_of(record["dataset"])
+def data_of(plan: dict) -> str:
+    """A plan's data set, as pictures name it."""
+    return figures.title_of(plan["dataset"])
 
 
 def colour_of(block: str) -> str:

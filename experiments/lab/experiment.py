@@ -211,8 +211,6 @@ def sound(name: str) -> Iterator[None]:
         yield
     except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError
             ) as error:
-        if isinstance(error, (RecordError, StoreError, hn.DataError)):
-            raise
         raise RecordError(f"the record of {name}: a field is missing or wrong "
                           f"({error!r:.80})") from error
 

@@ -110,7 +110,7 @@ def ahead(one: Iterable[float | None], other: Iterable[float | None],
 
 def listed(values: Any, digits: int = 6) -> Any:
     """Numbers of any shape as JSON keeps them: so many significant digits, None where
-    not finite."""
+    not finite. (hn.significant is for one number, which must be finite.)"""
     if np.ndim(values):
         return [listed(value, digits) for value in values]
     return float(f"{values:.{digits}g}") if math.isfinite(values) else None

@@ -11,12 +11,10 @@ that compares numbers and judges nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
-
-import numpy as np
 
 from experiments.lab.experiment import (
     Lab,
@@ -49,17 +47,18 @@ def seconds_of(trials: Collection[Trial], jobs: int = CORES) -> float:
     return max([math.fsum(each) / jobs, *each]) + START
 
 
-def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """The numbers of a claim, one by one, each with its place."""
+def leaves(value: Any, seeds: bool, place: str = "") -> Iterator[tuple[str, Any]]:
+    """Numbers one by one, each with its place. seeds: a list of them stays together."""
+    items: Iterable[tuple] = ()
     if isinstance(value, dict):
-        for name, item in value.items():
-            yield from leaves(item, f"{place} {name}".strip())
-    elif isinstance(value, list) and any(isinstance(item, (dict, list))
-                                         for item in value):
-        for number, item in enumerate(value):
-            yield from leaves(item, f"{place} {number + 1}".strip())
+        items = value.items()
+    elif isinstance(value, list) and not (
+            seeds and all(not isinstance(item, (dict, list)) for item in value)):
+        items = enumerate(value, 1)
     else:
         yield place, value
+    for name, item in items:
+        yield from leaves(item, seeds, f"{place} {name}".strip())
 
 
 def in_short(value: Any) -> str:
@@ -71,17 +70,16 @@ def in_short(value: Any) -> str:
 
 def apart(there: Any, here: Any) -> str:
     """How two results of one trial compare, in words; seconds are not compared."""
-    one, other = (dict(leaves(numbers_of(result))) for result in (there, here))
+    one, other = (dict(leaves(numbers_of(result), False)) for result in (there, here))
     if one == other:
         return "equal to the bit"
-    numbers = [pair for place in one.keys() & other.keys() for pair in
-               zip(np.ravel(one[place]), np.ravel(other[place]), strict=False)
-               if all(isinstance(value, (int, float, np.number)) for value in pair)]
-    if one.keys() != other.keys() or not numbers:
-        return "differs in more than numbers"
-    a, b = np.array(numbers, float).T
-    scale = np.maximum(np.abs(a), np.abs(b)) + (a == b)
-    return f"differs by up to {np.max(np.abs(a - b) / scale):.2g} of a number"
+    if one.keys() == other.keys():
+        pairs = [(value, other[place]) for place, value in one.items()
+                 if value != other[place]]
+        if all(isinstance(value, (int, float)) for pair in pairs for value in pair):
+            off = max(abs(a - b) / max(abs(a), abs(b)) for a, b in pairs)
+            return f"differs by up to {off:.2g} of a number"
+    return "differs in more than numbers"
 
 
 def train_again(lab: Lab, names: Collection[str], store: Store, jobs: int | None
@@ -131,8 +129,8 @@ def compare_again(lab: Lab, names: Collection[str], store: Store, jobs: int | No
     return good
 
 
-def recheck_claim(name: str, store: Store, *, minutes: float = 2, sample: int = 0,
-                  jobs: int | None = None, data_dir: Any = None) -> int:
+def recheck_claim(name: str, store: Store, *, minutes: float, sample: int,
+                  jobs: int | None, data_dir: Any) -> int:
     """Recheck a claim and print what comes of it -> the exit code: 0 the verdict (or,
     of a sample, the numbers) came out again, 1 it did not, 2 there is none. Raises
     RecordError, StoreError, hn.DataError."""
@@ -177,10 +175,11 @@ def announce(deciding: list[Trial], seconds: float, cores: int) -> None:
     print(f"{len(deciding)} trials decide it, which take about {duration(seconds)} on "
           f"{cores} cores:")
     describe = describer([trial.config for trial in deciding])
-    for trial in deciding[:12]:
+    first, rest = deciding[:12], deciding[12:]
+    for trial in first:
         print(f"    {trial.function} {describe(trial.config)}  {trial.seconds:.0f} s")
-    if len(deciding) > 12:
-        print(f"    and {len(deciding) - 12} more")
+    if rest:
+        print(f"    and {len(rest)} more")
 
 
 def tell(claim: dict, judged: dict, committed: Mapping[str, Trial],
@@ -200,8 +199,8 @@ def tell(claim: dict, judged: dict, committed: Mapping[str, Trial],
     if other:
         print(f"the committed ones were made elsewhere: {', '.join(sorted(other))} "
               "differ, so that the last digits may")
-    now = dict(leaves(judged["ours"]))
-    for place, value in leaves(claim["ours"]):
+    now = dict(leaves(judged["ours"], True))
+    for place, value in leaves(claim["ours"], True):
         print(f"    {place}: {in_short(value)} committed, "
               f"{in_short(now.get(place, 'gone'))} now")
     same = judged["verdict"] == claim["verdict"]

@@ -80,9 +80,7 @@ def mean(values: Iterable[float | None], digits: int = 4) -> str:
 
 def words(value: Any) -> str:
     """Any value of a record in a line: seeds from the least to the largest."""
-    if value is None or isinstance(value, bool):
-        return {None: "–", True: "yes", False: "no"}[value]
-    if isinstance(value, (int, float)):
+    if value is None or isinstance(value, (int, float)):
         return number(value)
     if isinstance(value, list):
         if len(value) > 3 and all(type(item) in (int, float) for item in value):
@@ -117,7 +115,7 @@ def verdict_of(claim: Mapping) -> str:
     return claim["verdict"] + why + " †" * claim.get("after_data", False)
 
 
-def changes(claim: Mapping) -> list[str]:
+def other_verdicts(claim: Mapping) -> list[str]:
     """Half and twice a claim's limit, where the verdict is another there."""
     return [f"at {limit}: {verdict}" for limit, verdict in claim.get("at", {}).items()
             if verdict != claim["verdict"]]
@@ -136,7 +134,7 @@ def section_of(claims: Iterable[Mapping]) -> str:
             piece += f"\nTheirs: {words(claim['paper'])}."
         if claim["ours"] is not None:
             piece += f"\nOurs: {words(claim['ours'])}."
-        if others := changes(claim):
+        if others := other_verdicts(claim):
             piece += f"\nLimit: {[*claim['at']][1]}; {'; '.join(others)}."
         pieces.append(piece)
     return "\n\n".join(pieces)
@@ -210,8 +208,8 @@ def rendered() -> dict[Path, bytes]:
     claims = all_claims(records)
     environment.globals |= {
         "records": records, "claim": {item["name"]: item for item in claims},
-        "claims": claims, "counts": counts, "changes": changes,
-        "verdict_of": verdict_of,
+        "claims": claims, "counts": counts, "verdict_of": verdict_of,
+        "other_verdicts": other_verdicts,
         "run": read("run.json"), "sweep": read("run_sweep.json"),
         "speed": read("benchmarks/speed.json"), "hn": hn,
         "lecture": lecture, "code": code,

@@ -13,15 +13,21 @@ writes a trial whole or not at all, whoever is killed, and lets several processe
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import sqlite3
+import time
+import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import highway_networks as hn
+from highway_suite.checkpoints import Checkpoint
 from highway_suite.files import parse_json, read_file, write_file
+from highway_suite.records import environment
 
 LIMIT = 2**28           # bytes of a packed file
 
@@ -108,6 +114,38 @@ class Request(NamedTuple):
     def found_in(self, trials: Mapping[str, Trial]) -> Trial | None:
         """The first finished trial that would do, or None."""
         return next((trials[name] for name in self.hashes if name in trials), None)
+
+
+def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
+    """Run one trial, on one BLAS thread; path: of its checkpoint. What it raises is why
+    it failed."""
+    declared = request.function.declared
+    start, status, error, result = time.perf_counter(), "ok", None, None
+    checkpoint = Checkpoint(path, {"trial": request.hashes[0]}, data="",  # in the hash
+                            anyway=True) if path else None
+    more = [checkpoint] if declared.resumable else []
+    try:
+        with hn.blas_threads(1):
+            result = request.function(copy.deepcopy(request.config), data, *more)
+        result = parse_json(json.dumps(result))         # as its line will give it back
+    except Exception as caught:         # not SystemExit, as which a SIGTERM may come
+        status, result, error = "failed", None, in_a_line(caught)
+    seconds, env = time.perf_counter() - start, environment()
+    if checkpoint:
+        seconds += checkpoint.seconds_before    # that it took before it was interrupted
+        if checkpoint.environments[1:]:         # also on another processor
+            env = env | {"went_on_from": checkpoint.environments[:-1]}
+    return Trial(declared.name, declared.version, request.dataset, request.config,
+                 status, error, result, round(seconds, 3), env)
+
+
+def in_a_line(error: Exception) -> str:
+    """What an exception says, and where it was raised, for a terminal."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    words = "".join(letter if letter.isprintable() else " "
+                    for letter in str(error)[:500])
+    return (f"{type(error).__name__}: {words} ({Path(where.filename).name}, line "
+            f"{where.lineno})")
 
 
 # --------------------------------------------------------------------------------------

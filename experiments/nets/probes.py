@@ -53,14 +53,13 @@ def loss_and_error(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
 
 
 def prefix(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, size: int = BATCH
-           ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean cross-entropy and error rate of the first k blocks alone, k = 0..L, each
-    (L + 1,). If the later blocks are closed, they hand y_k on to the output layer. One
-    pass therefore gives the results for all k."""
+           ) -> np.ndarray:
+    """Mean cross-entropy of the first k blocks alone, k = 0..L, (L + 1,). If the later
+    blocks are closed, they hand y_k on to the output layer. One pass therefore gives
+    the results for all k."""
     out = net.tensors(net.params)["out"]
-    loss, wrong = over_images(net, x, lambda rows, _, cache: [
-        total_loss(out @ y, labels[rows]) for y in cache.x], size=size).T
-    return loss, wrong
+    return over_images(net, x, lambda rows, _, cache: [
+        total_loss(out @ y, labels[rows])[0] for y in cache.x], size=size)
 
 
 def mean_gates(net: hn.DeepNet, x: np.ndarray, size: int = BATCH) -> np.ndarray:

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments.lab.drawing import (
     colour_of,
+    data_of,
     draw_band,
     draw_level,
     plain_numbers,
     sheet,
-    title_of,
 )
 from experiments.lab.papers import spoken
 from experiments.trained_nets.claims import factors, matter, nets_at, rises
@@ -35,7 +35,7 @@ def draw_routing(record: dict) -> Figure:
     middle = np.median(errors, axis=1)
     figure, axes = sheet(
         f"T held at the mean of its class: {middle[2]:.1f} % errors; at the mean of "
-        f"all images: {middle[1]:.0f} %", f"{title_of(record['plan'])}: bars are "
+        f"all images: {middle[1]:.0f} %", f"{data_of(record['plan'])}: bars are "
         f"medians, dots are the {len(nets)} highway nets")
     axes.bar(range(len(WAYS)), middle, 0.5, color=colour_of("highway"))
     axes.plot(errors, ".", color=LIGHT.ink, markersize=4)
@@ -55,7 +55,7 @@ def draw_lesions(record: dict) -> Figure:
     spared = np.median([(factors(net) < 2).mean() for net in nets["highway"]])
     figure, axes = sheet(
         f"{100 * spared:.0f} % of a highway net's blocks can be closed alone without "
-        "doubling its loss", f"{title_of(record['plan'])}: median and range of "
+        "doubling its loss", f"{data_of(record['plan'])}: median and range of "
         f"{len(record['plan']['seeds'])} nets of each kind", "dotted: no block closed")
     axes.set_yscale("log")
     for block, found in nets.items():
