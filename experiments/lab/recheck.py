@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -137,7 +138,8 @@ def recheck_claim(name: str, store: Store, *, minutes: float, sample: int,
     records = all_records()
     claims = {claim["name"]: claim for claim in all_claims(records)}
     if name not in claims:
-        raise RecordError(f"no claim {name!a}; there are {', '.join(sorted(claims))}")
+        near = "".join(f", or {other}" for other in get_close_matches(name, claims))
+        raise RecordError(f"no claim {name!a}: see python3 -m experiments.claims{near}")
     claim = claims[name]
     experiment = get(claim["experiment"])
     experiment = replace(experiment, plan=records[experiment.name]["plan"])
