@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
-from experiments.lab.drawing import colour_of, data_of, plain_numbers, sheet
+from experiments.lab.drawing import colour_of, data_of, log_y, sheet
 from experiments.lab.judging import (
     ahead,
     every,
@@ -43,7 +43,7 @@ from experiments.lab.judging import (
 from experiments.lab.papers import TABLE_1A, name_of, spoken
 from experiments.nets.perceptrons import hold_out
 from experiments.nets.sizes import matched_width
-from highway_suite.figures import fit_depths, label_right, label_y
+from highway_suite.figures import fit_depths, label_right
 
 WIDTH = 50              # of the highway nets that the others are matched to
 
@@ -209,12 +209,10 @@ def draw_over_depth(axes: Axes, nets: list[dict]) -> None:
         axes.errorbar(x, y, yerr=bars.T, color=colour_of(block),
                       marker=MARKERS.get(block, "X"), markersize=5, linewidth=1.3,
                       elinewidth=1.3)
-    axes.set_yscale("log")
     fit_depths(axes, depths)
     axes.margins(x=0.06)
     axes.autoscale(axis="x")
-    label_y(axes, "test error, % (log scale)")
-    plain_numbers(axes.yaxis)
+    log_y(axes, "test error, %")
     axes.grid(axis="y", which="both")
 
 

@@ -42,7 +42,7 @@ from experiments.lab.drawing import (
     data_of,
     draw_band,
     draw_level,
-    plain_numbers,
+    log_y,
     sheet,
 )
 from experiments.lab.judging import (
@@ -55,7 +55,7 @@ from experiments.lab.judging import (
     or_infinite,
     or_zero,
 )
-from highway_suite.figures import LIGHT, fit_depths, label_right, label_y
+from highway_suite.figures import LIGHT, fit_depths, label_right
 
 KINDS = {       # name: block, b_T
     "plain": ("plain", -2.0), "residual": ("residual", -2.0),
@@ -260,7 +260,6 @@ def draw_best(record: dict) -> Figure:
         f"{data_of(record['plan'])}: median and range of "
         f"{len(record['plan']['seeds'])} seeds, at the best settings; L blocks",
         height=4.2)
-    axes.set_yscale("log")
     labels = [(90, "chance", LIGHT.soft)]
     for kind, (label, line) in SHOWN.items():
         seeds = 100 - 100 * np.array([or_zero(row["test_acc"]) for row in nets[kind]]).T
@@ -271,8 +270,7 @@ def draw_best(record: dict) -> Figure:
     labels.append((glorot[-1], "plain,\nGlorot's weights", colour_of("plain")))
     draw_level(axes, 90)
     fit_depths(axes, depths)
-    plain_numbers(axes.yaxis)
-    label_y(axes, "test error, % (log scale)")
+    log_y(axes, "test error, %")
     label_right(axes, labels)
     return figure
 

@@ -12,6 +12,7 @@ from experiments.lab.drawing import (
     colour_of,
     data_of,
     draw_level,
+    log_y,
     plain_numbers,
     sheet,
     signed,
@@ -79,11 +80,9 @@ def draw_depths(record: dict) -> Figure:
         axes.plot(depths, values, "o", color=colour_of(block), alpha=0.7)
         labels.append((medians[block][-1], block, colour_of(block)))
     draw_level(axes, np.log(10))
-    axes.set_yscale("log")
     axes.margins(y=0.12)
     fit_depths(axes, depths)
-    plain_numbers(axes.yaxis)
-    label_y(axes, "last training loss (log scale)")
+    log_y(axes, "last training loss")
     label_right(axes, labels)
     return figure
 

@@ -18,6 +18,7 @@ from experiments.lab.drawing import (
     colour_of,
     data_of,
     draw_level,
+    log_y,
     plain_numbers,
     sheet,
     signed,
@@ -97,11 +98,9 @@ def draw_rules(record: dict) -> Figure:
                           alpha=0.15, linewidth=0)
         labels.append((losses[max(losses)][0], name.format(plan["constant_T"]), colour))
     draw_level(axes, GUESSING)
-    axes.set_yscale("log")
     fit_depths(axes, sorted(ours))
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    plain_numbers(axes.yaxis)
-    label_y(axes, "training loss (log scale)")
+    log_y(axes, "training loss")
     label_right(axes, labels)
     return figure
 
@@ -179,9 +178,8 @@ def draw_use(record: dict) -> Figure:
         axes.plot(np.linspace(0, 100, len(cut)), cut, color=colour, linestyle=line,
                   label=f"{row['depth']:,} blocks, $b_T$ = {bias}")
     draw_level(axes, KEEPS)
-    axes.set(yscale="log", xlabel="first blocks that are left open, % of all blocks")
-    label_y(axes, "training loss / that of the whole net (log scale)")
-    plain_numbers(axes.yaxis)
+    axes.set_xlabel("first blocks that are left open, % of all blocks")
+    log_y(axes, "training loss / that of the whole net")
     axes.legend(frameon=False, fontsize=SMALL)
     return figure
 

@@ -66,3 +66,10 @@ def plain_numbers(axis: Axis) -> None:
                            if high > 1.6 * low else MaxNLocator(5))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(lambda value, _: f"{value:g}")
+
+
+def log_y(axes: Axes, label: str) -> None:
+    """A logarithmic y-axis with plain numbers, once all lines are there."""
+    axes.set_yscale("log")
+    plain_numbers(axes.yaxis)
+    figures.label_y(axes, f"{label} (log scale)")

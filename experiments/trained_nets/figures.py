@@ -16,7 +16,7 @@ from experiments.lab.drawing import (
     data_of,
     draw_band,
     draw_level,
-    plain_numbers,
+    log_y,
     sheet,
 )
 from experiments.lab.papers import spoken
@@ -162,7 +162,6 @@ def draw_harder(record: dict) -> Figure:
         + ", ".join(label for _, label, _ in drawn), "median and range of the "
         f"{len(plan['harder']['seeds'])} nets with the lowest training error",
         "a block matters that costs more than 0.5 (dotted)")
-    axes.set_yscale("log")
     for (count, label, values), colour, at in zip(drawn, LIGHT.own, LABELS,
                                                   strict=False):
         draw_band(axes, range(1, len(values[0]) + 1), values, colour)
@@ -170,10 +169,9 @@ def draw_harder(record: dict) -> Figure:
                       size=SMALL, ha="right" if count > 30 else "left")
     draw_level(axes, 0.5)
     axes.set_xlabel(f"closed {BLOCK_AXIS}")
-    plain_numbers(axes.yaxis)
+    log_y(axes, "rise of training error, points")
     axes.yaxis.set_major_formatter(lambda rise, _: ("≤ " if rise <= 0.01 else "")
                                    + f"{rise:g}")
-    label_y(axes, "rise of training error, points (log scale)")
     return figure
 
 
