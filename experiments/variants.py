@@ -9,10 +9,9 @@ their gates stays ahead of plain and residual nets.
 Starts: W_H is drawn from each of six distributions, for tanh and for relu units. All
 other weights follow Glorot's rule. Plain nets with the same starts are the control: if
 they train as well, b_T was not needed. Ties: the layers share all their weights, or
-only those of their gates. For each seed, the learning rate with the lowest last training
-loss counts. Test images choose nothing. The two lower rates were added when the results
-of the two higher ones were known, for plain nets learn at lower rates: 204 trials of
-1 to 3 seconds, some eight core minutes.
+only those of their gates. For each seed, the learning rate with the lowest last
+training loss counts. Test images choose nothing. The two lower rates were added when
+the results of the two higher ones were known, for plain nets learn at lower rates.
 
 The papers are silent, and we assume all of the plan. Deviations: P2's residual blocks
 are convolutional, and its net with shared gates is for speech.
