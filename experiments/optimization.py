@@ -165,6 +165,7 @@ def describe_net(net: Net, rungs: list[dict], settings: list[dict]) -> dict:
     loss = losses_of(runs)
     return {
         "block": net.block, "depth": net.depth, "hidden": WIDTHS[net.block],
+        **({"init": net.init} if net.init else {}),
         "ten": {"mean": listed(losses_of(ten)[:, -1].mean()),
                 "trials": [trial.hash for trial in ten]},
         "best": {"setting": settings[number], "train_loss": listed(loss),
@@ -207,6 +208,14 @@ def run(lab: Lab) -> dict:
 # The figure
 
 
+LINES = {"highway": "-", "plain": DASHED, "plain, orthogonal": ":"}
+
+
+def name_of(net: dict) -> str:
+    """What a net is called beside the others of its depth."""
+    return ", ".join(filter(None, (net["block"], net.get("init"))))
+
+
 def draw_curves(axes: Axes, nets: list[dict]) -> None:
     """The training losses of each net over epochs, on a log scale: thin each seed, a
     cross where it diverged, and thick their median."""
@@ -214,7 +223,7 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
         rows = np.array(net["best"]["train_loss"], float)
         epochs, colour = np.arange(1, rows.shape[1] + 1), colour_of(net["block"])
         axes.plot(epochs, np.median(or_infinite(rows), axis=0), color=colour,
-                  linestyle=DASHED if net["block"] == "plain" else "-")
+                  linestyle=LINES[name_of(net)])
         for row in rows:
             last = np.count_nonzero(np.isfinite(row))
             axes.plot(epochs, row, color=colour, linewidth=0.6)
@@ -228,24 +237,25 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
 def draw(record: dict) -> Figure:
     """Figure 1, left: the best setting of each net, a panel for each depth."""
     plan, deepest = record["plan"], max(record["plan"]["depths"])
-    ends = {net["block"]: or_infinite(net["best"]["final"]).min()
-            for net in record["nets"] if net["depth"] == deepest}
+    nets = record["nets"] + record["orthogonal"]
+    ends = [best_loss(net) for net in nets if net["depth"] == deepest]
     figure, panels = sheet(
-        f"The best nets of {deepest} blocks end at a loss of {ends['highway']:.2g} "
-        f"with gates, at {ends['plain']:.2g} without", f"{data_of(plan)}, best of "
+        f"The best nets of {deepest} blocks end at a loss of {ends[0]:.2g} with gates, "
+        f"at {' or '.join(f'{end:.2g}' for end in ends[1:])} without",
+        f"{data_of(plan)}, best of "
         f"{plan['rungs'][0][0]} settings", f"{len(plan['seeds'])} seeds, thick their "
         f"median; ×: diverged; dotted: {TARGET:g}", height=4.6,
         rows=-(-len(plan["depths"]) // 2), columns=2, sharex=True, sharey=True,
         squeeze=False)
     for axes, depth in zip(panels.flat, plan["depths"], strict=True):
-        draw_curves(axes, [net for net in record["nets"] if net["depth"] == depth])
+        draw_curves(axes, [net for net in nets if net["depth"] == depth])
         axes.set_title(f"{depth} blocks", size=10, loc="right")
     for axes in panels[-1]:
         axes.set_xlabel("epoch")
     label_y(panels[0, 0], "training loss")
-    label_right(axes, [(np.median(or_infinite(net["best"]["final"])), net["block"],
-                        colour_of(net["block"]))
-                       for net in record["nets"] if net["depth"] == depth])
+    label_right(axes, [(np.median(or_infinite(net["best"]["final"])),
+                        name_of(net).replace(", ", ",\n"), colour_of(net["block"]))
+                       for net in nets if net["depth"] == depth])
     return figure
 
 
@@ -379,7 +389,7 @@ def claim_on_orthogonal(record: dict) -> Claim:
     """The deepest plain net with orthogonal weights beside the highway net."""
     plain = record["orthogonal"][-1]
     highway, = of(record["nets"], "highway", [plain["depth"]])
-    rows = {"highway": highway, "plain, orthogonal": plain}
+    rows = {name_of(net): net for net in (highway, plain)}
     orders = float(np.log10(best_loss(plain)) - np.log10(best_loss(highway)))
     return Claim(
         name="orthogonal-orders", source="ours", text="with orthogonal weights, too, "
