@@ -441,7 +441,7 @@ def claims(record: dict) -> list[Claim]:
 
 
 EXPERIMENT = Experiment(
-    name="optimization", doc=__doc__, minutes=290, plan=PLAN, smoke=SMOKE, run=run,
+    name="optimization", doc=__doc__, minutes=330, plan=PLAN, smoke=SMOKE, run=run,
     claims=claims, figures={"figure": draw})
 
 if __name__ == "__main__":
