@@ -238,10 +238,10 @@ def draw(record: dict) -> Figure:
     """Figure 1, left: the best setting of each net, a panel for each depth."""
     plan, deepest = record["plan"], max(record["plan"]["depths"])
     nets = record["nets"] + record["orthogonal"]
-    ends = [best_loss(net) for net in nets if net["depth"] == deepest]
+    ends = [f"{name_of(net).replace(', ', ' with ')}{' weights' * ('init' in net)} "
+            f"{best_loss(net):.2g}" for net in nets if net["depth"] == deepest]
     figure, panels = sheet(
-        f"The best nets of {deepest} blocks end at a loss of {ends[0]:.2g} with gates, "
-        f"at {' or '.join(f'{end:.2g}' for end in ends[1:])} without",
+        f"The best nets of {deepest} blocks end at these losses: {', '.join(ends)}",
         f"{data_of(plan)}, best of "
         f"{plan['rungs'][0][0]} settings", f"{len(plan['seeds'])} seeds, thick their "
         f"median; ×: diverged; dotted: {TARGET:g}", height=4.6,
