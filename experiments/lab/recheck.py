@@ -174,8 +174,8 @@ def recheck_claim(name: str, store: Store, *, minutes: float, sample: int,
 
 def announce(deciding: list[Trial], seconds: float, cores: int) -> None:
     """Say which trials decide a claim, and about how long they take."""
-    print(f"{len(deciding)} trials decide it, which take about {duration(seconds)} on "
-          f"{cores} cores:")
+    print(f"trials that decide it: {len(deciding)} (about {duration(seconds)}, "
+          f"processes: {cores})")
     describe = describer([trial.config for trial in deciding])
     first, rest = deciding[:12], deciding[12:]
     for trial in first:
