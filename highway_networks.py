@@ -57,10 +57,10 @@ Backward. y depends on H, on T and on x itself, so dy goes three ways:
 
     dH = T * dy      dT = (H - x) * dy      dx = (1 - T) * dy                  (Eq. 9)
 
-An example of one unit: x = 0.5, H = -0.3 and T = 0.1 give y = -0.03 + 0.45 = 0.42. If
-dy = 1, then dH = 0.1, dT = -0.8 and dx = 0.9. So nine tenths of the gradient pass on,
-and H learns slowly. The gate opens: dT is negative, for H makes y smaller than x does,
-and dy = 1 says that a smaller y lowers the loss.
+In one unit, for example, x = 0.5, H = -0.3 and T = 0.1 give y = -0.03 + 0.45 = 0.42.
+If dy = 1, then dH = 0.1, dT = -0.8 and dx = 0.9. So nine tenths of the gradient pass
+on, and H learns slowly. The gate opens: dT is negative, for H makes y smaller than x
+does, and dy = 1 says that a smaller y lowers the loss.
 
 From there the gradient goes on through tanh and sigmoid. Their derivatives are tanh' =
 1 - H * H and sigmoid' = T * (1 - T):
@@ -69,9 +69,9 @@ From there the gradient goes on through tanh and sigmoid. Their derivatives are 
     dz_T = dT * T * (1 - T)       dW_T = dz_T x^T      db_T = sum of dz_T over images
     dx += W_H^T dz_H + W_T^T dz_T
 
-The code computes nothing twice. W_H, W_T and their biases are stacked. A block is then
-one matrix product [W_H b_H; W_T b_T] [x; 1] forward, and two backward. For dz_T the
-code multiplies T * (H - x) by (1 - T) * dy, which it has just computed as a part of dx.
+W_H, W_T and their biases are stacked, so that a block is one matrix product
+[W_H b_H; W_T b_T] [x; 1] forward, and two backward. For dz_T the code multiplies
+T * (H - x) by (1 - T) * dy, which it has just computed as a part of dx.
 
 The ends. The pixels i of an image become the first x = tanh(W_in i + b_in). The last y
 becomes logits = W_out y + b_out and p = softmax(logits). The loss is the mean over the

@@ -27,6 +27,17 @@ def test_no_text_is_stale():
     assert not texts.stale()
 
 
+def test_the_lecture_holds_every_line_of_the_machines():
+    """A paragraph that is taken for a heading of its own would be lost without a word.
+    """
+    page = (hn.HERE / "docs" / "lecture.md").read_text("utf-8").split()
+    _, _, told = (hn.__doc__ or "").partition("The trouble with depth.")
+    there = "".join(page)
+    for paragraph in told.strip().split("\n\n"):
+        words = "".join(paragraph.split()[5:])      # without its heading
+        assert words in there, paragraph
+
+
 @pytest.mark.parametrize("page", pages(), ids=str)
 def test_links_lead_somewhere(page):
     for link in LINK.findall(page.read_text("utf-8")):
