@@ -175,6 +175,6 @@ def test_held_gates_are_those_of_a_layer_whose_gate_sees_a_bias_alone(text):
     layer[F:, :F], layer[F:, F] = 0, np.log(mean / (1 - mean))
     held = training_of.mean_loss(net, valid, cache)
     assert found == pytest.approx(math.exp(held), rel=1e-5)
-    assert abs(held - usual) > 1e-3
+    assert abs(held - usual) > 5e-5     # so that the line above can fail
     assert training_of.held_perplexity(training_of.make_training(
         config_of("plain", 1), text)) is None
