@@ -34,13 +34,13 @@ rescales small gradients, but it cannot bring back the image.
 Glorot's rule (--init glorot; he for relu) triples the variance, and signal and gradient
 nearly keep their length. With it, the paper's plain nets of 10 and 20 layers train very
 well. But the length is kept only on average: a product of many matrices stretches a few
-directions and flattens all others. Take the signals of a thousand images and sort the
-directions in which they differ by their length, the longest first. (These lengths are
-the singular values of the centred signals.) Before the first block, the eleventh
-direction is half as long as the first one. After a hundred blocks of 50 units it is
-thousands of times shorter, so that nearly nothing but the first directions is left to
-tell images apart. Orthogonal weights (--init orthogonal) keep the length in every
-direction, and plain nets then learn at a greater depth.
+directions and flattens all others. The signals of a thousand images form a cloud, which
+is long in some directions and thin in others. (Its lengths are the singular values of
+the centred signals.) Before the first block, the eleventh longest direction is half as
+long as the longest. After a hundred blocks of 50 units it is thousands of times
+shorter, and hardly anything but the first few directions is left to tell images apart.
+Orthogonal weights (--init orthogonal) keep the length in every direction, and plain
+nets then learn at a greater depth.
 
 The gate. A highway block has a second layer beside H, the gate T, a number between 0
 and 1 for each unit. It learns where to take H and where to leave the input alone:
@@ -50,12 +50,12 @@ and 1 for each unit. It learns where to take H and where to leave the input alon
     y = H * T + x * (1 - T)       the block output                             (Eq. 3)
 
 T depends on the image. Where T = 1, this is a plain block. Where T = 0, the block
-copies its input: y = x, and the gradient passes unchanged. A block whose gates are
-nearly closed is near the identity, which keeps all directions, with any weights.
+copies its input: y = x, and the gradient passes unchanged. If all gates of a block are
+nearly closed, it nearly copies x, whatever its weights are, and no direction is lost.
 
 Backward. y depends on H, on T and on x itself, so dy goes three ways:
 
-    dH = T * dy      dT = (H - x) * dy      dx = (1 - T) * dy                  (Eq. 9)
+    dH = T * dy      dT = (H - x) * dy      dx = (1 - T) * dy     (Eq. 9, appendix A)
 
 In one unit, for example, x = 0.5, H = -0.3 and T = 0.1 give y = -0.03 + 0.45 = 0.42.
 If dy = 1, then dH = 0.1, dT = -0.8 and dx = 0.9. So nine tenths of the gradient pass

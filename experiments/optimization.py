@@ -41,7 +41,7 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.drawing import DASHED, colour_of, data_of, draw_level, sheet
-from experiments.lab.judging import every, listed, or_infinite
+from experiments.lab.judging import FEWER_EPOCHS, every, listed, or_infinite
 from experiments.lab.papers import FIGURE_1_EPOCHS
 from highway_suite.figures import label_right, label_y
 
@@ -238,10 +238,12 @@ def draw(record: dict) -> Figure:
     """Figure 1, left: the best setting of each net, a panel for each depth."""
     plan, deepest = record["plan"], max(record["plan"]["depths"])
     nets = record["nets"] + record["orthogonal"]
-    ends = [f"{name_of(net).replace(', ', ' with ')}{' weights' * ('init' in net)} "
-            f"{best_loss(net):.2g}" for net in nets if net["depth"] == deepest]
+    ends = {block: min(best_loss(net) for net in of(nets, block, [deepest]))
+            for block in ("highway", "plain")}
+    orders = np.log10(ends["plain"] / ends["highway"])
     figure, panels = sheet(
-        f"The best nets of {deepest} blocks end at these losses: {', '.join(ends)}",
+        f"With {deepest} blocks the best highway net ends {abs(orders):.1f} orders of "
+        f"magnitude {'below' if orders > 0 else 'above'} the best plain net",
         f"{data_of(plan)}, best of "
         f"{plan['rungs'][0][0]} settings", f"{len(plan['seeds'])} seeds, thick their "
         f"median; ×: diverged; dotted: {TARGET:g}", height=4.6,
@@ -307,7 +309,7 @@ def claims_on_losses(record: dict) -> list[Claim]:
             ours=by_depth(found, lambda net: [
                 "diverged" if last is None else value for value, last in zip(
                     net["best"]["least"], net["best"]["final"], strict=True)]),
-            rows=[net["best"] for net in found], why="epochs", after_data=True,
+            rows=[net["best"] for net in found], why=FEWER_EPOCHS, after_data=True,
             n=len(record["plan"]["seeds"]),
             test=lambda target: test(found, epochs, target))
     return [

@@ -624,10 +624,10 @@ def test_trials_of_an_older_version_are_compared_as_such(toy, tmp_path, capsys,
     assert rechecked("toy-last") == 0
     out, err = capsys.readouterr()
     assert "16 committed, 1 4 9 17 now" in out and "of version 1" in err
-    assert "these of version 2" in err and "elsewhere" not in out
+    assert "these of version 2" in err and "numpy" not in out
     tamper(tmp_path, 4, 16, numpy="1.0")
     assert rechecked("toy-last") == 0
-    assert "elsewhere: numpy differ, so" in capsys.readouterr().out
+    assert "numpy" in capsys.readouterr().out
 
 
 def test_the_time_of_a_recheck_is_that_of_its_cores_or_of_the_longest_trial():

@@ -9,7 +9,14 @@ import numpy as np
 
 from experiments.convolution.plan import BIASES, GATES
 from experiments.lab import Claim
-from experiments.lab.judging import agreed, ahead, listed, or_infinite
+from experiments.lab.judging import (
+    FEWER_EPOCHS,
+    OTHER_NETS,
+    agreed,
+    ahead,
+    listed,
+    or_infinite,
+)
 from experiments.lab.papers import (
     TABLE_1,
     TABLE_1_EPOCHS,
@@ -64,8 +71,7 @@ def claims_on_depths(rows: list[dict]) -> list[Claim]:
             "to train than highway nets: from 8 to 28 blocks their last training loss "
             "grows by more than twice the factor", rows,
             {block: listed(found, 3) for block, found in times.items()}, n,
-            lambda limit: ahead(times["plain"], limit * times["highway"]), 2,
-            why="the seeds differ"),
+            lambda limit: ahead(times["plain"], limit * times["highway"]), 2),
         own("conv-open-on-ink", "training opens gates where there is ink: T there "
             "over T on blank paper grows in every highway layer, at every depth. Ours "
             "are means over the layers", highway, ratios, n,
@@ -129,7 +135,7 @@ def claims_on_narrow(nets: dict[tuple, dict], depths: Sequence[int]) -> list[Cla
         Claim(name="narrow-gates-unstable", source="P2 5.1", text="gates that are 1x1 "
               "convolutions seem to make learning unstable (theirs: residual nets of "
               "110 layers with batch normalization; ours: % of runs that fail)",
-              paper="He et al. 2016", test=None, why="another regime", **about),
+              paper="He et al. 2016", test=None, why=OTHER_NETS, **about),
         own("narrow-gates-fail", "more runs fail with 1x1 gates than with 3x3 gates, "
             "by at least 25 points, at 8 and at 28 blocks. A run fails if its last "
             "training loss is 0.5 or more. Ours is % of the runs", **about,
@@ -161,7 +167,7 @@ def claim_on_width(row: dict, name: str, chosen_late: bool) -> Claim:
         name=name, source="P1 3.2", text=f"10 layers of width {width}, after "
         f"{row['epochs']} epochs, have at least the paper's mean test accuracy, in %",
         paper=paper, rows=[row], n=row["n"], ours=ours_of(row), after_data=chosen_late,
-        why="epochs", test=lambda: mean_of(row) >= paper["mean"] or (
+        why=FEWER_EPOCHS, test=lambda: mean_of(row) >= paper["mean"] or (
             None if row["epochs"] < TABLE_1_EPOCHS else False))
 
 
@@ -175,7 +181,7 @@ def claims_on_table_1(rows: list[dict]) -> list[Claim]:
         claim_on_width(wide, "table-1-wide", True),
         Claim(name="table-1-wider", source="P1 3.2", text="the wider net of Table 1 is "
               "the better one: test accuracy in %", rows=[narrow, wide],
-              n=[narrow["n"], wide["n"]], after_data=True, why="epochs",
+              n=[narrow["n"], wide["n"]], after_data=True, why=FEWER_EPOCHS,
               paper={f"width {width}": paper["mean"]
                      for width, paper in TABLE_1.items()},
               ours={"width 16": narrow["test_percent"],
@@ -210,7 +216,7 @@ def claim_competitive(row: dict) -> Claim:
         name="table-1-competitive", source="P1 3.2", text="the wider net competes with "
         "nets of far more parameters: its best run is within 0.05 points of Maxout, "
         "with less than half the parameters of Maxout or DSN, after "
-        f"{row['epochs']} epochs", paper=TABLE_1_OTHERS, n=row["n"], why="epochs",
+        f"{row['epochs']} epochs", paper=TABLE_1_OTHERS, n=row["n"], why=FEWER_EPOCHS,
         rows=[row], ours={"accuracy": row["best"], "parameters": row["parameters"]},
         test=near, limit=0.05, after_data=True)
 
@@ -223,7 +229,7 @@ def claims_on_table_2(table: dict) -> list[Claim]:
         Claim(name="table-2-11-layers", source="P1 Table 2", text="11 layers, 236 K "
               f"parameters, match Fitnet A without its hints, in {epochs} epochs on "
               f"{table['title']}: mean test accuracy in %", paper=TABLE_2,
-              rows=[highway], n=highway["n"], ours=ours_of(highway), why="epochs",
+              rows=[highway], n=highway["n"], ours=ours_of(highway), why=FEWER_EPOCHS,
               test=lambda: mean_of(highway) >= TABLE_2["Fitnet A"] or (
                   None if epochs < TABLE_2_EPOCHS else False)),
         claim_on_twins("table-2-twins", "after equal epochs and the same search but "

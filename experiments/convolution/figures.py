@@ -21,7 +21,8 @@ from experiments.lab.judging import or_infinite
 from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS
 from highway_suite.figures import LIGHT, SMALL, fit_depths, label_right, label_y
 
-LOOKS = {3: (colour_of("highway"), "o"), 1: (LIGHT.own[2], "s"), 0: (LIGHT.own[3], "D")}
+LOOKS = {3: (colour_of("highway"), "o", -0.12), 1: (LIGHT.own[2], "s", 0.0),
+         0: (LIGHT.own[3], "D", 0.12)}      # by gate; the last is a shift along b_T
 
 
 def label_of(row: dict) -> str:
@@ -102,7 +103,7 @@ def draw_biases(record: dict) -> Figure:
         f"Runs of {deepest} blocks that train: " + ", ".join(
             f"{trained(record, deepest, bias)} with $b_T$\xa0=\xa0{signed(bias)}"
             for bias in (-1.0, BIASES[deepest])), data_of(record["plan"]),
-        "large: median of the runs at their best rates, small: each run",
+        "large: median at the best rates, small: each run, moved sideways",
         "below the dotted line nets train; grey: the paper's guideline", columns=2,
         sharey=True)
     for axes, depth in zip(panels, plan["depths"], strict=True):
@@ -110,8 +111,9 @@ def draw_biases(record: dict) -> Figure:
             rows = [row for row in record["gates"]
                     if (row["depth"], row["gate"]) == (depth, gate)]
             losses = np.array([best_losses(row) for row in rows])
-            at = np.array([row["gate_bias"] for row in rows]) + 0.12 * (1 - gate)
-            colour, mark = LOOKS[gate]
+            at = np.array([row["gate_bias"] for row in rows])
+            colour, mark, shift = LOOKS[gate]
+            at += shift
             axes.plot(at, np.median(losses, axis=1), mark, color=colour, linestyle="-",
                       linewidth=1.2, markersize=7, fillstyle="none", label=name)
             axes.plot(at, losses, mark, color=colour, markersize=3)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 HOLDS, FAILS, NOT_LEARNED, OPEN = "holds", "does not hold", "not learned", "open"
+FEWER_EPOCHS, OTHER_NETS = "fewer epochs than theirs", "other nets than theirs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class Claim:
     paper: Any = None               # theirs
     n: Any = 1                      # seeds behind each of our numbers
     after_data: bool = False        # limit or nets chosen when the numbers were known
-    why: str = ""                   # why it is open, where the test cannot tell
+    why: str = "the seeds do not decide it"     # why it is open, if it is
 
 
 def verdict(claim: Claim, limit: float | None) -> str:
@@ -58,7 +59,7 @@ def judge(claim: Claim) -> dict:
     if claim.limit is not None:
         found["at"] = {f"{limit:g}": verdict(claim, limit) for limit in
                        (claim.limit / 2, claim.limit, 2 * claim.limit)}
-    if claim.why and found["verdict"] == OPEN:
+    if found["verdict"] == OPEN:
         found["why"] = claim.why
     return found | ({"after_data": True} if claim.after_data else {})
 

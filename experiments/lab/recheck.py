@@ -199,8 +199,8 @@ def tell(claim: dict, judged: dict, committed: Mapping[str, Trial],
     other = {key for name in again for key, value in numerics(
         committed[name].env).items() if env.get(key) != value}
     if other:
-        print(f"the committed ones were made elsewhere: {', '.join(sorted(other))} "
-              "differ, so that the last digits may")
+        print("the committed trials were made with other versions or on another "
+              f"processor, so their numbers may differ: {', '.join(sorted(other))}")
     now = dict(leaves(judged["ours"], True))
     for place, value in leaves(claim["ours"], True):
         print(f"    {place}: {in_short(value)} committed, "

@@ -19,12 +19,11 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.lab import Claim
-from experiments.lab.judging import agreed, ahead, over_nets, verdict
+from experiments.lab.judging import OTHER_NETS, agreed, ahead, over_nets, verdict
 
 Nets = Mapping[str, Sequence[Mapping]]
 Passes = Callable[[Any, float], bool]       # (what is known of a net, limit) -> verdict
 STATES = ("trained", "untrained")
-OTHER_REGIME = "another regime"
 
 
 def odds(share: float) -> float:
@@ -64,7 +63,7 @@ def about(nets: Sequence[Mapping], values: Sequence,
             "control": control if len(each[0]) > 1 else None, **more}
 
 
-def only_shown(nets: Sequence[Mapping], ours: Any, why: str = OTHER_REGIME) -> dict:
+def only_shown(nets: Sequence[Mapping], ours: Any, why: str = OTHER_NETS) -> dict:
     """Fields of a claim that our numbers cannot decide."""
     return {"rows": nets, "n": len(nets), "ours": ours, "test": None, "why": why}
 
@@ -117,7 +116,7 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
               f"sparse. Ours is the share of gates below {closed}; they start at 0.12",
               paper="Figure 2, without a number", **only_shown(
                   nets, over_nets(share("per_example")),
-                  "no number of theirs")),
+                  "they give no number")),
         Claim(name="gates-active", source="P1 4.1", text="most gates are active on "
               f"average: fewer than half have a mean T below {closed} (odds "
               "below 1)",
@@ -346,7 +345,7 @@ def claims_on_mixing(nets: Sequence[Mapping]) -> list[Claim]:
         Claim(name="best-mixing", source="P2 Eqs. 10-12", text="in highway nets T "
               "mixes H and x as the estimate of least variance does: over the gates of "
               "all blocks but the last, the rank correlation of mean T with the best T "
-              "is above 0.5 (1 minus the limit)", paper="equal", limit=0.5, **about(
+              "is above 0.5", paper="equal", limit=0.5, **about(
                   nets, in_both(nets, lambda net, state: net["mixing"][state]),
                   lambda value, limit: value > 1 - limit)),
         Claim(name="resnet50-error-mean", source="P2 4.2", text="the mean estimation "
@@ -459,7 +458,7 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
               lambda value, limit: value > 1 - limit),
         claim("bias-against-activity", "4", "b_T is inversely correlated with the "
               "activity of the gates: the mean b_T and the mean T of a block have a "
-              "correlation below -0.5 (the limit minus 1)", "inversely", 0.5,
+              "correlation below -0.5", "inversely", 0.5,
               [each["with_activity"] for each in bias],
               lambda value, limit: value < limit - 1),
         claim("change-within-first", "4", "outputs change within the first "
