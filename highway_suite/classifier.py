@@ -107,7 +107,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     def fit(self, X: Any, y: Any) -> HighwayClassifier:
         """Train a new net on rows X (N, P) and their labels y (N,) -> self."""
         with self._whole_or_none():
-            X, y = validate_data(self, X, y, dtype=FLOATS)
+            X, y = validate_data(self, X, y, dtype=FLOATS, order="C")
             check_classification_targets(y)
             self._check_stopping()
             self._start(X, np.unique(y))
@@ -132,7 +132,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         early_stopping plays no part.
         """
         first = not hasattr(self, "net_")
-        X, y = validate_data(self, X, y, dtype=FLOATS, reset=first)
+        X, y = validate_data(self, X, y, dtype=FLOATS, order="C", reset=first)
         check_classification_targets(y)
         if first and classes is None:
             raise ValueError("the first call of partial_fit needs classes, all labels")
@@ -264,7 +264,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     def _rows(self, X):
         """X as the fitted net takes it, checked by scikit-learn."""
         check_is_fitted(self)
-        return validate_data(self, X, dtype=FLOATS, reset=False)
+        return validate_data(self, X, dtype=FLOATS, order="C", reset=False)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable label of each row, (N,)."""

@@ -48,6 +48,16 @@ def test_defaults_learn_digits_as_they_are(change):
     assert net.score(X_test, y_test) > 0.94
 
 
+def test_the_order_of_a_table_in_memory_changes_nothing(table):
+    """A DataFrame lies column by column, an array row by row."""
+    X, y = table
+    by_columns = np.asfortranarray(X)
+    nets = HighwayClassifier(**SMALL).fit(X, y), HighwayClassifier(**SMALL).fit(
+        by_columns, y)
+    assert np.array_equal(*(net.predict_proba(by_columns) for net in nets))
+    assert np.array_equal(*(nets[0].predict_proba(each) for each in (X, by_columns)))
+
+
 def test_it_trains_the_machines_net(table):
     """Retold with the machine alone: the same weights to the last bit."""
     X, y = table
