@@ -20,9 +20,11 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +240,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python3 -m experiments.lab.texts",
                                      description="Render the texts from the records.")
     parser.parse_args(argv)
+    if find_spec("jinja2") is None:
+        sys.exit(f"{parser.prog} needs jinja2. Install: pip install -e '.[test]'")
     with failing_in_a_line("experiments.lab.texts"):
         for path, content in stale().items():
             write_file(path, content)
