@@ -264,8 +264,7 @@ def write_pictures(program: str, draw: Callable[[], dict[Path, bytes]],
     except RecordError as error:
         sys.exit(f"{program}: {error}")
     except OSError as error:
-        sys.exit(f"{program}: {error.filename or place}: {error.strerror}; nothing "
-                 "written")
+        sys.exit(f"{program}: {error.filename or place}: {error.strerror}")
     told = "wrote " + ", ".join(map(str, changed)) if changed else "nothing changed"
     say(told, sys.stdout)
     return list(contents)
