@@ -31,16 +31,16 @@ but no gradient, the last ones have a gradient but no signal, and no block learn
 output is the same for all images, and the loss stays at ln 10, that of guessing. Adam
 rescales small gradients, but it cannot bring back the image.
 
-Glorot's rule (--init glorot; he for relu) triples the variance, and signal and gradient
-nearly keep their length. With it, the paper's plain nets of 10 and 20 layers train very
-well. But the length is kept only on average: a product of many matrices stretches a few
-directions and flattens all others. The signals of a thousand images form a cloud, which
-is long in some directions and thin in others. (Its lengths are the singular values of
-the centred signals.) Before the first block, the eleventh longest direction is half as
-long as the longest. After a hundred blocks of 50 units it is thousands of times
-shorter, and hardly anything but the first few directions is left to tell images apart.
-Orthogonal weights (--init orthogonal) keep the length in every direction, and plain
-nets then learn at a greater depth.
+Glorot's rule (--init glorot; he for relu) triples the variance. Signal and gradient
+then lose only some hundredths of their length in each block, and the paper's plain nets
+of 10 and 20 layers train very well. But this is so only on average: a product of many
+matrices stretches a few directions and flattens all others. The signals of a thousand
+images form a cloud, which is long in some directions and thin in others. (Its lengths
+are the singular values of the centred signals.) Before the first block, the eleventh
+longest direction is half as long as the longest. After a hundred blocks of 50 units it
+is thousands of times shorter, and hardly anything but the first few directions is left
+to tell images apart. Orthogonal weights (--init orthogonal) keep the length in every
+direction, and plain nets then learn at a greater depth.
 
 The gate. A highway block has a second layer beside H, the gate T, a number between 0
 and 1 for each unit. It learns where to take H and where to leave the input alone:
@@ -59,8 +59,8 @@ Backward. y depends on H, on T and on x itself, so dy goes three ways:
 
 In one unit, for example, x = 0.5, H = -0.3 and T = 0.1 give y = -0.03 + 0.45 = 0.42.
 If dy = 1, then dH = 0.1, dT = -0.8 and dx = 0.9. So nine tenths of the gradient pass
-on, and H learns slowly. The gate opens: dT is negative, for H makes y smaller than x
-does, and dy = 1 says that a smaller y lowers the loss.
+on, and H learns slowly. The gate opens: dT is negative, because H makes y smaller than
+x does, and dy = 1 says that a smaller y lowers the loss.
 
 From there the gradient goes on through tanh and sigmoid. Their derivatives are tanh' =
 1 - H * H and sigmoid' = T * (1 - T):

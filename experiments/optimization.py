@@ -234,16 +234,24 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
     axes.set_yscale("log")
 
 
+def title_of(nets: list[dict], depths: Sequence[int]) -> str:
+    """From which depth on the best plain net ends above the best highway net, and how
+    far above it the deepest one does."""
+    times = {depth: np.divide(*(min(best_loss(net) for net in of(nets, block, [depth]))
+                                for block in ("plain", "highway"))) for depth in depths}
+    first = max((depth for depth, factor in times.items() if factor < 1), default=0)
+    above = [depth for depth in depths if depth > first]
+    return (f"From {above[0]} blocks on, plain nets end at a higher training loss than "
+            f"highway nets: {times[depths[-1]]:.2g} times at {depths[-1]} blocks"
+            if above else "Plain nets end at a training loss as low as highway nets")
+
+
 def draw(record: dict) -> Figure:
     """Figure 1, left: the best setting of each net, a panel for each depth."""
     plan, deepest = record["plan"], max(record["plan"]["depths"])
     nets = record["nets"] + record["orthogonal"]
-    ends = {block: min(best_loss(net) for net in of(nets, block, [deepest]))
-            for block in ("highway", "plain")}
-    orders = np.log10(ends["plain"] / ends["highway"])
     figure, panels = sheet(
-        f"With {deepest} blocks the best highway net ends {abs(orders):.1f} orders of "
-        f"magnitude {'below' if orders > 0 else 'above'} the best plain net",
+        title_of(nets, plan["depths"]),
         f"{data_of(plan)}, best of "
         f"{plan['rungs'][0][0]} settings", f"{len(plan['seeds'])} seeds, thick their "
         f"median; ×: diverged; dotted: {TARGET:g}", height=4.6,

@@ -82,14 +82,14 @@ def draw(record: dict) -> Figure:
     """Both lengths by block: median and range of the seeds."""
     plan = record["plan"]
     figure, panels = sheet(
-        "Before training: Glorot's weights keep the length of a signal, not its "
-        "directions; orthogonal weights and gates of T\xa0=\xa01/L keep both",
+        "Before training: Glorot's weights flatten the signal; orthogonal weights and "
+        "gates of T\xa0=\xa01/L keep its directions",
         f"{data_of(plan)}: {plan['images']} images in untrained nets of "
         f"{plan['depth']} blocks; median and range of {len(plan['seeds'])} seeds",
         height=5.4, rows=2, sharex=True)
     for axes, name, title, least in (
             (panels[0], "length", "length of the differences between images", 1e-8),
-            (panels[1], "eleventh", "length of their eleventh direction; longest: 1",
+            (panels[1], "eleventh", "their eleventh longest direction / the longest",
              1e-5)):
         axes.set_yscale("log")
         axes.set_ylim(least, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.data_movement.claims import as_small, chosen, nets_of, ratios
+from experiments.data_movement.claims import chosen, nets_of, ratios
 from experiments.lab.drawing import colour_of, data_of, plain_numbers, sheet
 from experiments.lab.papers import spoken
 from highway_suite.figures import LIGHT, SMALL, label_y
@@ -50,7 +50,7 @@ def draw_skipping(record: dict) -> Figure:
     blocks = [chosen(net, "left_out", record["plan"]["lost"]) for net in own]
     left = [len(net["closed"]) - row["left_out"]
             for net, row in zip(own, blocks, strict=True)]
-    small = as_small(record, blocks)
+    small = record["small"][0]
     figure, axes = sheet(
         f"Pruned to {min(left)} to {max(left)} blocks highway nets read at most "
         f"{100 * max(row['test'] for row in blocks):.1f} %, trained with "

@@ -42,8 +42,9 @@ def draw_law(record: dict) -> Figure:
            if row["optimizer"] == "adam" and row["S"] <= LOW]
     depths = sorted({row["depth"] for row in record["sums"]})
     figure, panels = sheet(
-        f"Up to S = {LOW} nets of {depths[0]} to {depths[-1]:,} blocks train, with "
-        f"Adam to a loss of {min(low):.3f} to {max(low):.3f}",
+        f"If the T of all blocks add up to {LOW} or less, nets of {depths[0]} to "
+        f"{depths[-1]:,} blocks train; with Adam to a loss of {min(low):.2f} to "
+        f"{max(low):.2f}",
         trained_on(record["plan"]), f"means of {len(record['plan']['seeds'])} seeds",
         "S is the sum of T over all blocks, before training",
         columns=len(OPTIMIZERS), sharey=True)
@@ -168,8 +169,8 @@ def draw_use(record: dict) -> Figure:
     figure, axes = sheet(
         f"Needed of {rows[0]['depth']} blocks: the first {enough}",
         f"{data_of(record['plan'])}: all images, lines of one seed",
-        "needed, over the seeds: the fewest first blocks that keep the loss within "
-        f"{100 * (KEEPS - 1):.0f} % (dotted)")
+        "needed: so many first blocks keep the loss within "
+        f"{100 * (KEEPS - 1):.0f} % (dotted); range of the seeds")
     for row, colour, line in zip((*rows, deepest), LIGHT.own, ("-", "-", DASHED),
                                  strict=False):
         used = row["used"][0]

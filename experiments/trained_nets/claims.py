@@ -107,7 +107,7 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
         return gaps[0] / gaps[1]
     return [
         Claim(name="biases-fall", source="P1 4", text="most transform biases fall "
-              "during training (odds above 1). The fall is small beside their start, "
+              "during training (share/rest > 1). The fall is small beside their start, "
               "-2", paper="> 0.5", limit=1, **about(
                   nets, [net["bias"]["fell"] for net in nets], mostly,
                   ours={"share": over_nets([net["bias"]["fell"] for net in nets]),
@@ -118,9 +118,9 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
                   nets, over_nets(share("per_example")),
                   "they give no number")),
         Claim(name="gates-active", source="P1 4.1", text="most gates are active on "
-              f"average: fewer than half have a mean T below {closed} (odds "
-              "below 1)",
-              paper="< 0.5", limit=1, **about(nets, share("of_mean"), rarely)),
+              f"average: fewer than half have a mean T below {closed} "
+              "(share/rest < 1)", paper="< 0.5", limit=1,
+              **about(nets, share("of_mean"), rarely)),
         Claim(name="gates-selective", source="P1 4.1", text="T of a single example is "
               "sparser than the mean T, by Hoyer's measure. A mean is always less "
               "sparse. The difference must therefore be more than twice that before "
@@ -150,7 +150,7 @@ def claims_on_outputs(nets: Nets, plan: dict) -> list[Claim]:
         zip(how["within"], net["still"][state], strict=True)))
     return [
         Claim(name="early-change", source="P1 4", text="most of the change of the "
-              f"block outputs happens in the first {early} blocks (odds above 1)",
+              f"block outputs happens in the first {early} blocks (share/rest > 1)",
               paper="> 0.5",
               limit=1, **about(gated, in_both(gated, change), mostly)),
         Claim(name="stripes", source="P1 4", text="most outputs stay constant over "
@@ -161,8 +161,8 @@ def claims_on_outputs(nets: Nets, plan: dict) -> list[Claim]:
                                    in net.items()} for net in stripes]))),
         Claim(name="class-differences-early", source="P1 4.1", text="most of the "
               "squared differences of mean T between classes lie in the first "
-              f"{early} blocks (odds above 1), for the paper's two classes and for all "
-              "classes",
+              f"{early} blocks (share/rest > 1), for the paper's two classes and "
+              "for all classes",
               paper="> 0.5", limit=1, **about(gated, in_both(gated, classes), mostly))]
 
 
@@ -218,7 +218,7 @@ def claims_on_lesions(nets: Sequence[Mapping], idle: Sequence[int]) -> list[Clai
               limit=1, test=lambda rise: agreed(share > 0.5 for share in spared(rise))),
         Claim(name="highway-survives", source="P2 2", text="highway nets stay far "
               "better than guessing if any one block is closed: fewer than half of "
-              "their answers are wrong (odds below 1)", limit=1,
+              "their answers are wrong (share/rest < 1)", limit=1,
               paper="far superior", **about(
                   nets, [max(net["one_closed"]["error"]) for net in nets], rarely)),
         Claim(name="highway-hardly-hurt", source="P2 2", text="highway nets perform "
@@ -240,7 +240,7 @@ def claims_on_plain_and_residual(nets: Nets) -> list[Claim]:
     return [
         Claim(name="plain-destroyed", source="ours", text="every block of a plain "
               "net is needed: if any one is closed, more than half of the answers are "
-              "wrong (odds above 1)", limit=1,
+              "wrong (share/rest > 1)", limit=1,
               **about(plain, gentlest, mostly)),
         Claim(name="vgg-guesses", source="P2 2", text="a VGG of 15 layers errs on "
               "about 90 % of the images if any one layer is left out. Ours is the "
@@ -291,7 +291,7 @@ def claims_on_shuffling(nets: Nets) -> list[Claim]:
               "grows smoothly when their blocks are shuffled further: its rank "
               "correlation is above 0.9, no step is above half of the whole rise, and "
               "it grows by less than 0.1 when blocks only change places with a "
-              "neighbour. The limit of 10 % sets all three",
+              "neighbour. The limit, 10 %, sets all three: 1 - 0.1, 5 x 0.1 and 0.1",
               paper="interchangeable to a certain degree", limit=10,
               **about(nets["highway"], [{"trained": each} for each in found["highway"]],
                       is_smooth, ours=over_nets(found["highway"]))),
@@ -451,7 +451,7 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
     bias = [net["bias"] for net in nets]
     return [
         claim("biases-fall", "4", "most transform biases fall during training "
-              "(odds above 1)", "> 0.5", 1, [each["fell"] for each in bias], mostly),
+              "(share/rest > 1)", "> 0.5", 1, [each["fell"] for each in bias], mostly),
         claim("bias-rises-with-depth", "4", "b_T rises with depth: the mean b_T of a "
               "block and the block's number have a correlation above 0.5",
               "forming a gradient", 0.5, [each["with_depth"] for each in bias],
@@ -467,7 +467,8 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
                   net, first, state)), lt),
         claim("class-differences-spread", "4.1", "differences of mean T between "
               "classes lie in all blocks: less than half of their squares lie in the "
-              f"first {early} (odds below 1), for the paper's two classes and for all",
+              f"first {early} (share/rest < 1), for the paper's two classes and for "
+              "all",
               "all layers", 1, in_both(nets, classes), rarely),
         claim("each-of-first-matters", "4.2", f"each of the first {first} blocks "
               "matters: closing it costs at least half a point of training error. Ours "

@@ -98,10 +98,8 @@ def draw_gates(record: dict) -> Figure:
     """P1's Figure 2, a column for each data set."""
     found = seen_of(record)
     figure, panels = sheet(
-        "In training "
-        f"{median_of(record, 'biases-fall', 'share')} of the $b_T$ fall on MNIST, "
-        f"{median_of(record, 'biases-fall-cifar100', 'share')} on CIFAR-100; T of one "
-        "image is sparser than mean T", "one highway net of each data set",
+        "One image opens a few gates far; on average most gates are a little open",
+        "one highway net of each data set",
         "block 1 is at the input; white: b_T before training, and y = 0", height=7.6,
         rows=4, columns=len(found), sharex=True, sharey=True, squeeze=False)
     for axes, (data, seen) in zip(panels.T, found.items(), strict=True):
@@ -129,14 +127,16 @@ def draw_classes(record: dict) -> Figure:
         f"{median_of(record, 'class-differences-spread-cifar100', 'trained')} on "
         "CIFAR-100",
         "mean T of a class, less that of all images",
-        "one highway net of each data set; block 1 is at the input", height=4.6, rows=2,
-        columns=len(found), sharex=True, sharey=True, squeeze=False)
+        "one highway net of each data set; block 1 is at the input; line: block "
+        f"{early}", height=4.6, rows=2, columns=len(found), sharex=True, sharey=True,
+        squeeze=False)
     for column, (data, seen) in zip(panels.T, found.items(), strict=True):
         most = np.quantile(np.abs(list(seen["differences"].values())), 0.995)
         for axes, (label, matrix) in zip(column, seen["differences"].items(),
                                          strict=True):
             heat(figure, axes, matrix, f"{hn.DATASETS[data].title}, class {label}",
                  cmap="RdBu_r", vmin=-most, vmax=most)
+            axes.axhline(early + 0.5, color=LIGHT.ink, linewidth=1)
         axes.set_xlabel("unit")
     for axes in panels[:, 0]:
         axes.set_ylabel("block")
