@@ -237,8 +237,9 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
 def title_of(nets: list[dict], depths: Sequence[int]) -> str:
     """From which depth on the best plain net ends above the best highway net, and how
     far above it the deepest one does."""
-    times = {depth: np.divide(*(min(best_loss(net) for net in of(nets, block, [depth]))
-                                for block in ("plain", "highway"))) for depth in depths}
+    def best(block, depth):
+        return min(best_loss(net) for net in of(nets, block, [depth]))
+    times = {depth: best("plain", depth) / best("highway", depth) for depth in depths}
     first = max((depth for depth, factor in times.items() if factor < 1), default=0)
     above = [depth for depth in depths if depth > first]
     return (f"From {above[0]} blocks on, plain nets end at a higher training loss than "
@@ -248,7 +249,7 @@ def title_of(nets: list[dict], depths: Sequence[int]) -> str:
 
 def draw(record: dict) -> Figure:
     """Figure 1, left: the best setting of each net, a panel for each depth."""
-    plan, deepest = record["plan"], max(record["plan"]["depths"])
+    plan = record["plan"]
     nets = record["nets"] + record["orthogonal"]
     figure, panels = sheet(
         title_of(nets, plan["depths"]),
