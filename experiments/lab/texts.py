@@ -88,13 +88,17 @@ def words(value: Any) -> str:
         if len(value) > 3 and all(type(item) in (int, float) for item in value):
             return span(value, 4)
         return ", ".join(map(words, value))
-    if isinstance(value, Mapping):
-        if set(value) == {"lowest", "median", "highest"}:
-            return (f"{number(value['median'])} ({number(value['lowest'])} to "
-                    f"{number(value['highest'])})")
-        return "; ".join(f"{re.sub('(?<!b)_', ' ', name)}: {words(item)}"
-                         for name, item in value.items())    # b_T stays
-    return str(value)
+    if not isinstance(value, Mapping):
+        return str(value)
+    ends = {"lowest", "median", "highest"}
+    if set(value) == ends:
+        return (f"{number(value['median'])} ({number(value['lowest'])} to "
+                f"{number(value['highest'])})")
+    names = [re.sub("(?<!b)_", " ", name) for name in value]    # b_T stays
+    return "; ".join(
+        f"{name} ({words(item)})" if isinstance(item, Mapping) and set(item) != ends
+        else f"{name}: {words(item)}" for name, item in zip(names, value.values(),
+                                                             strict=True))
 
 
 def table(rows: Iterable[Iterable[str]], head: str) -> str:
@@ -125,7 +129,8 @@ def other_verdicts(claim: Mapping) -> list[str]:
 
 def section_of(claims: Iterable[Mapping]) -> str:
     """The claims of one page, a heading for each, and how to check them."""
-    pieces = ["[How to read a claim, and to check it again](../../docs/claims.md)"]
+    pieces = ["[How to read a claim, and to check it again](../../docs/claims.md). "
+              "Accuracies, errors and shares are fractions of one where no % stands."]
     for claim in claims:
         source = claim["source"]
         if claim["n"] is not None:
