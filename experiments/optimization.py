@@ -234,7 +234,7 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
     axes.set_yscale("log")
 
 
-def title_of(nets: list[dict], depths: Sequence[int]) -> str:
+def finding(nets: list[dict], depths: Sequence[int]) -> str:
     """From which depth on the best plain net ends above the best highway net, and how
     far above it the deepest one does."""
     def best(block, depth):
@@ -252,7 +252,7 @@ def draw(record: dict) -> Figure:
     plan = record["plan"]
     nets = record["nets"] + record["orthogonal"]
     figure, panels = sheet(
-        title_of(nets, plan["depths"]),
+        finding(nets, plan["depths"]),
         f"{data_of(plan)}, best of "
         f"{plan['rungs'][0][0]} settings", f"{len(plan['seeds'])} seeds, thick their "
         f"median; ×: diverged; dotted: {TARGET:g}", height=4.6,
