@@ -100,7 +100,7 @@ def draw_gates(record: dict) -> Figure:
     figure, panels = sheet(
         "One image opens a few gates far; on average most gates are a little open",
         "one highway net of each data set",
-        "block 1 is at the input; white: b_T before training, and y = 0", height=7.6,
+        "block 1 is at the input; white: $b_T$ before training, and y = 0", height=7.6,
         rows=4, columns=len(found), sharex=True, sharey=True, squeeze=False)
     for axes, (data, seen) in zip(panels.T, found.items(), strict=True):
         start, few = record["harder"][data]["gate_bias"], hn.DATASETS[data].title
