@@ -23,17 +23,17 @@ the last to the first:
     dx = W_H^T (dy * (1 - y * y))
 
 A product of L random matrices grows or shrinks. In blocks of U units, a common default
-draws weights uniformly between -1 / sqrt(U) and 1 / sqrt(U), so that their variance is
-1 / (3 U). Each block then divides the length of the signal by about sqrt(3). On the way
-back it divides the length of the gradient by the same factor. Thirty blocks divide both
-by 10^7. The gradient of a weight is a product of both: the first blocks have a signal
-but no gradient, the last ones have a gradient but no signal, and no block learns. The
-output is the same for all images, and the loss stays at ln 10, that of guessing. Adam
-rescales small gradients, but it cannot bring back the image.
+(that of PyTorch's Linear) draws weights uniformly between -1 / sqrt(U) and 1 / sqrt(U),
+so that their variance is 1 / (3 U). Each block then divides the length of the signal by
+about sqrt(3). On the way back it divides the length of the gradient by the same factor.
+Thirty blocks divide both by 10^7. The gradient of a weight is a product of both: the
+first blocks have a signal but no gradient, the last ones have a gradient but no signal,
+and no block learns. The output is the same for all images, and the loss stays at ln 10,
+that of guessing. Adam rescales small gradients, but it cannot bring back the image.
 
 Glorot's rule (--init glorot; he for relu) triples the variance. Signal and gradient
 then lose only some hundredths of their length in each block, and the paper's plain nets
-of 10 and 20 layers train very well. But this is so only on average: a product of many
+of 10 and 20 layers train very well. But this is true only on average. A product of many
 matrices stretches a few directions and flattens all others. The signals of a thousand
 images form a cloud, which is long in some directions and thin in others. (Its lengths
 are the singular values of the centred signals.) Before the first block, the eleventh
@@ -59,19 +59,21 @@ Backward. y depends on H, on T and on x itself, so dy goes three ways:
 
 In one unit, for example, x = 0.5, H = -0.3 and T = 0.1 give y = -0.03 + 0.45 = 0.42.
 If dy = 1, then dH = 0.1, dT = -0.8 and dx = 0.9. So nine tenths of the gradient pass
-on, and H learns slowly. The gate opens: dT is negative, because H makes y smaller than
-x does, and dy = 1 says that a smaller y lowers the loss.
+on, and H learns slowly. H is smaller than x, so a more open gate makes y smaller. dy =
+1 means that a smaller y lowers the loss. So dT is negative, and a step of gradient
+descent opens the gate.
 
-From there the gradient goes on through tanh and sigmoid. Their derivatives are tanh' =
-1 - H * H and sigmoid' = T * (1 - T):
+From there the gradient goes on through tanh and sigmoid to their arguments, z_H and
+z_T. The derivatives are tanh' = 1 - H * H and sigmoid' = T * (1 - T):
 
+    z_H = W_H x + b_H             z_T = W_T x + b_T
     dz_H = dH * (1 - H * H)       dW_H = dz_H x^T      db_H = sum of dz_H over images
     dz_T = dT * T * (1 - T)       dW_T = dz_T x^T      db_T = sum of dz_T over images
     dx += W_H^T dz_H + W_T^T dz_T
 
 W_H, W_T and their biases are stacked, so that a block is one matrix product
-[W_H b_H; W_T b_T] [x; 1] forward, and two backward. For dz_T the code multiplies
-T * (H - x) by (1 - T) * dy, which it has just computed as a part of dx.
+[W_H b_H; W_T b_T] [x; 1] forward, and two backward. The code computes dz_T as
+T * (H - x) times (1 - T) * dy. The second factor is already there, as a part of dx.
 
 The ends. The pixels i of an image become the first x = tanh(W_in i + b_in). The last y
 becomes logits = W_out y + b_out and p = softmax(logits). The loss is the mean over the
@@ -85,7 +87,7 @@ block then multiplies signal and gradient by 1 - T. With b_T = -2 this factor is
 and after thirty blocks 0.02 is left. That is little, but it is 300,000 times as much as
 in the plain net. With b_T = -4, 0.58 is left after thirty blocks. Therefore b_T starts
 below 0 (section 2.2 of the paper), and lower in deeper nets. With b_T = logit(1 / L), T
-is 1 / L, and (1 - 1 / L)^L is about 1 / e = 0.37 at every depth: more blocks do not
+is 1 / L, and (1 - 1 / L)^L is about 1 / e = 0.37 at every depth. So more blocks do not
 shrink signal and gradient any further. Nets of 10 and of 10,000 blocks then learn alike
 with Adam (results/depth).
 
@@ -565,8 +567,9 @@ class DeepNet:
                                    ("init", init, INITS)):
             if value not in table:
                 raise ValueError(f"{name} {value!r}: choose from {', '.join(table)}")
-        self.settings = {"block": block, "depth": depth, "hidden": hidden,
-                         "inputs": inputs, "classes": classes, "activation": activation}
+        self.settings: dict[str, Any] = {
+            "block": block, "depth": depth, "hidden": hidden, "inputs": inputs,
+            "classes": classes, "activation": activation}
         self.block, self.activation = BLOCKS[block], ACTIVATIONS[activation]
         self.depth, self.hidden = depth, hidden
         self.inputs, self.classes = inputs, classes
@@ -729,7 +732,7 @@ class DeepNet:
         """Write settings and weights as one .npz, without pickles, to a binary file or,
         whole or not at all, to a path. Raises OSError."""
         if not isinstance(file, (str, Path)):
-            np.savez_compressed(file, params=self.params, **self.settings)  # type: ignore
+            np.savez_compressed(file, params=self.params, **self.settings)
             return
         content = io.BytesIO()
         self.save(content)

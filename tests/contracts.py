@@ -1,41 +1,20 @@
-"""The contract that every block must pass, and what its gradient check is worth.
+"""The contract that every block must pass."""
 
-Complex-step differentiation: for an analytic loss f, Im f(w + ih) / h is the derivative
-to machine precision, because nothing is subtracted. So every entry of the gradient is
-held to a relative error; there is no absolute tolerance that a tiny gradient deep in
-the net could hide under.
-"""
+from functools import partial
 
 import numpy as np
 import pytest
 
 import highway_networks as hn
+from highway_suite import gradients
+from highway_suite.gradients import gradient, small_batch, small_net
 
-STEP = 1e-30
 FORMS = {       # y of every form, as the ICLR 2017 paper's Table 1a writes it
     "plain": lambda x, H, T, C: H, "highway": lambda x, H, T, C: H * T + x * (1 - T),
     "residual": lambda x, H, T, C: H + x, "t_only": lambda x, H, T, C: H * T + x,
     "c_only": lambda x, H, T, C: H + x * C, "full": lambda x, H, T, C: H * T + x * C}
 
-
-class WrongGradient(AssertionError):
-    """An entry of the gradient differs from the complex-step derivative."""
-
-
-def small_net(block, depth, activation="tanh", seed=0, dtype="float64"):
-    """12 pixels, 7 units, 5 classes: small, and no two sizes alike. Biases are drawn,
-    because zero ones would hide an error in their use. Where H T adds to all of x, a
-    deep relu net would double its signal from layer to layer and press its gates to 0
-    and 1; smaller weights keep them open."""
-    net = hn.DeepNet(block, depth, 7, inputs=12, classes=5, init="glorot",
-                     activation=activation, gate_bias=-1.0, seed=seed, dtype=dtype)
-    rng = np.random.default_rng([seed, 1])
-    for name, weights in net.views(net.params).items():
-        if name.startswith("b_"):
-            weights += rng.normal(0, 0.3, weights.shape)
-        elif block not in ("plain", "highway"):
-            weights /= np.sqrt(depth)
-    return net
+check_gradient = partial(gradients.check_gradient, entries=9)       # all take too long
 
 
 def probed_net(block="highway", depth=4, seed=0, dtype="float64"):
@@ -62,61 +41,9 @@ def frozen(net, values):
     return twin
 
 
-def small_batch(seed=0, size=6, dtype="float64"):
-    """x (12, size) and labels (size,)."""
-    rng = np.random.default_rng([seed, 2])
-    return rng.normal(size=(12, size)).astype(dtype), rng.integers(5, size=size)
-
-
-def gradient(net, x, labels):
-    """Flat gradient of the mean cross-entropy, by backward."""
-    logits, cache = net.forward(x)
-    _, dlogits = hn.cross_entropy(logits, labels)
-    return net.backward(dlogits, cache).copy()
-
-
-def by_complex_step(net, twin, loss):
-    """-> function of an entry of net.params: the derivative of loss(twin), a complex
-    net's."""
-    def derivative(entry):
-        twin.params[...] = net.params
-        twin.params[entry] += 1j * STEP
-        return loss(twin).imag / STEP
-    return derivative
-
-
-def derivatives(net, x, labels):
-    """The derivatives of the mean cross-entropy, by complex step."""
-    twin = hn.DeepNet(**net.settings, dtype="complex128")
-    twin.block, twin.activation = net.block, net.activation
-    x, cache = x.astype("complex128"), twin.cache(len(labels))
-    return by_complex_step(net, twin, lambda twin: hn.cross_entropy(
-        twin.forward(x, cache)[0], labels)[0])
-
-
-def compare(net, found, derivative, entries, off, seed=0):
-    """So many random entries of every named tensor: found, the net's flat gradient, and
-    derivative(entry), apart by off(expected, the tensor's gradient) at most. Raises
-    WrongGradient with both values for the first that is not."""
-    rng = np.random.default_rng([seed, 3])
-    for name, places in net.views(np.arange(found.size)).items():
-        for entry in rng.permutation(places.ravel())[:entries]:
-            expected = derivative(entry)
-            if not abs(found[entry] - expected) <= off(expected, found[places]):
-                raise WrongGradient(f"{name}[{entry}]: backward {found[entry]}, "
-                                    f"complex step {expected}")
-
-
 def of_largest(expected, tensor, rtol=1e-11):
     """A part of the tensor's largest entry."""
     return rtol * abs(tensor).max(initial=0)
-
-
-def check_gradient(net, x, labels, entries=60, rtol=1e-9, seed=0):
-    """Every entry is held to its own size."""
-    compare(net, gradient(net, x, labels), derivatives(net, x, labels),
-            entries // len(net.views(net.params)) + 1,
-            lambda expected, tensor: rtol * abs(expected), seed)
 
 
 def check_block(block, dtype, seed=0):

@@ -12,7 +12,8 @@ from benchmarks.harness import gradient_error
 from experiments.nets.convolution import layers as cl
 from experiments.nets.convolution import winograd
 from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
-from tests.contracts import WrongGradient, by_complex_step, compare, of_largest
+from highway_suite.gradients import WrongGradient, by_complex_step, compare
+from tests.contracts import of_largest
 
 SIDE = 13               # two tiles, and the last one is short
 NETS = {        # every kind of layer above a convolution, so that its dx is checked too

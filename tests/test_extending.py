@@ -10,14 +10,17 @@ from test_readme import run
 
 import highway_networks as hn
 from highway_suite.cli import main
+from highway_suite.gradients import small_batch, small_net
 from highway_suite.records import read_record
-from tests.contracts import check_block, check_gradient, small_batch, small_net
+from tests.contracts import check_block, check_gradient
 
 
 def test_a_block_of_ones_own(monkeypatch, tmp_path, seed):
     """That of the README."""
     monkeypatch.setattr(hn, "BLOCKS", dict(hn.BLOCKS))
-    run('hn.BLOCKS["')
+    monkeypatch.chdir(tmp_path)
+    run('hn.BLOCKS["scaled"]')
+    assert list((tmp_path / "runs").glob("*.json"))
     for depth in (1, 10):
         check_gradient(small_net("scaled", depth, seed=seed), *small_batch(seed),
                        seed=seed)
@@ -31,6 +34,14 @@ def test_a_block_of_ones_own(monkeypatch, tmp_path, seed):
                    "--jobs", "1", "--out", str(tmp_path / "r.json")])
     assert read_record(tmp_path / "r.json") == record
     assert record["runs"][0]["scaled"]["final_test_acc"] > 0.8
+
+
+def test_a_block_with_a_gate(monkeypatch, seed):
+    """That of CONTRIBUTING."""
+    monkeypatch.setattr(hn, "BLOCKS", dict(hn.BLOCKS))
+    run('hn.BLOCKS["mine"]')
+    for dtype in ("float32", "float64"):
+        check_block("mine", dtype, seed)
 
 
 def read_text(folder, dataset):

@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from tests.contracts import (
-    WrongGradient,
-    check_block,
-    check_gradient,
-    gradient,
-    small_batch,
-    small_net,
-)
+from highway_suite.gradients import WrongGradient, gradient, small_batch, small_net
+from tests.contracts import check_block, check_gradient
 
 KINDS = list(hn.BLOCKS)
 

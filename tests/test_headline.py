@@ -4,7 +4,8 @@ import pytest
 
 import highway_networks as hn
 from experiments import headline
-from tests.contracts import WrongGradient, check_gradient, small_batch, small_net
+from highway_suite.gradients import WrongGradient, small_batch, small_net
+from tests.contracts import check_gradient
 
 
 @pytest.mark.parametrize("depth", [1, 9])

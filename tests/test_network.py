@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from tests.contracts import FORMS, gradient, small_batch, small_net
+from highway_suite.gradients import gradient, small_batch, small_net
+from tests.contracts import FORMS
 
 
 def test_layer_copies_its_input_bit_for_bit_where_T_is_0(rng):

@@ -8,15 +8,15 @@ import pytest
 
 import highway_networks as hn
 
-PAGES = ("README.md", "docs/usage.md", "docs/classifier.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/usage.md", "docs/classifier.md")
 SNIPPETS = [snippet for page in PAGES for snippet in re.findall(
     r"```python\n(.*?)```", (Path(hn.__file__).parent / page).read_text("utf-8"), re.S)]
 
 
-def run(word):
+def run(word, **space):
     """Run the one Python block with this word in it -> its names."""
     text, = [text for text in SNIPPETS if word in text]
-    space = {"np": np, "hn": hn}
+    space = {"np": np, "hn": hn} | space
     exec(text, space)
     return space
 
@@ -36,6 +36,7 @@ def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng):
     space = run("table.csv")
     assert space["net"].score(space["X_test"], space["y_test"]) > 0.9
     assert set(space["net"].classes_) == {"up", "down"}
+    assert run("GridSearchCV(net", **space)["search"].best_score_ > 0.9
 
 
 def test_a_hundred_blocks_learn():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from experiments.nets import recurrent as rl
-from tests.contracts import by_complex_step, compare, of_largest
+from highway_suite.gradients import by_complex_step, compare
+from tests.contracts import of_largest
 
 FORMS = [("plain", 0), ("plain", 1), ("highway", 2), ("t_only", 2), ("c_only", 2),
          ("full", 2), ("residual", 4)]
