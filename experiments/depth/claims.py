@@ -177,9 +177,10 @@ def claims_on_thousand(rows: list[dict], shut: float) -> list[Claim]:
             [best, closed], by_bias([best, closed], lambda row: row["test_acc"]), 5,
             reaches(best), control=reaches(closed), n=len(best["trials"])),
         own("thousand-layers-used", "there is a b_T with which all our nets of 1000 "
-            "layers (999 blocks) train and use more than 50 blocks: neither their "
-            "first 50 blocks nor the 50 that change their input most keep the training "
-            "loss within 10 %. Ours is how many of the first blocks do", rows, {
+            "layers (999 blocks) train and use more than 50 blocks. A net uses them if "
+            "its training loss rises by more than 10 % when only 50 blocks are kept: "
+            "the first 50, or the 50 that change their input most. Ours is how many of "
+            "the first blocks a net must keep", rows, {
                 "needed": by_bias(rows, prefixes)}, 50, used,
             n=max((len(row["trials"]) for row in good), default=0)),
         *claims_on_carrying(closed)]

@@ -9,6 +9,7 @@ template there are
     record, plan        of the experiment whose page it is; records.NAME of any
     claim["NAME"]       a judged claim: its ours, paper, n, verdict
     claims_section      all claims of the page, a heading for each, to be linked to
+    minutes(claim)      that its recheck takes
     run, sweep          run.json and run_sweep.json;  experiments: name -> Experiment
     lecture, code       parts of highway_networks.py
     speed               benchmarks/speed.json; its ranges over kinds of processor
@@ -19,11 +20,13 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import math
 import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -36,9 +39,12 @@ from experiments.lab.experiment import (
     all_claims,
     all_records,
     failing_in_a_line,
+    folder_of,
     get,
 )
 from experiments.lab.judging import FAILS, HOLDS, NOT_LEARNED, OPEN
+from experiments.lab.recheck import seconds_of
+from experiments.lab.trials import Trial, read_packed
 from highway_suite.files import parse_json, read_file, write_file
 
 PLACES = ("docs/*.md.jinja", "results/*.md.jinja", "results/*/README.md.jinja",
@@ -115,6 +121,20 @@ def table(rows: Iterable[Iterable[str]], head: str) -> str:
 # Claims in words
 
 
+def ours_of(value: Any) -> str:
+    """What we measured: a line, or a table if a line would be long."""
+    line = words(value)
+    if len(line) < 100 or not isinstance(value, Mapping):
+        return f"\nOurs: {line}."
+    inner = {tuple(item) if isinstance(item, Mapping) else ()
+             for item in value.values()}
+    columns = inner.pop() if len(inner) == 1 else ()
+    rows = [[name.replace("_", " "),
+             *(map(words, item.values()) if columns else [words(item)])]
+            for name, item in value.items()]
+    return "\n\n" + table(rows, "|".join(["ours", *(columns or [" "])]))
+
+
 def verdict_of(claim: Mapping) -> str:
     """A claim's verdict; a dagger where its limit was chosen after the numbers."""
     why = f" ({claim['why']})" if claim.get("why") else ""
@@ -127,9 +147,20 @@ def other_verdicts(claim: Mapping) -> list[str]:
             if verdict != claim["verdict"]]
 
 
-def section_of(claims: Iterable[Mapping]) -> str:
+def by_verdict(claims: Iterable[Mapping]) -> str:
+    """A table: verdict, links to the claims of this page that have it."""
+    found: dict[str, list[str]] = {HOLDS: [], FAILS: [], NOT_LEARNED: [], OPEN: []}
+    for claim in claims:
+        dagger = " †" * claim.get("after_data", False)
+        found[claim["verdict"]].append(f"[{claim['name']}](#{claim['name']}){dagger}")
+    return table([(verdict, ", ".join(links)) for verdict, links in found.items()
+                  if links], "verdict|claims")
+
+
+def section_of(claims: Sequence[Mapping]) -> str:
     """The claims of one page, a heading for each, and how to check them."""
-    pieces = ["[How to read a claim, and to check it again](../../docs/claims.md). "
+    pieces = [by_verdict(claims),
+              "[How to read a claim, and to check it again](../../docs/claims.md). "
               "Accuracies, errors and shares are fractions of one where no % stands."]
     for claim in claims:
         source = claim["source"]
@@ -140,11 +171,23 @@ def section_of(claims: Iterable[Mapping]) -> str:
         if claim["paper"] is not None:
             piece += f"\nTheirs: {words(claim['paper'])}."
         if claim["ours"] is not None:
-            piece += f"\nOurs: {words(claim['ours'])}."
+            piece += ours_of(claim["ours"])
         if others := other_verdicts(claim):
-            piece += f"\nLimit: {[*claim['at']][1]}; {'; '.join(others)}."
+            piece += f"\n\nLimit: {[*claim['at']][1]}; {'; '.join(others)}."
         pieces.append(piece)
     return "\n\n".join(pieces)
+
+
+@cache
+def packed(experiment: str) -> dict[str, Trial]:
+    """The committed trials of an experiment."""
+    return read_packed(folder_of(experiment) / "trials")
+
+
+def minutes(claim: Mapping) -> int:
+    """That a recheck of the claim takes on two cores."""
+    trials = packed(claim["experiment"])
+    return math.ceil(seconds_of([trials[name] for name in claim["trials"]], 2) / 60)
 
 
 def counts(claims: Iterable[Mapping]) -> dict[str, int]:
@@ -184,15 +227,18 @@ def code(*names: str) -> str:
     return f"```python\n{text}```"
 
 
-AS_IT_IS = re.compile(r"    |[|#<!]|\[!|- |\d+\. |### |.*\n(Theirs|Ours): ", re.S)
+AS_IT_IS = re.compile(r"    |[|#<>!]|\[!|\d+\. |### |.*\n(Theirs|Ours): ", re.S)
 
 
 def wrapped(text: str) -> str:
-    """Markdown with its paragraphs in lines of 80; code, tables, lists, headings,
-    pictures and claims stay as they are."""
+    """Markdown with its paragraphs and lists in lines of 80; code, tables, headings,
+    quotations, pictures and claims stay as they are."""
     def fill(paragraph):
         if AS_IT_IS.match(paragraph):
             return paragraph
+        if paragraph.startswith("- "):
+            return "\n".join(textwrap.indent(fill(item), "  ").replace("  ", "- ", 1)
+                             for item in re.split(r"(?:^|\n)- ", paragraph)[1:])
         kept = re.sub(r" ([-+*=]) ", "\0\\1\0", " ".join(paragraph.split()))
         return textwrap.fill(kept, 80, break_long_words=False, break_on_hyphens=False
                              ).replace("\0", " ")
@@ -216,7 +262,7 @@ def rendered() -> dict[Path, bytes]:
     environment.globals |= {
         "records": records, "claim": {item["name"]: item for item in claims},
         "claims": claims, "counts": counts, "verdict_of": verdict_of,
-        "other_verdicts": other_verdicts,
+        "other_verdicts": other_verdicts, "minutes": minutes,
         "run": read("run.json"), "sweep": read("run_sweep.json"),
         "speed": read("benchmarks/speed.json"), "hn": hn,
         "lecture": lecture, "code": code,
