@@ -240,6 +240,7 @@ def wrapped(text: str) -> str:
             return "\n".join(textwrap.indent(fill(item), "  ").replace("  ", "- ", 1)
                              for item in re.split(r"(?:^|\n)- ", paragraph)[1:])
         kept = re.sub(r" ([-+*=]) ", "\0\\1\0", " ".join(paragraph.split()))
+        kept = re.sub(r"`[^`]{,60}`", lambda found: found[0].replace(" ", "\0"), kept)
         return textwrap.fill(kept, 80, break_long_words=False, break_on_hyphens=False
                              ).replace("\0", " ")
     pieces = re.split(r"(```.*?```)", text, flags=re.S)
