@@ -227,7 +227,8 @@ def draw(record: dict) -> Figure:
     least = "; ".join(f"{name} at {', '.join(map(str, found))} blocks"
                       for name, found in best.items())
     figure, axes = sheet(
-        f"At equal size the least mean test error is that of {least}",
+        f"At equal size {min(best)} has the lowest mean test error at every depth"
+        if len(best) == 1 else f"The lowest mean test error is that of {least}",
         f"{data_of(plan)}, {plan['epochs']} epochs",
         f"mean and range of {len(plan['seeds'])} seeds")
     draw_over_depth(axes, nets)

@@ -43,7 +43,7 @@ from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.drawing import DASHED, colour_of, data_of, draw_level, sheet
 from experiments.lab.judging import FEWER_EPOCHS, every, listed, or_infinite
 from experiments.lab.papers import FIGURE_1_EPOCHS
-from highway_suite.figures import label_right, label_y
+from highway_suite.figures import LIGHT, SMALL, label_right, label_y
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
@@ -216,12 +216,17 @@ def name_of(net: dict) -> str:
     return ", ".join(filter(None, (net["block"], net.get("init"))))
 
 
+def own_colour(net: dict) -> str:
+    """The colour of its block, or another for orthogonal weights."""
+    return LIGHT.own[0] if net.get("init") else colour_of(net["block"])
+
+
 def draw_curves(axes: Axes, nets: list[dict]) -> None:
     """The training losses of each net over epochs, on a log scale: thin each seed, a
     cross where it diverged, and thick their median."""
     for net in nets:
         rows = np.array(net["best"]["train_loss"], float)
-        epochs, colour = np.arange(1, rows.shape[1] + 1), colour_of(net["block"])
+        epochs, colour = np.arange(1, rows.shape[1] + 1), own_colour(net)
         axes.plot(epochs, np.median(or_infinite(rows), axis=0), color=colour,
                   linestyle=LINES[name_of(net)])
         for row in rows:
@@ -230,6 +235,8 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
             if 0 < last < len(row):
                 axes.plot(last, row[last - 1], "x", color=colour, markersize=8,
                           markeredgewidth=2, zorder=4)
+                axes.annotate("diverged", (last, row[last - 1]), (8, 14), color=colour,
+                              textcoords="offset points", size=SMALL)
     draw_level(axes, TARGET)
     axes.set_yscale("log")
 
@@ -255,7 +262,7 @@ def draw(record: dict) -> Figure:
         finding(nets, plan["depths"]),
         f"{data_of(plan)}, best of "
         f"{plan['rungs'][0][0]} settings", f"{len(plan['seeds'])} seeds, thick their "
-        f"median; ×: diverged; dotted: {TARGET:g}", height=4.6,
+        f"median; dotted: {TARGET:g}", height=4.6,
         rows=-(-len(plan["depths"]) // 2), columns=2, sharex=True, sharey=True,
         squeeze=False)
     for axes, depth in zip(panels.flat, plan["depths"], strict=True):
@@ -265,7 +272,7 @@ def draw(record: dict) -> Figure:
         axes.set_xlabel("epoch")
     label_y(panels[0, 0], "training loss")
     label_right(axes, [(np.median(or_infinite(net["best"]["final"])),
-                        name_of(net).replace(", ", ",\n"), colour_of(net["block"]))
+                        name_of(net).replace(", ", ",\n"), own_colour(net))
                        for net in nets if net["depth"] == depth])
     return figure
 

@@ -35,15 +35,15 @@ def label_of(row: dict) -> str:
 
 def draw_table(record: dict) -> Figure:
     """Table 1: every run of each net, their mean, and the paper's."""
-    rows = record["table_1"]["nets"]
+    rows = sorted(record["table_1"]["nets"], key=lambda row: -(row["mean"] or 0))
     own = {at: row for at, row in enumerate(rows)
            if row["block"] == "highway" and row["settings_of"] == row["net"]}
     ours = " and ".join("–" if row["mean"] is None else f"{row['mean']:.2f}"
-                        for row in own.values())
+                        for row in sorted(own.values(), key=lambda row: row["width"]))
     theirs = " and ".join(f"{row['mean']:.2f}" for row in TABLE_1.values())
     figure, axes = sheet(
-        f"With settings of our own, highway nets of Table 1 reach {ours} % in "
-        f"{rows[0]['epochs']} epochs (the paper, in {TABLE_1_EPOCHS}: {theirs} %)",
+        f"Highway nets of Table 1 read {ours} % in {rows[0]['epochs']} epochs; the "
+        f"paper's, in {TABLE_1_EPOCHS}, {theirs} %",
         record["table_1"]["title"],
         "dot: a run of ours, bar: our mean, diamond: the paper's mean", height=3.7)
     for at, row in enumerate(rows):

@@ -17,9 +17,12 @@ MODEL = ("ByteDMD: a byte that is read costs the square root of its depth in a s
 def draw_passes(record: dict) -> Figure:
     """ByteDMD of every pass beside the plain net's: for each form a line over all sizes
     and batches, with its median."""
-    figure, axes = sheet("The carry path saves no data movement, and a gate costs its "
-                         "matrix", "least, median and most of all sizes and batches",
-                         MODEL)
+    carried, gated = (np.median([*ratios(record, "bytedmd", block, False).values()])
+                      for block in ("residual", "highway"))
+    figure, axes = sheet(
+        f"A residual net moves {carried:.2f} times as much data as a plain net, a "
+        f"highway net {gated:.2f} times", "least, median and most of all sizes and "
+        "batches; the title has medians at the same width", MODEL)
     forms = [block for block in record["plan"]["forms"] if block != "plain"]
     rows = [(f"{spoken(block)}, same width", block, False) for block in forms]
     rows.append(("highway, same parameters", "highway", True))
@@ -63,6 +66,9 @@ def draw_skipping(record: dict) -> Figure:
         axes.plot([row["bytedmd"] / unit for row in net["left_out"]],
                   [100 * row["test"] for row in net["left_out"]],
                   color=colour_of("highway"), linewidth=1, marker=".", markersize=4)
+    axes.plot([row["bytedmd"] / unit for row in blocks],
+              [100 * row["test"] for row in blocks], "o", color=colour_of("highway"),
+              markersize=8)
     for row in record["small"]:
         axes.plot([row["bytedmd"] / unit] * len(row["test"]),
                   100 * np.array(row["test"]), "D", color=LIGHT.ink, markersize=4,
@@ -74,8 +80,10 @@ def draw_skipping(record: dict) -> Figure:
     axes.set(xlabel="ByteDMD of a forward pass / the whole net's", xlim=(0, 1.03),
              ylim=(best - 9, best + 1.3))
     label_y(axes, "test accuracy, %")
-    axes.text(0.98, 0.2, "◇ trained with as many blocks\nas stand above", ha="right",
-              transform=axes.transAxes)
-    axes.text(0.98, 0.1, "pruned from the whole net", color=colour_of("highway"),
-              ha="right", transform=axes.transAxes)
+    for height, colour, told in (
+            (0.28, LIGHT.ink, "◇ trained with as many blocks\nas stand above"),
+            (0.05, colour_of("highway"), "pruned from the whole net;\n"
+             f"● to {min(left)} to {max(left)} blocks")):
+        axes.text(0.98, height, told, color=colour, ha="right",
+                  transform=axes.transAxes)
     return figure

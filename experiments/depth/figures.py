@@ -43,7 +43,8 @@ def draw_law(record: dict) -> Figure:
         f"If the T of all blocks add up to {LOW} or less, nets of {depths[0]} to "
         f"{depths[-1]:,} blocks train",
         trained_on(record["plan"]), f"means of {len(record['plan']['seeds'])} seeds",
-        "S is the sum of T over all blocks, before training",
+        "S is the sum of T over all blocks, before training; grey: S up to "
+        f"{LOW}",
         columns=len(OPTIMIZERS), sharey=True)
     for axes, (optimizer, name) in zip(panels, OPTIMIZERS.items(), strict=True):
         for place, depth in enumerate(depths):
@@ -54,6 +55,8 @@ def draw_law(record: dict) -> Figure:
                       color=colormaps["viridis_r"]((place + 1) / len(depths)),
                       linewidth=1.5, marker="o", markersize=3.5, label=f"{depth:,}")
         axes.set(xscale="log", yscale="log", xlabel="S (log scale)")
+        axes.axvspan(axes.get_xlim()[0], LOW, color=LIGHT.grid, alpha=0.5, zorder=0)
+        axes.margins(x=0)
         axes.set_title(name, size=10, loc="right")
         axes.xaxis.set_major_formatter("{x:g}")
         plain_numbers(axes.yaxis)
@@ -154,11 +157,10 @@ def draw_map(record: dict) -> Figure:
 
 def draw_use(record: dict) -> Figure:
     """The loss of nets of which only the first blocks are left open, first seed: those
-    of the tutorial's depth with the best b_T and with the shut one, and the deepest."""
+    of the tutorial's depth, with the best b_T and with the shut one."""
     shut = record["plan"]["thousand"]["shut"]
     rows = [min(record["thousand"], key=mean_loss),
             *(row for row in record["thousand"] if row["gate_bias"] == shut)]
-    deepest = max(record["full"], key=lambda row: row["depth"])
     enough = ", ".join(
         " to ".join(map(str, dict.fromkeys((min(counts), max(counts))))) * any(counts)
         + "none" * (not any(counts)) + f" if $b_T$ starts at {signed(row['gate_bias'])}"
@@ -168,15 +170,13 @@ def draw_use(record: dict) -> Figure:
         f"{data_of(record['plan'])}: all images, lines of one seed",
         "needed: so many first blocks keep the loss within "
         f"{100 * (KEEPS - 1):.0f} % (dotted); range of the seeds")
-    for row, colour, line in zip((*rows, deepest), LIGHT.own, ("-", "-", DASHED),
-                                 strict=False):
+    for row, colour in zip(rows, LIGHT.own, strict=False):
         used = row["used"][0]
         cut = np.array(used["cut_loss"]) / used["loss"]
-        bias = "logit(1/L)" if row is deepest else signed(row["gate_bias"])
-        axes.plot(np.linspace(0, 100, len(cut)), cut, color=colour, linestyle=line,
-                  label=f"{row['depth']:,} blocks, $b_T$ = {bias}")
+        axes.plot(np.linspace(0, row["depth"], len(cut)), cut, color=colour,
+                  label=f"$b_T$ = {signed(row['gate_bias'])}")
     draw_level(axes, KEEPS)
-    axes.set_xlabel("first blocks that are left open, % of all blocks")
+    axes.set_xlabel(f"first blocks that are left open, of {rows[0]['depth']}")
     log_y(axes, "training loss / that of the whole net")
     axes.legend(frameon=False, fontsize=SMALL)
     return figure

@@ -109,7 +109,7 @@ def draw(record: dict) -> Figure:
     """Test perplexity of every form, ours and what the papers report; the worst by the
     median of its seeds is at the bottom."""
     figure, axes = sheet(
-        "Forms with a gate on x help the language model most", "Penn Treebank",
+        "A gate on the input x helps the language model most", "Penn Treebank",
         "ours has the size of the small model of Kim et al. (2016)",
         "the model of Greff et al. (2017) is larger",
         height=3.9)
@@ -120,12 +120,12 @@ def draw(record: dict) -> Figure:
         for value in net["test_perplexity"]:
             axes.plot(value or np.nan, at, "o", color=colour, markersize=7)
         for name, mark in (("small", "D"), ("large", "s")):
-            axes.plot(net[name] or np.nan, at, mark, color=LIGHT.ink, fillstyle="none",
-                      markersize=6)
+            axes.plot(net[name] or np.nan, at, mark, color=LIGHT.soft, markersize=6,
+                      fillstyle="none")
     for mark, fill, label in (("o", "full", "ours, each seed"),
                               ("D", "none", "Kim et al."),
                               ("s", "none", "Greff et al.")):
-        axes.plot([], [], mark, color=LIGHT.ink, label=label, fillstyle=fill)
+        axes.plot([], [], mark, color=LIGHT.soft, label=label, fillstyle=fill)
     axes.legend(fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.45, 1.2), ncols=3,
                 frameon=False, handletextpad=0, columnspacing=1)
     axes.set_yticks(range(len(nets)), map(label_of, nets))

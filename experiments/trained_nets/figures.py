@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import CenteredNorm
 from matplotlib.figure import Figure
 
 import highway_networks as hn
@@ -34,8 +33,8 @@ def draw_routing(record: dict) -> Figure:
                               for net in nets] for way in WAYS.values()])
     middle = np.median(errors, axis=1)
     figure, axes = sheet(
-        f"T held at the mean of its class: {middle[2]:.1f} % errors; at the mean of "
-        f"all images: {middle[1]:.0f} %", f"{data_of(record['plan'])}: bars are "
+        f"T held at the mean of all images: {middle[1]:.0f} % errors; at the mean of "
+        f"its class: {middle[2]:.1f} %", f"{data_of(record['plan'])}: bars are "
         f"medians, dots are the {len(nets)} highway nets")
     axes.bar(range(len(WAYS)), middle, 0.5, color=colour_of("highway"))
     axes.plot(errors, ".", color=LIGHT.ink, markersize=4)
@@ -50,21 +49,20 @@ def draw_routing(record: dict) -> Figure:
 
 
 def draw_lesions(record: dict) -> Figure:
-    """P1's Figure 4, for each kind of net."""
+    """P1's Figure 4, for each kind of net, as multiples of the whole net's loss."""
     nets, labels = record["nets"], []
     spared = np.median([(factors(net) < 2).mean() for net in nets["highway"]])
     figure, axes = sheet(
         f"{100 * spared:.0f} % of a highway net's blocks can be closed alone without "
         "doubling its loss", f"{data_of(record['plan'])}: median and range of "
-        f"{len(record['plan']['seeds'])} nets of each kind", "dotted: no block closed")
-    axes.set_yscale("log")
+        f"{len(record['plan']['seeds'])} nets of each kind", "dotted: twice the loss")
     for block, found in nets.items():
-        losses = [net["one_closed"]["loss"] for net in found]
-        draw_band(axes, range(1, len(losses[0]) + 1), losses, colour_of(block))
-        draw_level(axes, np.median([net["loss"] for net in found]), colour_of(block))
-        labels.append((np.median(losses, axis=0)[-1], spoken(block), colour_of(block)))
+        times = [factors(net) for net in found]
+        draw_band(axes, range(1, len(times[0]) + 1), times, colour_of(block))
+        labels.append((np.median(times, axis=0)[-1], spoken(block), colour_of(block)))
+    draw_level(axes, 2)
     axes.set_xlabel(f"closed {BLOCK_AXIS}")
-    label_y(axes, "training loss (log scale)")
+    log_y(axes, "loss, times that of the whole net")
     label_right(axes, labels)
     return figure
 
@@ -95,23 +93,19 @@ def median_of(record: dict, name: str, of: str) -> str:
 
 
 def draw_gates(record: dict) -> Figure:
-    """P1's Figure 2, a column for each data set."""
+    """From P1's Figure 2: mean T and T of one image, a column for each data set."""
     found = seen_of(record)
     figure, panels = sheet(
         "One image opens a few gates far; on average most gates are a little open",
-        "one highway net of each data set",
-        "block 1 is at the input; white: $b_T$ before training, and y = 0", height=7.6,
-        rows=4, columns=len(found), sharex=True, sharey=True, squeeze=False)
+        "one highway net of each data set, after training",
+        "mean: over all images", "block 1 is at the input", height=4.6, rows=2,
+        columns=len(found), sharex=True, sharey=True, squeeze=False)
     for axes, (data, seen) in zip(panels.T, found.items(), strict=True):
-        start, few = record["harder"][data]["gate_bias"], hn.DATASETS[data].title
-        heat(figure, axes[0], seen["biases"], f"{few}\n$b_T$ after training",
-             cmap="RdBu_r", norm=CenteredNorm(start))
-        heat(figure, axes[1], seen["T_mean"], "mean T of all images", vmin=0)
-        heat(figure, axes[2], seen["T_one"], f"T of one image, class {seen['label']}",
+        title = hn.DATASETS[data].title
+        heat(figure, axes[0], seen["T_mean"], f"{title}: mean T", vmin=0, vmax=1)
+        heat(figure, axes[1], seen["T_one"], f"T of one image, class {seen['label']}",
              vmin=0, vmax=1)
-        heat(figure, axes[3], seen["outputs_one"][1:], "outputs y, same image",
-             cmap="RdBu_r", norm=CenteredNorm())
-        axes[3].set_xlabel("unit")
+        axes[1].set_xlabel("unit")
     for axes in panels[:, 0]:
         axes.set_ylabel("block")
     return figure
