@@ -86,10 +86,15 @@ def mean(values: Iterable[float | None], digits: int = 4) -> str:
     return f"{np.mean(there):.{digits}f}{deviation}"
 
 
+def spaced(name: str) -> str:
+    """A key of a record in words; b_T stays."""
+    return re.sub("(?<!b)_", " ", name)
+
+
 def words(value: Any) -> str:
     """Any value of a record in a line: seeds from the least to the largest."""
     if value is None or isinstance(value, (int, float)):
-        return number(value)
+        return number(value, 3 if abs(value or 1) < 1e-3 else 4)
     if isinstance(value, list):
         if len(value) > 3 and all(type(item) in (int, float) for item in value):
             return span(value, 4)
@@ -100,7 +105,7 @@ def words(value: Any) -> str:
     if set(value) == ends:
         return (f"{number(value['median'])} ({number(value['lowest'])} to "
                 f"{number(value['highest'])})")
-    names = [re.sub("(?<!b)_", " ", name) for name in value]    # b_T stays
+    names = [spaced(name) for name in value]
     return "; ".join(
         f"{name} ({words(item)})" if isinstance(item, Mapping) and set(item) != ends
         else f"{name}: {words(item)}" for name, item in zip(names, value.values(),
@@ -123,16 +128,20 @@ def table(rows: Iterable[Iterable[str]], head: str) -> str:
 
 def ours_of(value: Any) -> str:
     """What we measured: a line, or a table if a line would be long."""
-    line = words(value)
-    if len(line) < 100 or not isinstance(value, Mapping):
-        return f"\nOurs: {line}."
+    line, rows = words(value), value
+    if isinstance(value, Mapping) and len(value) == 1:
+        (name, of), = value.items()
+        rows = {at: {name: item} for at, item in of.items()} if isinstance(
+            of, Mapping) else value
+    if not isinstance(rows, Mapping) or len(rows) < 4 and len(line) < 100:
+        return f"- Ours: {line}."
     inner = {tuple(item) if isinstance(item, Mapping) else ()
-             for item in value.values()}
+             for item in rows.values()}
     columns = inner.pop() if len(inner) == 1 else ()
-    rows = [[name.replace("_", " "),
-             *(map(words, item.values()) if columns else [words(item)])]
-            for name, item in value.items()]
-    return "\n\n" + table(rows, "|".join(["ours", *(columns or [" "])]))
+    cells = [[spaced(name),
+              *(map(words, item.values()) if columns else [words(item)])]
+             for name, item in rows.items()]
+    return f"\n{table(cells, '|'.join(['ours', *(columns or [' '])]))}\n"
 
 
 def verdict_of(claim: Mapping) -> str:
@@ -166,16 +175,19 @@ def section_of(claims: Sequence[Mapping]) -> str:
         source = claim["source"]
         if claim["n"] is not None:
             source += f"; seeds: {words(claim['n'])}"
-        piece = (f"### {claim['name']}\n\n**{verdict_of(claim)}** ({source}): "
-                 f"{claim['claim']}.")
+        if claim["trials"]:
+            source += f"; recheck: {minutes(claim)} min"
+        pieces.append(f"### {claim['name']}")
+        pieces.append(f"**{verdict_of(claim)}** ({source}): {claim['claim']}.")
+        numbers = []
         if claim["paper"] is not None:
-            piece += f"\nTheirs: {words(claim['paper'])}."
+            numbers.append(f"- Theirs: {words(claim['paper'])}.")
         if claim["ours"] is not None:
-            piece += ours_of(claim["ours"])
+            numbers.append(ours_of(claim["ours"]))
         if others := other_verdicts(claim):
-            piece += f"\n\nLimit: {[*claim['at']][1]}; {'; '.join(others)}."
-        pieces.append(piece)
-    return "\n\n".join(pieces)
+            numbers.append(f"- Limit: {[*claim['at']][1]}; {'; '.join(others)}.")
+        pieces.append("\n".join(numbers).strip("\n"))
+    return "\n\n".join(filter(None, pieces))
 
 
 @cache
@@ -227,21 +239,22 @@ def code(*names: str) -> str:
     return f"```python\n{text}```"
 
 
-AS_IT_IS = re.compile(r"    |[|#<>!]|\[!|\d+\. |### |.*\n(Theirs|Ours): ", re.S)
+AS_IT_IS = re.compile(r"    |[|#<>!]|\[!|\d+\. |### ", re.S)
 
 
 def wrapped(text: str) -> str:
     """Markdown with its paragraphs and lists in lines of 80; code, tables, headings,
-    quotations, pictures and claims stay as they are."""
-    def fill(paragraph):
+    quotations and pictures stay as they are."""
+    def fill(paragraph, width=80):
         if AS_IT_IS.match(paragraph):
             return paragraph
         if paragraph.startswith("- "):
-            return "\n".join(textwrap.indent(fill(item), "  ").replace("  ", "- ", 1)
-                             for item in re.split(r"(?:^|\n)- ", paragraph)[1:])
+            items = re.split(r"(?:^|\n)- ", paragraph)[1:]
+            return "\n".join("- " + fill(item, 78).replace("\n", "\n  ")
+                             for item in items)
         kept = re.sub(r" ([-+*=]) ", "\0\\1\0", " ".join(paragraph.split()))
         kept = re.sub(r"`[^`]{,60}`", lambda found: found[0].replace(" ", "\0"), kept)
-        return textwrap.fill(kept, 80, break_long_words=False, break_on_hyphens=False
+        return textwrap.fill(kept, width, break_long_words=False, break_on_hyphens=False
                              ).replace("\0", " ")
     pieces = re.split(r"(```.*?```)", text, flags=re.S)
     pieces[::2] = [re.sub(r"[^\n]+(\n[^\n]+)*", lambda found: fill(found[0]), piece)
@@ -274,7 +287,9 @@ def rendered() -> dict[Path, bytes]:
             about: dict[str, Any] = {}
             if record := records.get(path.parent.name):
                 about = {"record": record, "plan": record["plan"],
-                         "claims_section": section_of(record["claims"])}
+                         "claims_section": section_of(
+                             [item for item in claims
+                              if item["experiment"] == path.parent.name])}
             template = environment.get_template(path.relative_to(hn.HERE).as_posix())
             target = hn.HERE / "README.md" if path == FRONT else path.with_suffix("")
             texts[target] = wrapped(template.render(about)).encode()
