@@ -157,13 +157,16 @@ def other_verdicts(claim: Mapping) -> list[str]:
 
 
 def by_verdict(claims: Iterable[Mapping]) -> str:
-    """A table: verdict, links to the claims of this page that have it."""
-    found: dict[str, list[str]] = {HOLDS: [], FAILS: [], NOT_LEARNED: [], OPEN: []}
+    """A table of links to the claims of this page: a row for each verdict, a column
+    for those of others and one for ours."""
+    rows: dict[str, tuple[list, list]] = {
+        verdict: ([], []) for verdict in (HOLDS, FAILS, NOT_LEARNED, OPEN)}
     for claim in claims:
         dagger = " †" * claim.get("after_data", False)
-        found[claim["verdict"]].append(f"[{claim['name']}](#{claim['name']}){dagger}")
-    return table([(verdict, ", ".join(links)) for verdict, links in found.items()
-                  if links], "verdict|claims")
+        rows[claim["verdict"]][claim["source"] == "ours"].append(
+            f"[{claim['name']}](#{claim['name']}){dagger}")
+    return table([(verdict, *map(", ".join, both)) for verdict, both in rows.items()
+                  if any(both)], "verdict|claims by others|ours")
 
 
 def section_of(claims: Sequence[Mapping]) -> str:
