@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab.drawing import (
+    DASHED,
     colour_of,
     data_of,
     draw_band,
@@ -83,15 +84,6 @@ def seen_of(record: dict) -> dict[str, dict]:
     return {record["plan"]["dataset"]: seen} | record["pictures"]
 
 
-def median_of(record: dict, name: str, of: str) -> str:
-    """The median share of a claim's nets, in %; a dash in a small record without it."""
-    found = [claim["ours"] for claim in record["claims"] if claim["name"] == name]
-    if not found:
-        return "–"
-    ours = found[0].get("chosen by training error", found[0])
-    return f"{100 * ours.get(of, ours)['median']:.0f} %"
-
-
 def draw_gates(record: dict) -> Figure:
     """From P1's Figure 2: mean T and T of one image, a column for each data set."""
     found = seen_of(record)
@@ -112,28 +104,28 @@ def draw_gates(record: dict) -> Figure:
 
 
 def draw_classes(record: dict) -> Figure:
-    """P1's Figure 3. The largest half percent of the differences of a net have one
-    colour."""
-    found, early = seen_of(record), record["plan"]["early"]
-    figure, panels = sheet(
+    """Of P1's Figure 3: how the differences lie in the blocks, summed from block 1."""
+    early, found = record["plan"]["early"], {}
+    nets = {record["plan"]["dataset"]: record["nets"]["highway"]} | {
+        data: nets_at(record["harder"][data], "fitted") for data in record["pictures"]}
+    for data, own in nets.items():
+        for state, name in (("trained", ""), ("untrained", ", untrained")):
+            found[hn.DATASETS[data].title + name] = 100 * np.cumsum(
+                [net["differences"][state]["all"] for net in own], axis=1)
+    told = (f"{np.median(shares[:, :early][:, -1]):.0f} % on {name}"
+            for name, shares in found.items() if "," not in name)
+    figure, axes = sheet(
         f"Differences of T between classes: the first {early} blocks have "
-        f"{median_of(record, 'class-differences-early', 'trained')} on MNIST, "
-        f"{median_of(record, 'class-differences-spread-cifar100', 'trained')} on "
-        "CIFAR-100",
-        "mean T of a class, less that of all images",
-        "one highway net of each data set; block 1 is at the input; line: block "
-        f"{early}", height=4.6, rows=2, columns=len(found), sharex=True, sharey=True,
-        squeeze=False)
-    for column, (data, seen) in zip(panels.T, found.items(), strict=True):
-        most = np.quantile(np.abs(list(seen["differences"].values())), 0.995)
-        for axes, (label, matrix) in zip(column, seen["differences"].items(),
-                                         strict=True):
-            heat(figure, axes, matrix, f"{hn.DATASETS[data].title}, class {label}",
-                 cmap="RdBu_r", vmin=-most, vmax=most)
-            axes.axhline(early + 0.5, color=LIGHT.ink, linewidth=1)
-        axes.set_xlabel("unit")
-    for axes in panels[:, 0]:
-        axes.set_ylabel("block")
+        f"{', '.join(told)}", "squares of a class's mean T less that of all images",
+        "highway nets, median and range", f"line: block {early}")
+    for place, (name, shares) in enumerate(found.items()):
+        colour, line = LIGHT.own[place // 2], DASHED if "," in name else "-"
+        draw_band(axes, range(1, shares.shape[1] + 1), shares, colour, linestyle=line,
+                  label=name)
+    axes.axvline(early, color=LIGHT.soft, linewidth=1.2, linestyle=":")
+    axes.set(xlabel=f"up to {BLOCK_AXIS}", ylim=(0, 101))
+    label_y(axes, "share of the differences, %")
+    axes.legend(frameon=False, fontsize=SMALL, loc="lower right")
     return figure
 
 
