@@ -40,6 +40,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
                         help="of the data set's files")
     options = parser.parse_args(argv)
+    if options.sample and options.recheck is None:
+        parser.error("--sample is for --recheck")
     with failing_in_a_line("experiments.claims"):
         if options.recheck is None:
             for claim in all_claims(all_records()):
