@@ -36,7 +36,15 @@ def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng):
     space = run("table.csv")
     assert space["net"].score(space["X_test"], space["y_test"]) > 0.9
     assert set(space["net"].classes_) == {"up", "down"}
-    assert run("GridSearchCV(net", **space)["search"].best_score_ > 0.9
+    space |= run("GridSearchCV(net", **space)
+    assert space["search"].best_score_ > 0.9
+    loaded = space["joblib"].load("net.joblib")
+    assert np.array_equal(loaded.predict(space["X_test"]),
+                          space["search"].predict(space["X_test"]))
+    space |= run("partial_fit", **space)
+    scaler, deep = space["joblib"].load("night.joblib")
+    assert deep.n_iter_ == 50
+    assert deep.score(scaler.transform(space["X_test"]), space["y_test"]) > 0.9
 
 
 def test_a_hundred_blocks_learn():

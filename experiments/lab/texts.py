@@ -25,7 +25,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -65,9 +65,9 @@ def number(value: float | None, digits: int = 4) -> str:
 
 
 def percent(fraction: float, digits: int = 1) -> str:
-    """0.967 -> "96.7"; a half is rounded up, as in 0.8895 -> "89.0"."""
+    """0.967 -> "96.7"; a half goes to the even digit, so that shares add up to 100."""
     return str((100 * Decimal(str(fraction))).quantize(Decimal(10) ** -digits,
-                                                       ROUND_HALF_UP))
+                                                       ROUND_HALF_EVEN))
 
 
 def span(values: Iterable[float], digits: int = 3) -> str:
