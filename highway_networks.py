@@ -928,14 +928,19 @@ class Data:
         if not fits:
             raise DataError(f"classes={self.classes!r}, scale={self.scale!r}: one "
                             "is a whole number, the other above 0, or None")
-        for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
-            if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray)
-                    and not np.ma.isMA(x) and not np.ma.isMA(y)
-                    and x.ndim == 2 and x.size and y.shape == x.shape[:1]
-                    and x.shape[1] == self.x_train.shape[1]):
-                raise DataError(f"images {np.shape(x)} and labels {np.shape(y)}: they "
-                                "must be NumPy arrays without masks, (N, P) and (N,), "
-                                "not empty, with one P for all; np.asarray makes them")
+        for part, x, y in (("training", self.x_train, self.y_train),
+                           ("test", self.x_test, self.y_test)):
+            for array in (x, y):
+                if not isinstance(array, np.ndarray) or np.ma.isMA(array):
+                    raise DataError(
+                        f"{part} data have a {type(array).__name__}: they must be "
+                        "NumPy arrays. np.asarray makes them of lists and tables, "
+                        ".filled(value) of masked arrays, .toarray() of sparse ones")
+            if (x.ndim != 2 or not x.size or y.shape != x.shape[:1]
+                    or x.shape[1] != self.x_train.shape[1]):
+                P = "P" if part == "training" else self.x_train.shape[1]
+                raise DataError(f"{part} images {x.shape} and labels {y.shape}: they "
+                                f"must be (N, {P}) and (N,), and not empty")
             if x.dtype.kind not in "uif":
                 raise DataError(f"pixels are {x.dtype}: they must be integers or "
                                 "floats, as x.astype('float32') makes them")
@@ -1451,6 +1456,20 @@ def check_fit(net: DeepNet, data: Data, config: Config) -> None:
                          f"{len(data.x_train)} training images")
 
 
+def checkpoint_of(file: Any, config: Config, data: Data) -> Any:
+    """The Checkpoint of a training in a file, by its path, or the one given, or None.
+    Raises ValueError for one of other settings."""
+    if isinstance(file, (str, Path)):
+        from highway_suite.checkpoints import of_training
+        return of_training(file, config, data)
+    kept = getattr(file, "config", {})
+    for name, value in vars(config).items():
+        if name != "epochs" and kept.get(name, value) != value:
+            raise ValueError(f"the checkpoint is for {name} {kept[name]!r}, and the "
+                             f"Config has {value!r}")
+    return file
+
+
 def train(net: DeepNet, data: Data, config: Config, report: Callable | None = None,
           checkpoint: Any = None, *, threads: int | None = None, progress: Any = None
           ) -> tuple[dict[str, list], np.ndarray, str]:
@@ -1465,13 +1484,10 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
     mean T of each block on the test images after epoch e; L is 0 for a block without T.
     From the epoch on in which a run diverged, history has None and layer_T NaN. Raises
     ValueError: see `check_fit`.
+
+    checkpoint: a file, with which an interrupted training goes on; see `checkpoint_of`.
     """
     check_fit(net, data, config)
-    kept = getattr(checkpoint, "config", {})
-    for name, value in vars(config).items():
-        if name != "epochs" and kept.get(name, value) != value:
-            raise ValueError(f"the checkpoint is for {name} {kept[name]!r}, and the "
-                             f"Config has {value!r}")
     x_train, x_test = (np.asarray(x, net.dtype) for x in (data.x_train, data.x_test))
 
     def test(net, cache):
@@ -1484,7 +1500,8 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
         OPTIMIZERS[config.optimizer](net.params, config),
         lambda epoch, history: config.lr * config.lr_decay ** (epoch - 1), report,
         epochs=config.epochs, clip=config.clip, measure=test, untrained=True,
-        checkpoint=checkpoint, threads=threads_for(net.hidden, threads),
+        checkpoint=checkpoint_of(checkpoint, config, data),
+        threads=threads_for(net.hidden, threads),
         progress=Progress(config) if progress is True else progress)
     last = config.epochs if status == "diverged" else rows[-1]["epoch"]
     layer_T = np.full((last + 1, net.depth if "T" in net.block.gates else 0), math.nan)

@@ -1,8 +1,6 @@
 """Checkpoints: what `highway_networks.fit` goes on from where it was stopped.
 
-    learned_from = data_hash(data.x_train, data.y_train, data.x_test, data.y_test)
-    kept = Checkpoint("training.npz", vars(config), learned_from)
-    history, layer_T, status = hn.train(net, data, config, checkpoint=kept)
+    history, layer_T, status = hn.train(net, data, config, checkpoint="training.npz")
 
 One .npz, written whole after each epoch: the arrays that training changes, the state of
 its random streams, the history, and what all of it holds for. A file that holds
@@ -24,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from highway_networks import expanded, threads_in_use
+import highway_networks as hn
 from highway_suite.files import LIMIT, check_target, parse_json, read_file, write_file
 from highway_suite.records import environment, numerics
 
@@ -38,7 +36,7 @@ class CheckpointError(ValueError):
 
 def this_process() -> dict:
     """What the last bits of a training depend on besides its settings."""
-    return numerics(environment(threads_in_use()))
+    return numerics(environment(hn.threads_in_use()))
 
 
 def data_hash(*arrays: np.ndarray) -> str:
@@ -65,7 +63,7 @@ class Checkpoint:
 
     def __init__(self, path: str | Path, config: Mapping[str, Any], data: str,
                  anyway: bool = False):
-        self.path, self.data, self.anyway = expanded(path), data, anyway
+        self.path, self.data, self.anyway = hn.expanded(path), data, anyway
         self.config = parse_json(json.dumps(dict(config), allow_nan=False))
         self.start, self.seconds_before = time.perf_counter(), 0.0
         self.environments = [this_process()]
@@ -147,3 +145,10 @@ class Checkpoint:
             if last.get(key) != value and not self.anyway:
                 raise ValueError(f"it was made where {key} is {last.get(key)!r}, here "
                                  f"{value!r}; --anyway or anyway=True goes on")
+
+
+def of_training(path: str | Path, config: hn.Config, data: hn.Data,
+                anyway: bool = False) -> Checkpoint:
+    """The checkpoint of `highway_networks.train` with these settings and data."""
+    return Checkpoint(path, vars(config), data_hash(
+        data.x_train, data.y_train, data.x_test, data.y_test), anyway)

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import highway_networks as hn
-from highway_suite.checkpoints import Checkpoint, CheckpointError, data_hash
+from highway_suite.checkpoints import Checkpoint, CheckpointError, of_training
 from highway_suite.datasets import load_as_asked
 from highway_suite.files import check_target
 from highway_suite.records import COMMAND, environment, write_record
@@ -165,8 +165,7 @@ def checkpoint_of(path: Path, config: hn.Config, data: hn.Data,
     """FILE.npz -> the checkpoint FILE-highway-30-0.npz of a net."""
     name = path.name.removesuffix(".npz")
     name = f"{name}-{config.block}-{config.depth}-{config.seed}.npz"
-    return Checkpoint(path.with_name(name), vars(config), data_hash(
-        data.x_train, data.y_train, data.x_test, data.y_test), anyway)
+    return of_training(path.with_name(name), config, data, anyway)
 
 
 def train(configs: list[hn.Config], data: hn.Data, own: dict, jobs: int

@@ -151,6 +151,8 @@ def check_record(record: Any) -> None:
     for i, run in enumerate(record["runs"]):
         if not nets_of(run):
             raise RecordError(f"field 'runs[{i}]' holds no net")
+        for block in hn.BLOCKS.keys() & run.keys() - nets_of(run).keys():
+            raise RecordError(f"field 'runs[{i}].{block}' is no net: it has no history")
         depth, seed = run["depth"], run.get("seed", record.get("seed", 0))
         for block, net in nets_of(run).items():
             check(block, NAME, f"runs[{i}]")

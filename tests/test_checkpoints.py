@@ -3,7 +3,7 @@
 import json
 import os
 import zipfile
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ import pytest
 import highway_networks as hn
 import highway_suite
 from highway_suite import checkpoints, cli
-from highway_suite.checkpoints import Checkpoint, CheckpointError, data_hash
+from highway_suite.checkpoints import CheckpointError, of_training
 
 ADAM = hn.Config(depth=3, hidden=8, epochs=4, batch=50, n_train=200, n_test=60,
                  lr_decay=0.7)
@@ -26,11 +26,6 @@ def data():
     return hn.scale_pixels(hn.take_subset(highway_suite.load("digits"), ADAM))
 
 
-def checkpoint_at(path, config, data, anyway=False):
-    learned_from = data_hash(data.x_train, data.y_train)
-    return Checkpoint(path, asdict(config), learned_from, anyway)
-
-
 def train(config, data, path=None, kill=None, anyway=False):
     """-> weights and what `train` returns; killed after so many epochs, if so."""
     net = hn.make_net(config, data)
@@ -38,7 +33,7 @@ def train(config, data, path=None, kill=None, anyway=False):
     def report(row):
         if row["epoch"] == kill:
             raise Killed
-    kept = checkpoint_at(path, config, data, anyway) if path else None
+    kept = path and (of_training(path, config, data, anyway) if anyway else str(path))
     history, layer_T, status = hn.train(net, data, config, report, kept)
     return net.params.tobytes(), history, layer_T.tolist(), status
 
@@ -97,7 +92,7 @@ def check_refused(path, config, data, words=""):
     held = {name: array.copy() for name, array in arrays.items()}
     state = rng.bit_generator.state
     with hn.blas_threads(1), pytest.raises(CheckpointError) as caught:
-        checkpoint_at(path, config, data).load(arrays, {"batches": rng})
+        of_training(path, config, data).load(arrays, {"batches": rng})
     assert str(caught.value).startswith(str(path)) and words in str(caught.value)
     assert all(np.array_equal(held[name], arrays[name]) for name in arrays)
     assert rng.bit_generator.state == state
@@ -118,7 +113,7 @@ def test_another_training_is_refused_and_kept(data, halfway, tmp_path):
     path.write_bytes(halfway)
     check_refused(path, replace(ADAM, lr=ADAM.lr * 2), data, "lr is 0.005, here 0.01")
     check_refused(path, replace(ADAM, hidden=9), data, "hidden")
-    kept, other_seed = checkpoint_at(path, ADAM, data), replace(ADAM, seed=99)
+    kept, other_seed = of_training(path, ADAM, data), replace(ADAM, seed=99)
     with pytest.raises(ValueError, match="checkpoint is for seed"):
         hn.train(hn.make_net(other_seed, data), data, other_seed, checkpoint=kept)
     other = replace(data, y_train=np.roll(data.y_train, 1))
@@ -138,7 +133,7 @@ def test_another_processor_goes_on_when_asked_and_is_noted(data, halfway, tmp_pa
     killed(ADAM, data, path, 3, anyway=True)
     assert train(ADAM, data, path) == train(ADAM, data)
     arm = hn.train_arm(ADAM, hn.take_subset(highway_suite.load("digits"), ADAM),
-                       checkpoint=checkpoint_at(path, ADAM, data))
+                       checkpoint=of_training(path, ADAM, data))
     assert arm["environments"] == [there, here]
 
 

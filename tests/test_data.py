@@ -184,10 +184,10 @@ def data_of(x=ONES, **more):
     ({"y": np.array([-1, 0, 1, 2])}, "-1"), ({"x": ONES > 0}, "bool.*astype"),
     ({"x": ONES * 1j}, "complex"), ({"x": ONES * np.nan}, "image 0.*nan_to_num"),
     ({"x": np.array([[0, 1], [0, np.inf], [0, 1], [0, 1]])}, "image 1"),
-    ({"x": ONES.tolist()}, "NumPy arrays"), ({"x": ONES[:3]}, r"\(N, P\)"),
-    ({"x": ONES[:, 0]}, r"\(N, P\)"), ({"x": np.ones((4, 0))}, r"\(N, P\)"),
-    ({"x": np.ma.masked_less(ONES, 2)}, "without masks"),
-    ({"x": np.ones((4, 2, 1))}, r"\(N, P\)"), ({"x": ONES[:, :1]}, r"\(N, P\)"),
+    ({"x": ONES.tolist()}, "NumPy arrays"), ({"x": ONES[:3]}, r"\(N, [P12]\)"),
+    ({"x": ONES[:, 0]}, r"\(N, [P12]\)"), ({"x": np.ones((4, 0))}, r"\(N, [P12]\)"),
+    ({"x": np.ma.masked_less(ONES, 2)}, "filled"),
+    ({"x": np.ones((4, 2, 1))}, r"\(N, [P12]\)"), ({"x": ONES[:, :1]}, r"\(N, [P12]\)"),
     ({"y": np.ones((4, 1), int)}, r"\(N,\)"), ({"y": [0, 1, 2, 1]}, "NumPy arrays")])
 @pytest.mark.parametrize("part", ["train", "test"])
 def test_arrays_of_another_kind_are_told_the_kind_wanted(change, cure, part):

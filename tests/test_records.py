@@ -155,6 +155,7 @@ BAD = [
     (set_to(GONE, "runs"), "runs"),
     (set_to(0, "runs", 0, "depth"), "runs[0].depth"),
     (set_to({"depth": 6}, "runs", 0), "runs[0]"),
+    (set_to("x", *HIGHWAY), "runs[0].highway"),
     (lambda record: record["runs"][0].update({"a $b$": make_arm("plain", 6, 0, 4)}),
      "runs[0]"),
     (lambda record: record["runs"].append(record["runs"][0]), "runs[1]"),

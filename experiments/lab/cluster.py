@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import socket
 import tempfile
 import time
 import warnings
@@ -62,12 +63,26 @@ def dask() -> Any:
     return distributed
 
 
+def wait_for(place: tuple[str, int]) -> None:
+    """Wait until something listens at this host and port. Raises OSError."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        try:
+            socket.create_connection(place, PATIENCE).close()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.2)
+
+
 def connect(distributed: Any, address: str) -> Any:
     """A client of the scheduler there, which has a worker. Raises StoreError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")     # of other versions: it is said below
-            distributed.comm.get_address_host_port(address)     # or a Client hangs
+            # Or a Client hangs: at a wrong address, or where Ctrl-C interrupts it.
+            wait_for(distributed.comm.get_address_host_port(address))
             client = distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except Exception as error:      # sockets, timeouts, addresses: each its own kind
         raise StoreError(f"no Dask scheduler answers at {address!r}: {error}. Start "
