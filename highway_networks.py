@@ -95,7 +95,7 @@ But b_T must not start too low. H learns only through T, and a gate that is near
 closed opens late. Where T rounds to 0, every gradient of its block is 0 (as the code
 computes it, for z_T below about -20), and the gate never opens. After the start, dT =
 (H - x) * dy decides which gates open: those of the units where H would lower the loss
-more than x does. All other units carry their input through.
+more than x does. The other gates close further, and mostly carry their input.
 
 The family. y = H * T + x * C, with C the carry gate, has six members here, the rows of
 BLOCKS. They share the net around them.
