@@ -86,10 +86,10 @@ Why b_T starts negative. At first W_T x is small and T is nearly sigmoid(b_T). E
 block then multiplies signal and gradient by 1 - T. With b_T = -2 this factor is 0.88,
 and after thirty blocks 0.02 is left. That is little, but it is 300,000 times as much as
 in the plain net. With b_T = -4, 0.58 is left after thirty blocks. Therefore b_T starts
-below 0 (section 2.2 of the paper), and lower in deeper nets. With b_T = logit(1 / L), T
-is 1 / L, and (1 - 1 / L)^L is about 1 / e = 0.37 at every depth. So more blocks do not
-shrink signal and gradient any further. Nets of 10 and of 10,000 blocks then learn alike
-with Adam (results/depth).
+below 0 (section 2.2 of the paper), and lower in deeper nets. With b_T = logit(1 / L),
+where logit is the inverse of sigmoid, T is 1 / L, and (1 - 1 / L)^L is about 1 / e =
+0.37 at every depth. So more blocks do not shrink signal and gradient any further. Nets
+of 10 and of 10,000 blocks then learn alike with Adam (results/depth).
 
 But b_T must not start too low. H learns only through T, and a gate that is nearly
 closed opens late. Where T rounds to 0, every gradient of its block is 0 (as the code
@@ -106,6 +106,10 @@ BLOCKS. They share the net around them.
     t_only      T learned     C = 1
     c_only      T = 1         C learned
     full        T learned     C learned
+
+A residual net has no gate, and each block adds to its signal. In a scaled residual
+net, y = x + H / sqrt(L), all blocks together add no more in a deep net than in a
+shallow one.
 
 One batch on its way:
 
@@ -1456,9 +1460,9 @@ def check_fit(net: DeepNet, data: Data, config: Config) -> None:
                          f"{len(data.x_train)} training images")
 
 
-def checkpoint_of(file: Any, config: Config, data: Data) -> Any:
-    """The Checkpoint of a training in a file, by its path, or the one given, or None.
-    Raises ValueError for one of other settings."""
+def as_checkpoint(file: Any, config: Config, data: Data) -> Any:
+    """The checkpoint of a training by its path, which needs highway_suite, or the one
+    given, or None. Raises ValueError for one of other settings."""
     if isinstance(file, (str, Path)):
         from highway_suite.checkpoints import of_training
         return of_training(file, config, data)
@@ -1485,7 +1489,7 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
     From the epoch on in which a run diverged, history has None and layer_T NaN. Raises
     ValueError: see `check_fit`.
 
-    checkpoint: a file, with which an interrupted training goes on; see `checkpoint_of`.
+    checkpoint: a file, with which an interrupted training goes on; see `as_checkpoint`.
     """
     check_fit(net, data, config)
     x_train, x_test = (np.asarray(x, net.dtype) for x in (data.x_train, data.x_test))
@@ -1500,7 +1504,7 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
         OPTIMIZERS[config.optimizer](net.params, config),
         lambda epoch, history: config.lr * config.lr_decay ** (epoch - 1), report,
         epochs=config.epochs, clip=config.clip, measure=test, untrained=True,
-        checkpoint=checkpoint_of(checkpoint, config, data),
+        checkpoint=as_checkpoint(checkpoint, config, data),
         threads=threads_for(net.hidden, threads),
         progress=Progress(config) if progress is True else progress)
     last = config.epochs if status == "diverged" else rows[-1]["epoch"]

@@ -386,7 +386,8 @@ def claims_on_pairs(record: dict) -> list[Claim]:
     return [
         Claim(name="fig1-orders", source="P1 3.1", text="the training loss of the "
               "best highway net of 100 layers ends more than two orders of magnitude "
-              f"below that of the best plain net, here after {epochs} epochs",
+              "below that of the best plain net with Glorot's or He's weights, here "
+              f"after {epochs} epochs",
               paper="> 2", n=n, limit=2.0, rows=[net["best"] for net in deepest],
               after_data=True, ours={"best runs": listed(orders)},
               test=lambda limit: None if np.isnan(orders) else orders > limit),

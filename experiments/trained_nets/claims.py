@@ -163,7 +163,7 @@ def claims_on_outputs(nets: Nets, plan: dict) -> list[Claim]:
         Claim(name="class-differences-early", source="P1 4.1", text="most of the "
               "squared differences of mean T between classes lie in the first "
               f"{early} blocks (share/rest > 1), for the paper's two classes and "
-              "for all classes",
+              "for all classes. Ours is the smaller of the two shares",
               paper="> 0.5", limit=1, **about(gated, in_both(gated, classes), mostly))]
 
 
@@ -469,7 +469,7 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
         claim("class-differences-spread", "4.1", "differences of mean T between "
               "classes lie in all blocks: less than half of their squares lie in the "
               f"first {early} (share/rest < 1), for the paper's two classes and for "
-              "all",
+              "all. Ours is the larger of the two shares",
               "all layers", 1, in_both(nets, classes), rarely),
         claim("each-of-first-matters", "4.2", f"each of the first {first} blocks "
               "matters: closing it costs at least half a point of training error. Ours "
