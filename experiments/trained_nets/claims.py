@@ -292,7 +292,8 @@ def claims_on_shuffling(nets: Nets) -> list[Claim]:
               "grows smoothly when their blocks are shuffled further: its rank "
               "correlation is above 0.9, no step is above half of the whole rise, and "
               "it grows by less than 0.1 when blocks only change places with a "
-              "neighbour. The limit, 10 %, sets all three: 1 - 0.1, 5 x 0.1 and 0.1",
+              "neighbour. All three limits follow from one number, 0.1: 1 - 0.1, 5 x "
+              "0.1 and 0.1",
               paper="interchangeable to a certain degree", limit=10,
               **about(nets["highway"], [{"trained": each} for each in found["highway"]],
                       is_smooth, ours=over_nets(found["highway"]))),
@@ -344,9 +345,9 @@ def claims_on_mixing(nets: Sequence[Mapping]) -> list[Claim]:
     """Whether T is the mixing of least variance."""
     return [
         Claim(name="best-mixing", source="P2 Eqs. 10-12", text="in highway nets T "
-              "mixes H and x as the estimate of least variance does: over the gates of "
-              "all blocks but the last, the rank correlation of mean T with the best T "
-              "is above 0.5", paper="equal", limit=0.5, **about(
+              "is near the weight that estimates A from H and x with the least "
+              "variance: over the gates of all blocks but the last, the rank "
+              "correlation of mean T with this weight is above 0.5", paper="equal", limit=0.5, **about(
                   nets, in_both(nets, lambda net, state: net["mixing"][state]),
                   lambda value, limit: value > 1 - limit)),
         Claim(name="resnet50-error-mean", source="P2 4.2", text="the mean estimation "

@@ -88,7 +88,7 @@ def draw_gates(record: dict) -> Figure:
     """From P1's Figure 2: mean T and T of one image, a column for each data set."""
     found = seen_of(record)
     figure, panels = sheet(
-        "One image opens a few gates far; on average most gates are a little open",
+        "One image opens a few gates far; averaged over all images, none is far open",
         "one highway net of each data set, after training",
         "mean: over all images", "block 1 is at the input", height=4.6, rows=2,
         columns=len(found), sharex=True, sharey=True, squeeze=False)
@@ -129,7 +129,7 @@ def draw_classes(record: dict) -> Figure:
     return figure
 
 
-LABELS = (45, 42), (8, 5), (24, -30)    # from where a line falls below 0.5, in points
+LABELS = (45, 42), (-8, -24), (20, -46)    # points from where a line falls below 0.5
 
 
 def draw_harder(record: dict) -> Figure:
@@ -152,7 +152,7 @@ def draw_harder(record: dict) -> Figure:
                                                   strict=False):
         draw_band(axes, range(1, len(values[0]) + 1), values, colour)
         axes.annotate(label, (count, 0.5), at, textcoords="offset points", color=colour,
-                      size=SMALL, ha="right" if count > 30 else "left")
+                      size=SMALL, ha="right" if count > 10 else "left")
     draw_level(axes, 0.5)
     axes.set_xlabel(f"closed {BLOCK_AXIS}")
     log_y(axes, "rise of training error, points")
