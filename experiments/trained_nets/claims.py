@@ -347,7 +347,8 @@ def claims_on_mixing(nets: Sequence[Mapping]) -> list[Claim]:
         Claim(name="best-mixing", source="P2 Eqs. 10-12", text="in highway nets T "
               "is near the weight that estimates A from H and x with the least "
               "variance: over the gates of all blocks but the last, the rank "
-              "correlation of mean T with this weight is above 0.5", paper="equal", limit=0.5, **about(
+              "correlation of mean T with this weight is above 0.5", paper="equal",
+              limit=0.5, **about(
                   nets, in_both(nets, lambda net, state: net["mixing"][state]),
                   lambda value, limit: value > 1 - limit)),
         Claim(name="resnet50-error-mean", source="P2 4.2", text="the mean estimation "
