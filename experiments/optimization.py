@@ -245,12 +245,15 @@ def finding(nets: list[dict], depths: Sequence[int]) -> str:
     """From which depth on the best plain net ends above the best highway net, and how
     far above it the deepest one does."""
     def best(block, depth):
-        return min(best_loss(net) for net in of(nets, block, [depth]))
-    times = {depth: best("plain", depth) / best("highway", depth) for depth in depths}
+        return min(of(nets, block, [depth]), key=best_loss)
+    times = {depth: best_loss(best("plain", depth)) / best_loss(best("highway", depth))
+             for depth in depths}
     first = max((depth for depth, factor in times.items() if factor < 1), default=0)
     above = [depth for depth in depths if depth > first]
+    deepest = depths[-1]
     return (f"From {above[0]} blocks on, plain nets end at a higher training loss than "
-            f"highway nets: {times[depths[-1]]:.2g} times at {depths[-1]} blocks"
+            f"highway nets: at {deepest} blocks {times[deepest]:.2g} times at best "
+            f"({name_of(best('plain', deepest))})"
             if above else "Plain nets end at a training loss as low as highway nets")
 
 

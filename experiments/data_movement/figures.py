@@ -17,12 +17,13 @@ MODEL = ("ByteDMD: a byte that is read costs the square root of its depth in a s
 def draw_passes(record: dict) -> Figure:
     """ByteDMD of every pass beside the plain net's: for each form a line over all sizes
     and batches, with its median."""
-    carried, gated = (np.median([*ratios(record, "bytedmd", block, False).values()])
-                      for block in ("residual", "highway"))
+    carried, gated = (np.median([value for key, value in ratios(
+        record, "bytedmd", block, False).items() if key[-1] == "forward"])
+        for block in ("residual", "highway"))
     figure, axes = sheet(
-        f"A residual net moves {carried:.2f} times as much data as a plain net, a "
-        f"highway net {gated:.2f} times", "least, median and most of all sizes and "
-        "batches; the title has medians at the same width", MODEL)
+        f"A forward pass of a residual net moves {carried:.2f} times as much data as a "
+        f"plain net's, a highway net's {gated:.2f} times", "least, median and most of "
+        "all sizes and batches; the title has medians at the same width", MODEL)
     forms = [block for block in record["plan"]["forms"] if block != "plain"]
     rows = [(f"{spoken(block)}, same width", block, False) for block in forms]
     rows.append(("highway, same parameters", "highway", True))

@@ -135,7 +135,8 @@ def draw_map(record: dict) -> Figure:
         f"{', '.join(ends) or 'not found, in nets of any number of'} blocks",
         trained_on(plan), f"training loss at the better of {len(plan['map']['lrs'])} "
         f"rates, median of {min(seeds)} to {max(seeds)} seeds",
-        f"framed: the paper's guideline; {GUESSING:.2f}: chance", height=4.4)
+        f"framed: the paper's guideline; {GUESSING:.2f}: chance; trains: the loss is "
+        f"below {TRAINS:.2f}", height=4.4)
     norm = LogNorm(values.min(), GUESSING)
     image = axes.imshow(values, cmap="viridis_r", norm=norm, aspect="auto")
     for (row, column), value in np.ndenumerate(values):

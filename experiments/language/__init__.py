@@ -111,7 +111,7 @@ def draw(record: dict) -> Figure:
     figure, axes = sheet(
         "A gate on the input x helps the language model most", "Penn Treebank",
         "ours has the size of the small model of Kim et al. (2016)",
-        "the model of Greff et al. (2017) is larger",
+        "the model of P2 (Greff et al., 2017) is larger",
         height=3.9)
     nets = sorted(record["nets"], reverse=True, key=lambda net: np.median(
         or_infinite(net["test_perplexity"])))
@@ -124,14 +124,14 @@ def draw(record: dict) -> Figure:
                       fillstyle="none")
     for mark, fill, label in (("o", "full", "ours, each seed"),
                               ("D", "none", "Kim et al."),
-                              ("s", "none", "Greff et al.")):
+                              ("s", "none", "P2")):
         axes.plot([], [], mark, color=LIGHT.soft, label=label, fillstyle=fill)
     axes.legend(fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.45, 1.2), ncols=3,
                 frameon=False, handletextpad=0, columnspacing=1)
     axes.set_yticks(range(len(nets)), map(label_of, nets))
     axes.set(xlabel="test perplexity (smaller is better)", ylim=(-0.6, len(nets) - 0.4))
     axes.grid(axis="x")
-    label_y(axes, "blocks")
+    label_y(axes, "layers")
     return figure
 
 

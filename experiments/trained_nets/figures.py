@@ -129,7 +129,7 @@ def draw_classes(record: dict) -> Figure:
     return figure
 
 
-LABELS = (45, 42), (-8, -24), (20, -46)    # points from where a line falls below 0.5
+LABELS = (45, 42), (-8, -24), (30, -46)    # points from where a line falls below 0.5
 
 
 def draw_harder(record: dict) -> Figure:
