@@ -36,11 +36,12 @@ then lose only some hundredths of their length in each block, and the paper's pl
 of 10 and 20 layers train very well. But this is true only on average. A product of many
 matrices stretches a few directions and flattens all others. The signals of a thousand
 images form a cloud, which is long in some directions and thin in others. (Its lengths
-are the singular values of the centred signals.) Before the first block, the eleventh
-longest direction is half as long as the longest. After a hundred blocks of 50 units it
-is thousands of times shorter, and hardly anything but the first few directions is left
-to tell images apart. Orthogonal weights (--init orthogonal) keep the length in every
-direction, and plain nets then learn at a greater depth.
+are the singular values of the centred signals.) Ten classes need about ten directions,
+so we look at the eleventh longest. Before the first block it is half as long as the
+longest. After a hundred blocks of 50 units it is 1,700 to 8,300 times shorter, and
+hardly anything but the first few directions is left to tell images apart. Orthogonal
+weights (--init orthogonal) keep the length in every direction, and plain nets then
+learn at a greater depth.
 
 The gate. A highway block has a second layer beside H, the gate T, a number between 0
 and 1 for each unit. It learns where to take H and where to leave the input alone:

@@ -30,9 +30,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--recheck", metavar="NAME", help="train the trials that "
                         "decide a claim again, and judge it again")
-    parser.add_argument("--minutes", type=in_range(float, 0.1, 10**6), default=2,
+    parser.add_argument("--minutes", type=in_range(float, 0.1, 10**6),
                         help="that a recheck may take (default: 2)")
-    parser.add_argument("--sample", type=in_range(int, 1, 10**6), default=0,
+    parser.add_argument("--sample", type=in_range(int, 1, 10**6),
                         metavar="N", help="train only the N cheapest and compare them; "
                         "that gives no verdict")
     parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
@@ -40,8 +40,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
                         help="of the data set's files")
     options = parser.parse_args(argv)
-    if options.sample and options.recheck is None:
-        parser.error("--sample is for --recheck")
+    if options.recheck is None:
+        for name in ("minutes", "sample", "jobs", "data_dir"):
+            if getattr(options, name) is not None:
+                parser.error(f"--{name.replace('_', '-')} is for --recheck")
     with failing_in_a_line("experiments.claims"):
         if options.recheck is None:
             for claim in all_claims(all_records()):
@@ -51,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         with tempfile.TemporaryDirectory(prefix="highway-networks-") as scratch:
             code = recheck_claim(
                 options.recheck, Store(Path(scratch) / "trials.sqlite"),
-                minutes=options.minutes, sample=options.sample, jobs=options.jobs,
-                data_dir=options.data_dir)
+                minutes=options.minutes or 2, sample=options.sample or 0,
+                jobs=options.jobs, data_dir=options.data_dir)
     sys.exit(code)
 
 
