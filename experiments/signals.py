@@ -83,7 +83,7 @@ def draw(record: dict) -> Figure:
     plan = record["plan"]
     figure, panels = sheet(
         "Before training: Glorot's weights flatten the signal; orthogonal weights and "
-        "gates of T\xa0=\xa01/L keep its directions",
+        "gates keep its directions",
         f"{data_of(plan)}: {plan['images']} images in untrained nets of "
         f"{plan['depth']} blocks; median and range of {len(plan['seeds'])} seeds",
         height=5.4, rows=2, sharex=True)
