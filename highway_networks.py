@@ -1631,12 +1631,12 @@ QUICK = {"depth": 10, "epochs": 5, "n_train": 2000, "n_test": 1000}
 
 def several(parse: Callable) -> Callable:
     """An argparse type: values separated by commas, each once."""
-    def values(text):
+    def comma_separated(text):
         found = [parse(part) for part in text.split(",")]
         if len(set(found)) < len(found):
             raise argparse.ArgumentTypeError(f"{text!r} names a value twice")
         return found
-    return values
+    return comma_separated
 
 
 def path_of(text: str) -> Path:
