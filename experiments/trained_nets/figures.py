@@ -117,6 +117,7 @@ def draw_classes(record: dict) -> Figure:
     figure, axes = sheet(
         f"Differences of T between classes: the first {early} blocks have "
         f"{', '.join(told)}", "squares of a class's mean T less that of all images",
+        "all classes; the claims also take the paper's two",
         "highway nets, median and range", f"line: block {early}")
     for place, (name, shares) in enumerate(found.items()):
         colour, line = LIGHT.own[place // 2], DASHED if "," in name else "-"
