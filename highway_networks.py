@@ -746,23 +746,27 @@ class DeepNet:
     @classmethod
     def load(cls, path: str | Path) -> DeepNet:
         """The net that `save` wrote. Raises OSError for a file that cannot be opened,
-        ValueError for one that is something else; of its block BLOCKS has a row."""
+        ValueError for one that is something else; its block must be in BLOCKS."""
         names = "block", "depth", "hidden", "inputs", "classes", "activation"
         with open(expanded(path), "rb") as file:
             try:
                 with np.load(file) as archive:          # no pickles
                     params = archive["params"]
                     settings = {name: archive[name].item() for name in names}
-                L, U = settings["depth"], settings["hidden"]
-                R = U * (1 + len(BLOCKS[settings["block"]].gates))
-                size = sum(map(math.prod, cls.shapes(
-                    L, U, R, settings["inputs"], settings["classes"]).values()))
-                if params.shape != (size,) or not np.isfinite(params).all():
-                    raise ValueError(f"{params.shape} weights, not {size}, each a "
-                                     "finite number")
-                net = cls(**settings, dtype=params.dtype)
+                block, L, U = (settings[name] for name in names[:3])
+                if block in BLOCKS:
+                    R = U * (1 + len(BLOCKS[block].gates))
+                    size = sum(map(math.prod, cls.shapes(
+                        L, U, R, settings["inputs"], settings["classes"]).values()))
+                    if params.shape != (size,) or not np.isfinite(params).all():
+                        raise ValueError(f"{params.shape} weights, not {size}, each a "
+                                         "finite number")
+                    net = cls(**settings, dtype=params.dtype)
             except Exception as error:      # zipfile, zlib, numpy: each its own kind
                 raise ValueError(f"{path} is not a saved DeepNet: {error}") from error
+        if block not in BLOCKS:
+            raise ValueError(f"{path}: its block is {block!r}, which BLOCKS lacks; run "
+                             "the code that adds it first")
         net.params[...] = params
         return net
 
@@ -1120,8 +1124,7 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
     are read-only. `highway_suite.load` knows more sets and fetches what is missing.
     """
     if name not in DATASETS:
-        raise DataError(f"no data set {name!r}, only {', '.join(DATASETS)}; "
-                        "highway_suite.load knows more")
+        raise DataError(f"no data set {name!r}, only {', '.join(DATASETS)}")
     dataset = DATASETS[name]
     try:
         arrays = dataset.read(data_folder(dataset, data_dir), dataset)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 from textwrap import fill
 
 from experiments import NAMES
@@ -13,6 +14,8 @@ from experiments.lab.experiment import failing_in_a_line, get, state_of
 
 def main() -> None:
     """Print the list."""
+    argparse.ArgumentParser(prog="python3 -m experiments",
+                            description=(__doc__ or "").partition("\n")[0]).parse_args()
     for name in NAMES:
         experiment = get(name)
         print(f"{name}: {experiment.minutes} minutes, results {state_of(experiment)}")

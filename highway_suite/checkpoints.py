@@ -27,7 +27,7 @@ from highway_suite.files import LIMIT, check_target, parse_json, read_file, writ
 from highway_suite.records import environment, numerics
 
 STATE = "state.json"    # the member beside the arrays
-KEYS = {"config", "data", "environments", "history", "seconds", "streams"}
+KEYS = {"config", "data", "environments", "history", "seconds", "start", "streams"}
 
 
 class CheckpointError(ValueError):
@@ -48,6 +48,23 @@ def data_hash(*arrays: np.ndarray) -> str:
     return digest.hexdigest()
 
 
+def weighed(*arrays: np.ndarray) -> list[float]:
+    """A number for each array that tells it from others, up to rounding."""
+    return [float(array.ravel() @ np.cos(np.arange(array.size, dtype=np.float64)))
+            for array in arrays]
+
+
+def computed_by(block: hn.Block, units: int) -> str:
+    """What a block makes of some fixed numbers, forward and backward: a block of the
+    caller's may change while its name stays."""
+    draw = np.random.default_rng(0).uniform
+    x, dy, y, dH, scratch = (draw(size=(units, 2)) for _ in range(5))
+    rows = tuple(draw(size=(units, 2)) for _ in range(1 + len(block.gates)))
+    block.forward(x, rows, y, scratch)
+    block.backward(dy, x, rows, dH, scratch)
+    return " ".join(f"{value:.6g}" for value in weighed(y, dy, dH, *rows[1:]))
+
+
 class Checkpoint:
     """The checkpoint of one training in a file, for `fit`.
 
@@ -65,15 +82,17 @@ class Checkpoint:
                  anyway: bool = False):
         self.path, self.data, self.anyway = hn.expanded(path), data, anyway
         self.config = parse_json(json.dumps(dict(config), allow_nan=False))
-        self.start, self.seconds_before = time.perf_counter(), 0.0
+        self.began, self.seconds_before = time.perf_counter(), 0.0
+        self.start: list[float] = []        # of the weights before training, by `load`
         self.environments = [this_process()]
 
     def save(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator], history: list[dict]) -> None:
         """Write all of it or nothing. Raises OSError, which names the file."""
-        seconds = self.seconds_before + time.perf_counter() - self.start
+        seconds = self.seconds_before + time.perf_counter() - self.began
         state = {"config": self.config, "data": self.data, "history": history,
-                 "environments": self.environments, "seconds": round(seconds, 3),
+                 "start": self.start, "environments": self.environments,
+                 "seconds": round(seconds, 3),
                  "streams": {name: stream.bit_generator.state
                              for name, stream in streams.items()}}
         file = io.BytesIO()
@@ -91,6 +110,7 @@ class Checkpoint:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         check_target(self.path)
         self.environments = [this_process()]    # threads are as `fit` limits them
+        self.start = weighed(*arrays.values())
         if not self.path.exists():
             return []
         try:
@@ -140,6 +160,8 @@ class Checkpoint:
             raise ValueError(f"it has {done} epochs, here {here['epochs']} are wanted")
         if state["data"] != self.data:
             raise ValueError("it learned from other data")
+        if not np.allclose(state["start"], self.start, rtol=1e-5):
+            raise ValueError("it is of another training: it began with other weights")
         last = state["environments"][-1]
         for key, value in this_process().items():
             if last.get(key) != value and not self.anyway:
@@ -150,5 +172,7 @@ class Checkpoint:
 def of_training(path: str | Path, config: hn.Config, data: hn.Data,
                 anyway: bool = False) -> Checkpoint:
     """The checkpoint of `highway_networks.train` with these settings and data."""
-    return Checkpoint(path, vars(config), data_hash(
+    block = computed_by(hn.BLOCKS[config.block], config.hidden)
+    settings = {**vars(config), "what its block computes": block}
+    return Checkpoint(path, settings, data_hash(
         data.x_train, data.y_train, data.x_test, data.y_test), anyway)

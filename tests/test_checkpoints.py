@@ -121,6 +121,30 @@ def test_another_training_is_refused_and_kept(data, halfway, tmp_path):
     check_refused(path, ADAM, replace(data, x_train=-data.x_train), "other data")
 
 
+def test_other_starting_weights_are_refused(data, halfway, tmp_path):
+    path, net = tmp_path / "run.npz", hn.make_net(replace(ADAM, seed=1), data)
+    path.write_bytes(halfway)
+    with pytest.raises(CheckpointError, match="other weights"):
+        hn.train(net, data, ADAM, checkpoint=path)
+
+
+def test_a_block_that_has_changed_is_refused(data, tmp_path, monkeypatch):
+    def scaled(by):
+        def forward(x, rows, y, scratch):
+            np.add(x, by * rows[0], out=y)
+
+        def backward(d, x, rows, dH, scratch):
+            np.multiply(d, by, out=dH)
+        return hn.Block("", forward, backward)
+    monkeypatch.setitem(hn.BLOCKS, "scaled", scaled(1))
+    config = replace(ADAM, block="scaled")
+    done = train(config, data, tmp_path / "t.npz")
+    assert train(config, data, tmp_path / "t.npz") == done
+    monkeypatch.setitem(hn.BLOCKS, "scaled", scaled(0.1))
+    with pytest.raises(CheckpointError, match="block computes"):
+        train(config, data, tmp_path / "t.npz")
+
+
 def test_another_processor_goes_on_when_asked_and_is_noted(data, halfway, tmp_path,
                                                            monkeypatch):
     path = tmp_path / "run.npz"

@@ -233,7 +233,7 @@ NET = small_net("highway", 3)
 @pytest.mark.parametrize("change", [
     {"params": np.ones(1)}, {"params": NET.params[None]},
     {"params": np.append(NET.params[1:], np.nan)}, {"depth": 2}, {"depth": "3"},
-    {"block": "no"}, {"hidden": None}],
+    {"hidden": None}],
     ids=lambda change: "-".join(change))
 def test_what_is_no_saved_net_is_refused(change, tmp_path):
     """Nothing is broadcast or converted."""
@@ -241,6 +241,14 @@ def test_what_is_no_saved_net_is_refused(change, tmp_path):
     np.savez_compressed(tmp_path / "net.npz", **{
         name: value for name, value in whole.items() if value is not None})
     with pytest.raises(ValueError, match="is not a saved DeepNet"):
+        hn.DeepNet.load(tmp_path / "net.npz")
+
+
+def test_a_net_whose_block_is_not_there_says_so(tmp_path, monkeypatch):
+    monkeypatch.setitem(hn.BLOCKS, "mine", hn.BLOCKS["highway"])
+    hn.DeepNet("mine", 3).save(tmp_path / "net.npz")
+    monkeypatch.delitem(hn.BLOCKS, "mine")
+    with pytest.raises(ValueError, match="'mine', which BLOCKS lacks"):
         hn.DeepNet.load(tmp_path / "net.npz")
 
 
