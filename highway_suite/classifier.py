@@ -257,8 +257,9 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             self.net_.params[...] = watch.params
         for row in rows:
             row["epoch"] = self.n_iter_ = self.n_iter_ + 1
-            for name, value in row.items():
-                self.history_.setdefault(name, []).append(value)
+            for name in {**row, **self.history_}:   # None where not measured
+                column = self.history_.setdefault(name, [None] * (self.n_iter_ - 1))
+                column.append(row.get(name))
         self.loss_curve_ = self.history_["train_loss"]
 
     def _rows(self, X):

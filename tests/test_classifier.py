@@ -155,6 +155,8 @@ def test_early_stopping_keeps_the_best_weights(table):
     assert len(scores) == net.n_iter_ == np.argmax(scores) + 1 + 4 < 200
     held = train_test_split(X, y, test_size=0.1, random_state=net._seed, stratify=y)
     assert net.score(held[1], held[3]) == max(scores)
+    net.partial_fit(X, y)
+    assert {len(column) for column in net.history_.values()} == {net.n_iter_}
 
 
 def test_a_spread_far_from_1_or_a_mean_far_from_0_is_warned_of(table):
