@@ -2,6 +2,10 @@
 trains the settings that are missing.
 
     python3 -m examples.search
+
+A trial is known by its config, its data and the version of its function. What may
+change therefore belongs into the config; where the function itself changes, raise its
+version, as in `@trial_function("example.train", version=2)`.
 """
 
 from pathlib import Path
@@ -16,7 +20,7 @@ from highway_suite.datasets import content_hash
 
 @trial_function("example.train")
 def train(config: dict, data: hn.Data) -> dict:
-    settings = hn.Config(depth=10, epochs=6, **config)
+    settings = hn.Config(**config)
     history, _, status = hn.train(hn.make_net(settings, data), hn.scale_pixels(data),
                                   settings)
     return {"status": status, "train_loss": history["train_loss"]}
@@ -25,7 +29,8 @@ def train(config: dict, data: hn.Data) -> dict:
 if __name__ == "__main__":      # worker processes import this file
     digits = {"name": "digits", "content": content_hash("digits")}
     trials = run_trials(
-        [Request(train, digits, {"lr": lr, "gate_bias": bias})
+        [Request(train, digits, {"depth": 10, "epochs": 6, "lr": lr,
+                                  "gate_bias": bias})
          for bias in (-1.0, -3.0) for lr in (1e-3, 3e-3, 1e-2)],
         Store(Path("runs/search.sqlite")), lambda: highway_suite.load("digits"))
     best = min(trials, key=lambda trial: trial.result["train_loss"][-1] or 1e9)
