@@ -25,21 +25,24 @@ the last to the first:
 A product of L random matrices grows or shrinks. In blocks of U units, a common default
 (that of PyTorch's Linear) draws weights uniformly between -1 / sqrt(U) and 1 / sqrt(U),
 so that their variance is 1 / (3 U). Each block then divides the length of the signal by
-about sqrt(3). On the way back it divides the length of the gradient by the same factor.
+about sqrt(3), as tanh is nearly linear where its argument is small. On the way back it
+divides the length of the gradient by the same factor.
 Thirty blocks divide both by 10^7. The gradient of a weight is a product of both: the
 first blocks have a signal but no gradient, the last ones have a gradient but no signal,
 and no block learns. The output is the same for all images, and the loss stays at ln 10,
 that of guessing. Adam rescales small gradients, but it cannot bring back the image.
 
-Glorot's rule (--init glorot; he for relu) triples the variance. Signal and gradient
-then lose only some hundredths of their length in each block, and the paper's plain nets
-of 10 and 20 layers train very well. But this is true only on average. A product of many
+Glorot's rule (--init glorot; he for relu) triples the variance. The signal then loses
+about a fifth of its length in each of the first blocks. After them, signal and gradient
+lose only some hundredths in each block, and the paper's plain nets of 10 and 20 layers
+train very well. But this is true only on average. A product of many
 matrices stretches a few directions and flattens all others. The signals of a thousand
 images form a cloud, which is long in some directions and thin in others. (Its lengths
-are the singular values of the centred signals.) Ten classes need about ten directions,
-so we look at the eleventh longest. Before the first block it is half as long as the
-longest. After a hundred blocks of 50 units it is 1,700 to 8,300 times shorter, and
-hardly anything but the first few directions is left to tell images apart. Orthogonal
+are the singular values of the centred signals.) The means of ten classes span nine
+directions, so eleven long ones would be room enough. Before the first block the
+eleventh longest is half as long as the longest. After a hundred blocks of 50 units it
+is 1,700 to 8,300 times shorter than the longest, and hardly anything but the first few
+directions is left to tell images apart. Orthogonal
 weights (--init orthogonal) keep the length in every direction, and plain nets then
 learn at a greater depth.
 
@@ -74,7 +77,7 @@ z_T. The derivatives are tanh' = 1 - H * H and sigmoid' = T * (1 - T):
 
 W_H, W_T and their biases are stacked, so that a block is one matrix product
 [W_H b_H; W_T b_T] [x; 1] forward, and two backward. The code computes dz_T as
-T * (H - x) times (1 - T) * dy. The second factor is already there, as a part of dx.
+T * (H - x) times (1 - T) * dy, because it has just computed (1 - T) * dy for dx.
 
 The ends. The pixels i of an image become the first x = tanh(W_in i + b_in). The last y
 becomes logits = W_out y + b_out and p = softmax(logits). The loss is the mean over the
@@ -698,11 +701,19 @@ class DeepNet:
             raise ValueError("x has a NaN or an infinity")
         return x.T
 
-    def _logits(self, x, closed):
-        """(N, C), some rows at a time: the cache of a deep net takes much memory."""
+    def _collect(self, x, closed, shape, pick):
+        """(N, *shape): pick(logits, cache) of every row. `COLUMNS` rows at a time, as
+        the cache of a deep net takes much memory."""
         columns, closed = self._columns(x), frozenset(closed)
-        parts = np.split(columns, range(COLUMNS, columns.shape[1], COLUMNS), axis=1)
-        return np.vstack([self.forward(part, closed=closed)[0].T for part in parts])
+        cuts = range(COLUMNS, len(x), COLUMNS)
+        out = np.empty((len(x), *shape), self.dtype)
+        for part, rows in zip(np.split(columns, cuts, axis=1), np.split(out, cuts),
+                              strict=True):
+            rows[:] = np.moveaxis(pick(*self.forward(part, closed=closed)), -1, 0)
+        return out
+
+    def _logits(self, x, closed):
+        return self._collect(x, closed, (self.classes,), lambda logits, cache: logits)
 
     def predict(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
         """x (N, P), any floats or whole numbers -> the most probable class of each row,
@@ -714,17 +725,18 @@ class DeepNet:
         return softmax(self._logits(x, closed).T).T
 
     def gates(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
-        """x (N, P) -> the transform gates T of every block, (N, L, U); ValueError if
-        the block has none."""
-        T = self.forward(self._columns(x), closed=closed)[1].T
-        if T is None:
+        """x (N, P) -> the transform gates T of every block, (N, L, U): with float32,
+        4 N L U bytes. ValueError if the block has none."""
+        if "T" not in self.block.gates:
             raise ValueError(f"{self.settings['block']} blocks have no transform gate")
-        return np.moveaxis(T, 2, 0)
+        return self._collect(x, closed, (self.depth, self.hidden),
+                             lambda logits, cache: cache.T)
 
     def block_outputs(self, x: np.ndarray, closed: Collection[int] = ()) -> np.ndarray:
-        """x (N, P) -> the projection's output and every block's, (N, L + 1, U)."""
-        cache = self.forward(self._columns(x), closed=closed)[1]
-        return np.moveaxis(cache.x[:, :self.hidden], 2, 0)
+        """x (N, P) -> the projection's output and every block's, (N, L + 1, U): with
+        float32, 4 N (L + 1) U bytes."""
+        return self._collect(x, closed, (self.depth + 1, self.hidden),
+                             lambda logits, cache: cache.x[:, :self.hidden])
 
     def __repr__(self) -> str:
         """Such as DeepNet(highway, depth=30, hidden=50, 784 -> 10, 192,760 parameters)
@@ -992,8 +1004,8 @@ def read_content(path: Path, most: int) -> bytes:
         if packed:
             content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(most + 1)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: {'broken gzip: ' if packed else ''}"
-                        f"{getattr(error, 'strerror', '') or error}") from error
+        why = getattr(error, "strerror", "") or str(error).rstrip(".")
+        raise DataError(f"{path}: {'broken gzip: ' * packed}{why}") from error
     if len(content) > most:
         idx = f"; its idx type is 0x{content[2:3].hex()}, and 0x08 is read"
         raise DataError(f"{path}: more than the {most} bytes expected"

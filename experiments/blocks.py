@@ -300,7 +300,7 @@ def claims(record: dict) -> list[Claim]:
 
 
 EXPERIMENT = Experiment(
-    name="blocks", doc=__doc__, minutes=42, plan=PLAN, smoke=SMOKE, run=run,
+    name="blocks", doc=__doc__, plan=PLAN, smoke=SMOKE, run=run,
     claims=claims, figures={"figure": draw})
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def claims(record: dict) -> list[Claim]:
                   for _, glorot, orthogonal in zip(*eleventh.values(), strict=True)))]
 
 
-EXPERIMENT = Experiment(name="signals", doc=__doc__, minutes=2, plan=PLAN, smoke=SMOKE,
+EXPERIMENT = Experiment(name="signals", doc=__doc__, plan=PLAN, smoke=SMOKE,
                         run=run, claims=claims, figures={"figure": draw})
 
 if __name__ == "__main__":

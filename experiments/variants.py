@@ -279,7 +279,7 @@ def draw(record: dict) -> Figure:
 
 
 EXPERIMENT = Experiment(
-    name="variants", doc=__doc__, minutes=5, plan=PLAN, smoke=SMOKE, run=run,
+    name="variants", doc=__doc__, plan=PLAN, smoke=SMOKE, run=run,
     claims=claims, figures={"figure": draw})
 
 if __name__ == "__main__":

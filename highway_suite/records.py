@@ -92,8 +92,9 @@ def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0",
         record = parse_json(content.decode("utf-8-sig"))
         check(record)
     except ValueError as error:
-        remedy = "" if os.path.lexists(path) else f". Make it with: {command}"
-        raise RecordError(f"{path}: {error}{remedy}") from error
+        remedy = ("Restore the file, or name another" if os.path.lexists(path) else
+                  f"Make it with: {command}")
+        raise RecordError(f"{path}: {error}. {remedy}") from error
     return record, hashlib.sha256(content).hexdigest()
 
 

@@ -99,7 +99,7 @@ def draw(record):
 
 
 EXPERIMENT = Experiment(
-    name="toy", doc="Is it square?\n\nYes.", minutes=1, run=run, claims=claims,
+    name="toy", doc="Is it square?\n\nYes.", run=run, claims=claims,
     plan={"dataset": "digits", "numbers": [1, 2, 3, 4]},
     smoke={"numbers": [1, 2]}, figures={"figure": draw})
 

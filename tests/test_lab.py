@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 from experiments import claims as all_claims
 from experiments import variants
-from experiments.lab import Claim, experiment, main, recheck, running, trial_function
+from experiments.lab import Claim, experiment, main, running, trial_function
 from experiments.lab import cluster as cluster_of
 from experiments.lab.drawing import plain_numbers
 from experiments.lab.experiment import Lab, Replay, load_record, state_of
@@ -579,7 +579,7 @@ def test_a_claim_too_dear_gets_no_verdict(toy, capsys, monkeypatch):
     monkeypatch.setitem(toys.EXPERIMENT.plan, "numbers", list(range(1, 15)))
     toy()
     with monkeypatch.context() as patch:
-        patch.setattr(recheck, "START", 60)
+        patch.setattr(running, "START", 60)
         assert rechecked("toy-last", "--minutes", "1") == 2
     assert rechecked("toy-last", "--sample", "1") == 0
     told = capsys.readouterr().out
@@ -633,7 +633,7 @@ def test_trials_of_an_older_version_are_compared_as_such(toy, tmp_path, capsys,
 
 def test_the_time_of_a_recheck_is_that_of_its_cores_or_of_the_longest_trial():
     trials = [SimpleNamespace(seconds=seconds) for seconds in (10, 10, 10, 30)]
-    assert [recheck.seconds_of(trials, jobs) for jobs in (1, 2, 8)] == [65, 35, 35]
+    assert [running.seconds_of(trials, jobs) for jobs in (1, 2, 8)] == [65, 35, 35]
 
 
 @pytest.mark.parametrize("limits", [(0.02, 0.7), (1.1, 4), (1.1, 1.5)])

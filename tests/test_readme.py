@@ -33,7 +33,7 @@ def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng):
     lines = [f"{a},{b},{c},{'up' if a > b else 'down'}" for a, b, c in x.tolist()]
     (tmp_path / "table.csv").write_text("\n".join(["a,b,c,kind", *lines]))
     monkeypatch.chdir(tmp_path)
-    space = run("table.csv")
+    space = run("genfromtxt")
     assert space["net"].score(space["X_test"], space["y_test"]) > 0.9
     assert set(space["net"].classes_) == {"up", "down"}
     space |= run("GridSearchCV(net", **space)
@@ -45,6 +45,18 @@ def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng):
     scaler, deep = space["joblib"].load("night.joblib")
     assert deep.n_iter_ == 50
     assert deep.score(scaler.transform(space["X_test"]), space["y_test"]) > 0.9
+
+
+def test_a_table_with_words_and_gaps_is_learned(tmp_path, monkeypatch, rng):
+    pytest.importorskip("sklearn")
+    pytest.importorskip("pandas")
+    x, names = rng.normal(size=(400, 2)), rng.choice(["a", "b", ""], size=400)
+    lines = [f"{p if k % 9 else ''},{q},{name},{'up' if p > 0 or name == 'b' else ''}n"
+             for k, ((p, q), name) in enumerate(zip(x.tolist(), names, strict=True))]
+    (tmp_path / "table.csv").write_text("\n".join(["p,q,name,kind", *lines]))
+    monkeypatch.chdir(tmp_path)
+    space = run("read_csv")
+    assert space["net"].score(space["X_test"], space["y_test"]) > 0.8
 
 
 def test_a_hundred_blocks_learn():

@@ -50,5 +50,5 @@ def run(lab: Lab) -> dict:
 
 
 EXPERIMENT = Experiment(
-    name="convolution", doc=__doc__, minutes=1030, plan=PLAN, smoke=SMOKE, run=run,
+    name="convolution", doc=__doc__, plan=PLAN, smoke=SMOKE, run=run,
     claims=claims.claims, figures=FIGURES)

@@ -69,5 +69,5 @@ def run(lab: Lab) -> dict:
 
 
 EXPERIMENT = Experiment(
-    name="data_movement", doc=__doc__, minutes=40, plan=PLAN, smoke=SMOKE, run=run,
+    name="data_movement", doc=__doc__, plan=PLAN, smoke=SMOKE, run=run,
     claims=claims, figures={"figure": draw_passes, "skipping": draw_skipping})

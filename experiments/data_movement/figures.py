@@ -21,9 +21,9 @@ def draw_passes(record: dict) -> Figure:
         record, "bytedmd", block, False).items() if key[-1] == "forward"])
         for block in ("residual", "highway"))
     figure, axes = sheet(
-        f"A forward pass of a residual net moves {carried:.2f} times as much data as a "
-        f"plain net's, a highway net's {gated:.2f} times", "least, median and most of "
-        "all sizes and batches; the title has medians at the same width", MODEL)
+        f"Carrying x moves {100 * (carried - 1):.0f} % more data than a plain net, a "
+        f"gate {100 * (gated - 1):.0f} % more", "least, median and most of all sizes "
+        "and batches", "the title: forward passes of residual and highway nets", MODEL)
     forms = [block for block in record["plan"]["forms"] if block != "plain"]
     rows = [(f"{spoken(block)}, same width", block, False) for block in forms]
     rows.append(("highway, same parameters", "highway", True))
@@ -56,9 +56,9 @@ def draw_skipping(record: dict) -> Figure:
             for net, row in zip(own, blocks, strict=True)]
     small = record["small"][0]
     figure, axes = sheet(
-        f"Pruned to {min(left)} to {max(left)} blocks highway nets read at most "
-        f"{100 * max(row['test'] for row in blocks):.1f} %, trained with "
-        f"{small['depth']} at least {100 * min(small['test']):.1f} %",
+        f"New nets of {small['depth']} blocks read "
+        + ("more" if min(small["test"]) > max(row["test"] for row in blocks) else
+           "no more") + f" than nets that are pruned to {min(left)} to {max(left)}",
         f"{data_of(record['plan'])}; {len(own)} nets of "
         f"{len(own[0]['closed'])} blocks", "pruned: without the least needed blocks",
         MODEL, height=3.9)

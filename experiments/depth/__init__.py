@@ -50,6 +50,6 @@ def run(lab: Lab) -> dict:
 
 
 EXPERIMENT = Experiment(
-    name="depth", doc=__doc__, minutes=315, plan=plans.PLAN, smoke=plans.SMOKE,
+    name="depth", doc=__doc__, plan=plans.PLAN, smoke=plans.SMOKE,
     run=run, figures=figures.FIGURES,
     claims=lambda record: [*claims.claims(record), *controls.claims(record)])

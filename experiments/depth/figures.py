@@ -43,8 +43,8 @@ def draw_law(record: dict) -> Figure:
         f"If the T of all blocks add up to {LOW} or less, nets of {depths[0]} to "
         f"{depths[-1]:,} blocks train",
         trained_on(record["plan"]), f"means of {len(record['plan']['seeds'])} seeds",
-        "S is the sum of T over all blocks, before training; grey: S up to "
-        f"{LOW}",
+        "S is the sum of T over all blocks before training, so it is below their "
+        f"number; grey: S up to {LOW}",
         columns=len(OPTIMIZERS), sharey=True)
     for axes, (optimizer, name) in zip(panels, OPTIMIZERS.items(), strict=True):
         for place, depth in enumerate(depths):
@@ -55,12 +55,13 @@ def draw_law(record: dict) -> Figure:
                       color=colormaps["viridis_r"]((place + 1) / len(depths)),
                       linewidth=1.5, marker="o", markersize=3.5, label=f"{depth:,}")
         axes.set(xscale="log", yscale="log", xlabel="S (log scale)")
-        axes.axvspan(axes.get_xlim()[0], LOW, color=LIGHT.grid, alpha=0.5, zorder=0)
-        axes.margins(x=0)
+        ends = axes.get_xlim()
+        axes.axvspan(ends[0], LOW, color=LIGHT.grid, alpha=0.5, zorder=0)
+        axes.set_xlim(ends)
         axes.set_title(name, size=10, loc="right")
         axes.xaxis.set_major_formatter("{x:g}")
         plain_numbers(axes.yaxis)
-    label_y(panels[0], "training loss")
+    label_y(panels[0], "training loss (log scale)")
     panels[0].legend(title="blocks", frameon=False, fontsize=SMALL, loc="upper left")
     return figure
 
@@ -174,12 +175,14 @@ def draw_use(record: dict) -> Figure:
     for row, colour in zip(rows, LIGHT.own, strict=False):
         used = row["used"][0]
         cut = np.array(used["cut_loss"]) / used["loss"]
-        axes.plot(np.linspace(0, row["depth"], len(cut)), cut, color=colour,
-                  label=f"$b_T$ = {signed(row['gate_bias'])}")
+        blocks = np.linspace(0, row["depth"], len(cut))
+        axes.plot(blocks, cut, color=colour)
+        axes.annotate(f"$b_T$ = {signed(row['gate_bias'])}",
+                      (blocks[len(cut) // 2], cut[len(cut) // 2]), (0, 10),
+                      textcoords="offset points", color=colour)
     draw_level(axes, KEEPS)
     axes.set_xlabel(f"first blocks that are left open, of {rows[0]['depth']}")
     log_y(axes, "training loss / that of the whole net")
-    axes.legend(frameon=False, fontsize=SMALL)
     return figure
 
 

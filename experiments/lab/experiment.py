@@ -6,6 +6,7 @@ A module experiments/NAME.py, or a package, has an `EXPERIMENT`; command.py runs
 from __future__ import annotations
 
 import importlib
+import math
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,8 +21,8 @@ from PIL import Image
 import highway_networks as hn
 from experiments import NAMES
 from experiments.lab.judging import Claim, judge
-from experiments.lab.running import describer, run_trials
-from experiments.lab.trials import Request, Store, StoreError, Trial
+from experiments.lab.running import describer, run_trials, seconds_of
+from experiments.lab.trials import Request, Store, StoreError, Trial, read_packed
 from highway_suite.datasets import content_hash, load
 from highway_suite.figures import LIGHT, saved, style
 from highway_suite.files import parse_json, to_json, write_file
@@ -43,7 +44,6 @@ class Experiment:
 
     name: str               # of its module in experiments/, and of its folder
     doc: str | None         # the module's docstring; its first line is the question
-    minutes: int            # that a run takes on two cores, with nothing finished
     plan: dict              # as JSON: "dataset" and all else that it goes by
     smoke: dict             # what changes in the plan for --smoke
     run: Callable[[Lab], dict]              # -> the record's fields after the header
@@ -57,6 +57,12 @@ class Experiment:
     def question(self) -> str:
         """What it asks, in a line; nothing under python -OO."""
         return (self.doc or "").partition("\n")[0]
+
+    @property
+    def minutes(self) -> int:
+        """That the committed trials take on two cores. Raises StoreError."""
+        trials = read_packed(folder_of(self.name) / "trials")
+        return math.ceil(seconds_of(trials.values()) / 60)
 
 
 def get(name: str) -> Experiment:

@@ -26,26 +26,23 @@ from experiments.lab.experiment import (
     folder_of,
     get,
 )
-from experiments.lab.running import describer, duration, run_trials
+from experiments.lab.running import (
+    CORES,
+    describer,
+    duration,
+    run_trials,
+    seconds_of,
+)
 from experiments.lab.trials import Store, StoreError, Trial, read_packed
 from highway_suite.records import environment, numbers_of, numerics
 from highway_suite.schema import RecordError
 from highway_suite.terminal import say
-
-CORES = 2               # of the machine that times are given for
-START = 5               # seconds that it takes to start and to read
 
 
 def made_by(lab: Lab, name: str) -> dict:
     """A claim, made of a lab's trials. Raises StoreError, RecordError."""
     claims = {claim["name"]: claim for claim in lab.record("")["claims"]}
     return claims.get(name, {}) | {"experiment": lab.experiment.name}
-
-
-def seconds_of(trials: Collection[Trial], jobs: int = CORES) -> float:
-    """About how long trials take again on so many cores."""
-    each = [trial.seconds for trial in trials]
-    return max([math.fsum(each) / jobs, *each]) + START
 
 
 def leaves(value: Any, seeds: bool, place: str = "") -> Iterator[tuple[str, Any]]:

@@ -10,6 +10,7 @@ the others go on, and the next call runs it again.
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
 import pickle
@@ -38,6 +39,8 @@ from highway_suite.workers import (
 
 KILLED = "its worker was killed, and again when it ran alone"
 SLOW = 30               # seconds without a word
+CORES = 2               # of the machine that times are given for
+START = 5               # seconds that it takes to start and to read
 
 
 # --------------------------------------------------------------------------------------
@@ -211,6 +214,12 @@ def describer(configs: Collection[dict]) -> Callable[[dict], str]:
             if isinstance(value, (str, int, float))
             and (len(configs) == 1 or len(values.get(name, ())) > 1))
     return describe
+
+
+def seconds_of(trials: Collection[Trial], jobs: int = CORES) -> float:
+    """About how long trials take again on so many cores."""
+    each = [trial.seconds for trial in trials]
+    return max([math.fsum(each) / jobs, *each]) + START
 
 
 def duration(seconds: float) -> str:

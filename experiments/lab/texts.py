@@ -43,7 +43,7 @@ from experiments.lab.experiment import (
     get,
 )
 from experiments.lab.judging import FAILS, HOLDS, NOT_LEARNED, OPEN
-from experiments.lab.recheck import seconds_of
+from experiments.lab.running import seconds_of
 from experiments.lab.trials import Trial, read_packed
 from highway_suite.files import parse_json, read_file, write_file
 
@@ -202,7 +202,7 @@ def packed(experiment: str) -> dict[str, Trial]:
 def minutes(claim: Mapping) -> int:
     """That a recheck of the claim takes on two cores."""
     trials = packed(claim["experiment"])
-    return math.ceil(seconds_of([trials[name] for name in claim["trials"]], 2) / 60)
+    return math.ceil(seconds_of([trials[name] for name in claim["trials"]]) / 60)
 
 
 def counts(claims: Iterable[Mapping]) -> dict[str, int]:

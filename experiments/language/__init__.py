@@ -266,5 +266,5 @@ def claims(record: dict) -> list[Claim]:
 
 
 EXPERIMENT = Experiment(
-    name="language", doc=__doc__, minutes=820, plan=PLAN, smoke=SMOKE, run=run,
+    name="language", doc=__doc__, plan=PLAN, smoke=SMOKE, run=run,
     claims=claims, figures={"figure": draw}, load=load, content=content)

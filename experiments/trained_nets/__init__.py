@@ -185,5 +185,5 @@ def run(lab: Lab) -> dict:
     return record
 
 
-EXPERIMENT = Experiment(name="trained_nets", doc=__doc__, minutes=105, plan=PLAN,
+EXPERIMENT = Experiment(name="trained_nets", doc=__doc__, plan=PLAN,
                         smoke=SMOKE, run=run, claims=claims, figures=FIGURES)

@@ -107,8 +107,8 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
         return gaps[0] / gaps[1]
     return [
         Claim(name="biases-fall", source="P1 4", text="most transform biases fall "
-              "during training (share/rest > 1). The fall is small beside their start, "
-              "-2", paper="> 0.5", limit=1, **about(
+              "during training. The fall is small beside their start, -2",
+              paper="> 0.5", limit=1, **about(
                   nets, [net["bias"]["fell"] for net in nets], mostly,
                   ours={"share": over_nets([net["bias"]["fell"] for net in nets]),
                         "mean fall": over_nets([net["mean_fall"] for net in nets])})),
@@ -118,9 +118,8 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
                   nets, over_nets(share("per_example")),
                   "they give no number")),
         Claim(name="gates-active", source="P1 4.1", text="most gates are active on "
-              f"average: fewer than half have a mean T below {closed} "
-              "(share/rest < 1)", paper="< 0.5", limit=1,
-              **about(nets, share("of_mean"), rarely)),
+              f"average: fewer than half have a mean T below {closed}",
+              paper="< 0.5", limit=1, **about(nets, share("of_mean"), rarely)),
         Claim(name="gates-selective", source="P1 4.1", text="T of a single example is "
               "sparser than the mean T, by Hoyer's measure. A mean is always less "
               "sparse. The difference after training must therefore be more than twice "
@@ -151,7 +150,7 @@ def claims_on_outputs(nets: Nets, plan: dict) -> list[Claim]:
         zip(how["within"], net["still"][state], strict=True)))
     return [
         Claim(name="early-change", source="P1 4", text="most of the change of the "
-              f"block outputs happens in the first {early} blocks (share/rest > 1)",
+              f"block outputs happens in the first {early} blocks",
               paper="> 0.5",
               limit=1, **about(gated, in_both(gated, change), mostly)),
         Claim(name="stripes", source="P1 4", text="most outputs stay constant over "
@@ -162,7 +161,7 @@ def claims_on_outputs(nets: Nets, plan: dict) -> list[Claim]:
                                    in net.items()} for net in stripes]))),
         Claim(name="class-differences-early", source="P1 4.1", text="most of the "
               "squared differences of mean T between classes lie in the first "
-              f"{early} blocks (share/rest > 1), for the paper's two classes and "
+              f"{early} blocks, for the paper's two classes and "
               "for all classes. Ours is the smaller of the two shares",
               paper="> 0.5", limit=1, **about(gated, in_both(gated, classes), mostly))]
 
@@ -219,7 +218,7 @@ def claims_on_lesions(nets: Sequence[Mapping], idle: Sequence[int]) -> list[Clai
               limit=1, test=lambda rise: agreed(share > 0.5 for share in spared(rise))),
         Claim(name="highway-survives", source="P2 2", text="highway nets stay far "
               "better than guessing if any one block is closed: fewer than half of "
-              "their answers are wrong (share/rest < 1)", limit=1,
+              "their answers are wrong", limit=1,
               paper="far superior", **about(
                   nets, [max(net["one_closed"]["error"]) for net in nets], rarely)),
         Claim(name="highway-hardly-hurt", source="P2 2", text="highway nets perform "
@@ -241,7 +240,7 @@ def claims_on_plain_and_residual(nets: Nets) -> list[Claim]:
     return [
         Claim(name="plain-destroyed", source="ours", text="every block of a plain "
               "net is needed: if any one is closed, more than half of the answers are "
-              "wrong (share/rest > 1)", limit=1,
+              "wrong", limit=1,
               **about(plain, gentlest, mostly)),
         Claim(name="vgg-guesses", source="P2 2", text="a VGG of 15 layers errs on "
               "about 90 % of the images if any one layer is left out. Ours is the "
@@ -453,8 +452,8 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
                    for shares in net["differences"][state].values())
     bias = [net["bias"] for net in nets]
     return [
-        claim("biases-fall", "4", "most transform biases fall during training "
-              "(share/rest > 1)", "> 0.5", 1, [each["fell"] for each in bias], mostly),
+        claim("biases-fall", "4", "most transform biases fall during training",
+              "> 0.5", 1, [each["fell"] for each in bias], mostly),
         claim("bias-rises-with-depth", "4", "b_T rises with depth: the mean b_T of a "
               "block and the block's number have a correlation above 0.5",
               "forming a gradient", 0.5, [each["with_depth"] for each in bias],
@@ -470,7 +469,7 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
                   net, first, state)), lt),
         claim("class-differences-spread", "4.1", "differences of mean T between "
               "classes lie in all blocks: less than half of their squares lie in the "
-              f"first {early} (share/rest < 1), for the paper's two classes and for "
+              f"first {early}, for the paper's two classes and for "
               "all. Ours is the larger of the two shares",
               "all layers", 1, in_both(nets, classes), rarely),
         claim("each-of-first-matters", "4.2", f"each of the first {first} blocks "
