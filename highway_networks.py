@@ -758,7 +758,8 @@ class DeepNet:
     @classmethod
     def load(cls, path: str | Path) -> DeepNet:
         """The net that `save` wrote. Raises OSError for a file that cannot be opened,
-        ValueError for one that is something else; its block must be in BLOCKS."""
+        ValueError for one that is something else. Its block must be in BLOCKS, with
+        the functions that it was trained with: they are not in the file."""
         names = "block", "depth", "hidden", "inputs", "classes", "activation"
         with open(expanded(path), "rb") as file:
             try:
@@ -1311,13 +1312,15 @@ class Progress:
 
     def report(self, row: dict) -> None:
         """Called after each epoch."""
-        of = next(of for of in ("test", "validation", "train") if f"{of}_acc" in row)
         epoch, last = row["epoch"], self.config.epochs
-        told = f"loss {row['train_loss']:.4f}  {of} accuracy {row[f'{of}_acc']:.4f}"
+        names = [name for name in ("train_loss", "test_acc", "validation_acc",
+                                   "train_acc") if name in row][:2]
+        told = "  ".join(f"{name.replace('_', ' ').replace('acc', 'accuracy')} "
+                         f"{row[name]:.4f}" for name in names)
         if self.bar is None:
-            self.say(f"epoch {epoch:{len(str(last))}}/{last}  train {told}")
+            self.say(f"epoch {epoch:{len(str(last))}}/{last}  {told}")
             return
-        self.bar.set_postfix_str(told, refresh=False)
+        self.bar.set_postfix_str(told.removeprefix("train "), refresh=False)
         self.bar.update(epoch - self.bar.n)
         if epoch == last:
             self.bar.close()
@@ -1387,7 +1390,8 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
     batches: an epoch per iteration, of `size`; `streams`, {name: Generator}, draw all.
     optimizer: step(params, grad, lr); the arrays named by `kept` are its state.
     schedule(epoch, history) -> the learning rate of an epoch; they count from 1.
-    measure(net, cache) -> {name: value} after each epoch, if untrained before all too.
+    measure(net, cache) -> {name: value} after each epoch, if untrained before all too;
+        with a checkpoint, of JSON.
     checkpoint: load(arrays, streams) -> the history kept, or [], with arrays and
         streams set to where it ends; save(arrays, streams, history), after each epoch.
     threads: of BLAS. progress: a `Progress`, for batches that have a length.

@@ -57,9 +57,9 @@ def weighed(*arrays: np.ndarray) -> list[float]:
 def computed_by(block: hn.Block, units: int) -> str:
     """What a block makes of some fixed numbers, forward and backward: a block of the
     caller's may change while its name stays."""
-    draw = np.random.default_rng(0).uniform
-    x, dy, y, dH, scratch = (draw(size=(units, 2)) for _ in range(5))
-    rows = tuple(draw(size=(units, 2)) for _ in range(1 + len(block.gates)))
+    rng, shape = np.random.default_rng(0), (units, 4)
+    x, dy, y, dH, scratch, H = rng.uniform(-4, 4, (6, *shape))
+    rows = H, *rng.uniform(0, 1, (len(block.gates), *shape))
     block.forward(x, rows, y, scratch)
     block.backward(dy, x, rows, dH, scratch)
     return " ".join(f"{value:.6g}" for value in weighed(y, dy, dH, *rows[1:]))
@@ -161,12 +161,16 @@ class Checkpoint:
         if state["data"] != self.data:
             raise ValueError("it learned from other data")
         if not np.allclose(state["start"], self.start, rtol=1e-5):
-            raise ValueError("it is of another training: it began with other weights")
+            raise ValueError("it began with other weights than this net has now. To go "
+                             "on, give it the net as it was before training, such as a "
+                             "new one of make_net")
         last = state["environments"][-1]
         for key, value in this_process().items():
             if last.get(key) != value and not self.anyway:
                 raise ValueError(f"it was made where {key} is {last.get(key)!r}, here "
-                                 f"{value!r}; --anyway or anyway=True goes on")
+                                 f"{value!r}. --anyway goes on, or in Python "
+                                 "checkpoint=of_training(FILE, config, data, "
+                                 "anyway=True) of highway_suite.checkpoints")
 
 
 def of_training(path: str | Path, config: hn.Config, data: hn.Data,
