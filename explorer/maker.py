@@ -256,6 +256,8 @@ def main(argv: list | None = None) -> None:
                         default=hn.HERE / "docs" / "explorer.html",
                         help="the page to write; its picture lies beside it, as .png")
     options = parser.parse_args(argv)
+    if options.out.suffix == ".png":
+        parser.error("argument --out: the page's picture gets this name")
     if not os.path.isdir(options.out.parent):
         parser.error(f"argument --out: {options.out.parent} is not a folder")
     try:

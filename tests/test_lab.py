@@ -428,6 +428,29 @@ def test_only_what_no_trial_has_is_no_fresh_run(toy, tmp_path, capsys):
     assert not (tmp_path / "runs/toy/record.json").exists()
 
 
+def test_only_leaves_an_interrupted_fresh_run_alone(toy, tmp_path):
+    toy()
+    trials = read_packed(tmp_path / "results/toy/trials")
+    interrupted = Store(tmp_path / "runs/toy/trials.sqlite")
+    for trial in trials.values():
+        interrupted.save(trial)
+    toy("--fresh", "--only", "x=2")
+    assert interrupted.of("toy.%") == trials
+    made = read_packed(tmp_path / "runs/toy/trials")
+    assert [name for name in trials if made[name].env != trials[name].env
+            or made[name].seconds != trials[name].seconds] == [
+        name for name, trial in trials.items() if trial.config.get("x") == 2]
+
+
+def test_a_committed_trial_stays_though_the_store_has_another(toy, tmp_path):
+    toy()
+    packed = tmp_path / "results/toy/trials/square.jsonl"
+    text = re.sub(r'"seconds": [0-9.e-]+', '"seconds": 77', packed.read_text())
+    packed.write_text(text)
+    toy()
+    assert packed.read_text() == text
+
+
 def test_a_trial_that_is_not_there_or_fails_is_named(toy, monkeypatch):
     with pytest.raises(StoreError, match="experiments.toy trains it: x 1$"):
         Lab(toys.EXPERIMENT, Replay({})).record("")

@@ -111,9 +111,10 @@ class Work:
     @property
     def store(self) -> Store:
         """Where finished trials are kept."""
+        only = "".join(f"-{word}" for word in sorted(self.options.only))
         return Store((self.scratch if self.options.smoke else
                       self.folder if self.options.fresh else hn.HERE / "runs")
-                     / "trials.sqlite")
+                     / f"trials{only.replace('/', ' ')}.sqlite")
 
     @cached_property
     def packed(self) -> dict[str, Trial]:
@@ -138,7 +139,7 @@ class Work:
 
     def pack(self) -> None:
         """Pack what is finished, whether or not the plan asks for it."""
-        there = self.packed | self.store.of(f"{self.experiment.name}.%")
+        there = self.store.of(f"{self.experiment.name}.%") | self.packed
         write_packed(self.folder / "trials", there.values())
 
     def run(self) -> None:

@@ -171,9 +171,10 @@ def run_trials(requests: Sequence[Request], store: Store, load: Callable[[], Any
     cluster: the address of a Dask scheduler, whose workers run the trials instead. They
         have one thread each, because BLAS's limit of threads is one per process.
     """
-    there = dict(finished or {})
+    there: dict[str, Trial] = {}
     for name in {request.function.declared.name for request in requests}:
         there |= store.of(name)
+    there |= finished or {}     # which win: a run does not exchange what is committed
     wanted = {request.hashes[0]: request for request in requests}
     todo = {name: request for name, request in wanted.items()
             if not request.found_in(there)}

@@ -28,6 +28,7 @@ import highway_networks as hn
 from highway_suite.checkpoints import Checkpoint
 from highway_suite.files import parse_json, read_file, write_file
 from highway_suite.records import environment
+from highway_suite.schema import check, real
 
 LIMIT = 2**28           # bytes of a packed file
 
@@ -90,6 +91,7 @@ def parse_trial(line: str) -> Trial:
     fields = parse_json(line)
     if not isinstance(fields, dict) or set(fields) != {"trial", *Trial._fields}:
         raise ValueError("not the fields of a trial")
+    check(fields["seconds"], real(0, 1e9), "seconds")
     name = fields.pop("trial")
     trial = Trial(**fields)
     if trial.hash != name:
