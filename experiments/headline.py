@@ -241,7 +241,7 @@ SHOWN: dict[str, tuple[str, dict]] = {
     "plain": ("plain, best\nweights", {}),
     "highway": ("○ highway,\n$b_T$\xa0=\xa0−2",
                 {"marker": "o", "markerfacecolor": LIGHT.paper, "linestyle": DASHED}),
-    "highway, auto": ("■ highway,\n$b_T$ = logit(1/L)", {"marker": "s"})}
+    "highway, auto": ("■ highway,\nT = 1/L at first", {"marker": "s"})}
 
 
 def draw_best(record: dict) -> Figure:

@@ -239,44 +239,58 @@ def draw_curves(axes: Axes, nets: list[dict]) -> None:
     axes.set_yscale("log")
 
 
-def finding(nets: list[dict], depths: Sequence[int]) -> str:
-    """From which depth on the best plain net ends above the best highway net, and how
-    far above it the deepest one does."""
-    def best(block, depth):
-        return min(of(nets, block, [depth]), key=best_loss)
-    times = {depth: best_loss(best("plain", depth)) / best_loss(best("highway", depth))
-             for depth in depths}
-    first = max((depth for depth, factor in times.items() if factor < 1), default=0)
-    above = [depth for depth in depths if depth > first]
-    deepest = depths[-1]
-    with_best = best("plain", deepest).get("init")
-    return (f"From {above[0]} blocks on, plain nets end at a higher training loss than "
-            f"highway nets: at {deepest} blocks {times[deepest]:.2g} times higher"
-            + f", even with {with_best} weights" * bool(with_best)
-            if above else "Plain nets end at a training loss as low as highway nets")
+def times_higher(nets: list[dict], depths: Sequence[int]) -> dict[int, float]:
+    """{depth: the last loss of the best plain net / that of the best highway net}."""
+    def least(block, depth):
+        return min(map(best_loss, of(nets, block, [depth])))
+    return {depth: least("plain", depth) / least("highway", depth) for depth in depths}
 
 
-def draw(record: dict) -> Figure:
-    """Figure 1, left: the best setting of each net, a panel for each depth."""
-    plan = record["plan"]
+def draw_panels(record: dict, depths: Sequence[int], title: str, height: float
+                ) -> Figure:
+    """Figure 1, left: the best setting of each net, a panel for each of these depths.
+    """
+    plan, columns = record["plan"], min(2, len(depths))
     nets = record["nets"] + record["orthogonal"]
     figure, panels = sheet(
-        finding(nets, plan["depths"]),
-        f"{data_of(plan)}, best of "
-        f"{plan['rungs'][0][0]} settings", f"{len(plan['seeds'])} seeds, thick their "
-        f"median; \N{MULTIPLICATION SIGN}: diverged; dotted: {TARGET:g}", height=4.6,
-        rows=-(-len(plan["depths"]) // 2), columns=2, sharex=True, sharey=True,
+        title, f"{data_of(plan)}, best of {plan['rungs'][0][0]} settings",
+        f"{len(plan['seeds'])} seeds, thick their median; \N{MULTIPLICATION SIGN}: "
+        f"diverged; dotted: the {TARGET:g} of Figure 1", height=height,
+        rows=-(-len(depths) // columns), columns=columns, sharex=True, sharey=True,
         squeeze=False)
-    for axes, depth in zip(panels.flat, plan["depths"], strict=True):
+    for axes, depth in zip(panels.flat, depths, strict=True):
         draw_curves(axes, [net for net in nets if net["depth"] == depth])
         axes.set_title(f"{depth} blocks", size=10, loc="right")
     for axes in panels[-1]:
         axes.set_xlabel("epoch")
-    label_y(panels[0, 0], "training loss")
+    label_y(panels[0, 0], "training loss (log scale)" if columns == 1 else
+            "training loss")
     label_right(axes, [(np.median(or_infinite(net["best"]["final"])),
                         name_of(net).replace(", ", ",\n"), own_colour(net))
                        for net in nets if net["depth"] == depth])
     return figure
+
+
+def draw(record: dict) -> Figure:
+    """The deepest nets."""
+    deepest = record["plan"]["depths"][-1:]
+    nets = record["nets"] + record["orthogonal"]
+    init = min(of(nets, "plain", deepest), key=best_loss).get("init")
+    times = times_higher(nets, deepest)[deepest[0]]
+    return draw_panels(record, deepest, (
+        f"With {deepest[0]} blocks, plain nets end at {times:.2g} times the training "
+        "loss of highway nets" + f", even with {init} weights" * bool(init)), 3.6)
+
+
+def draw_depths(record: dict) -> Figure:
+    """All depths."""
+    depths = record["plan"]["depths"]
+    times = times_higher(record["nets"], depths)
+    first = max((depth for depth in depths if times[depth] < 1), default=0)
+    above = [depth for depth in depths if depth > first]
+    return draw_panels(record, depths, (
+        f"From {above[0]} blocks on, plain nets end at a higher training loss than "
+        "highway nets" if above else "Plain nets end as low as highway nets"), 4.6)
 
 
 # --------------------------------------------------------------------------------------
@@ -462,7 +476,7 @@ def claims(record: dict) -> list[Claim]:
 
 EXPERIMENT = Experiment(
     name="optimization", doc=__doc__, plan=PLAN, smoke=SMOKE, run=run,
-    claims=claims, figures={"figure": draw})
+    claims=claims, figures={"figure": draw, "depths": draw_depths})
 
 if __name__ == "__main__":
     main("optimization")

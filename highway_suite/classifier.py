@@ -217,11 +217,12 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         spread = spread or 1.0          # where all rows are equal
         mean = X.mean(axis=0, dtype=np.float64)
         away = abs(mean).max() / spread
-        if not SPREADS[0] <= spread <= SPREADS[1] or away > FAR:
-            warnings.warn(
-                f"the spread of X is {spread:.3g}, and the mean of a feature is "
-                f"{away:.3g} spreads from 0, but nothing scales it: make_pipeline("
-                "StandardScaler(), HighwayClassifier())", stacklevel=4)
+        far = ([f"the spread of X is {spread:.3g}"]
+               * (not SPREADS[0] <= spread <= SPREADS[1])
+               + [f"the mean of a feature is {away:.3g} spreads from 0"] * (away > FAR))
+        if far:
+            warnings.warn(" and ".join(far) + ", but nothing scales it: make_pipeline("
+                          "StandardScaler(), HighwayClassifier())", stacklevel=4)
         weights = self.net_.views(self.net_.params)
         weights["W_in"][...] /= spread
         weights["b_in"][...] = -weights["W_in"] @ mean[:, None]

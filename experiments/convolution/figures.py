@@ -91,7 +91,9 @@ def trained(record: dict, depth: int, bias: float) -> str:
     """How many of all runs of one depth and b_T train."""
     losses = np.concatenate([losses_of(row).ravel() for row in record["gates"]
                              if (row["depth"], row["gate_bias"]) == (depth, bias)])
-    return f"{np.sum(losses < TRAINS)} of {losses.size}"
+    train, of = np.sum(losses < TRAINS), losses.size
+    many = "no" if not train else "every" if train == of else f"{train} of {of}"
+    return f"{many} run at $b_T$\xa0=\xa0{signed(bias)}"
 
 
 def draw_biases(record: dict) -> Figure:
@@ -99,9 +101,9 @@ def draw_biases(record: dict) -> Figure:
     plan = record["plan"]["gates"]
     deepest = plan["depths"][-1]
     figure, panels = sheet(
-        f"Runs of {deepest} blocks that train: " + ", ".join(
-            f"{trained(record, deepest, bias)} with $b_T$\xa0=\xa0{signed(bias)}"
-            for bias in (-1.0, BIASES[deepest])), data_of(record["plan"]),
+        f"With {deepest} blocks there trains " + " and ".join(
+            trained(record, deepest, bias) for bias in (-1.0, BIASES[deepest])),
+        data_of(record["plan"]),
         "large: median at the best rates, small: each run, moved sideways",
         "below the dotted line nets train; grey: the paper's guideline", columns=2,
         sharey=True)

@@ -21,9 +21,9 @@ def draw_passes(record: dict) -> Figure:
         record, "bytedmd", block, False).items() if key[-1] == "forward"])
         for block in ("residual", "highway"))
     figure, axes = sheet(
-        f"Carrying x moves {100 * (carried - 1):.0f} % more data than a plain net, a "
-        f"gate {100 * (gated - 1):.0f} % more", "least, median and most of all sizes "
-        "and batches", "the title: forward passes of residual and highway nets", MODEL)
+        f"A gate moves {100 * (gated - 1):.0f} % more data, a residual connection "
+        f"{100 * (carried - 1):.0f} %", "than a plain net: least, median and most of "
+        "all sizes and batches", "the title: medians of forward passes", MODEL)
     forms = [block for block in record["plan"]["forms"] if block != "plain"]
     rows = [(f"{spoken(block)}, same width", block, False) for block in forms]
     rows.append(("highway, same parameters", "highway", True))

@@ -36,6 +36,7 @@ class Claim:
     control: Callable[..., bool | None] | None = None   # the same test, of the control
     paper: Any = None               # theirs
     n: Any = 1                      # seeds behind each of our numbers
+    odds: bool = False              # the limit is of odds: 1 is half, 2 two thirds
     after_data: bool = False        # limit or nets chosen when the numbers were known
     why: str = "the seeds do not decide it"     # why it is open, if it is
 
@@ -61,7 +62,8 @@ def judge(claim: Claim) -> dict:
                        (claim.limit / 2, claim.limit, 2 * claim.limit)}
     if found["verdict"] == OPEN:
         found["why"] = claim.why
-    return found | ({"after_data": True} if claim.after_data else {})
+    flags = {"odds": claim.odds, "after_data": claim.after_data}
+    return found | {name: True for name, flag in flags.items() if flag}
 
 
 # --------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial
-from experiments.lab.drawing import colour_of, sheet
+from experiments.lab.drawing import sheet
 from experiments.lab.judging import agreed, listed, or_infinite
 from experiments.lab.papers import TABLE_1A, spoken
 from experiments.language.text import content, load
@@ -115,18 +115,21 @@ def draw(record: dict) -> Figure:
         height=3.9)
     nets = sorted(record["nets"], reverse=True, key=lambda net: np.median(
         or_infinite(net["test_perplexity"])))
+    with_gate, without = LIGHT.own[:2]
     for at, net in enumerate(nets):
-        colour = colour_of(net["block"]) if net["depth"] else LIGHT.soft
+        gated = net["depth"] and net["block"] in ("full", "highway", "c_only")
+        colour = with_gate if gated else without
         for value in net["test_perplexity"]:
             axes.plot(value or np.nan, at, "o", color=colour, markersize=7)
         for name, mark in (("small", "D"), ("large", "s")):
             axes.plot(net[name] or np.nan, at, mark, color=LIGHT.soft, markersize=6,
                       fillstyle="none")
-    for mark, fill, label in (("o", "full", "ours, each seed"),
-                              ("D", "none", "Kim et al."),
-                              ("s", "none", "P2")):
-        axes.plot([], [], mark, color=LIGHT.soft, label=label, fillstyle=fill)
-    axes.legend(fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.45, 1.2), ncols=3,
+    for mark, fill, colour, label in (("o", "full", with_gate, "ours, a gate on x"),
+                                      ("o", "full", without, "ours, none"),
+                                      ("D", "none", LIGHT.soft, "Kim et al."),
+                                      ("s", "none", LIGHT.soft, "P2")):
+        axes.plot([], [], mark, color=colour, label=label, fillstyle=fill)
+    axes.legend(fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.4, 1.2), ncols=4,
                 frameon=False, handletextpad=0, columnspacing=1)
     axes.set_yticks(range(len(nets)), map(label_of, nets))
     axes.set(xlabel="test perplexity (smaller is better)", ylim=(-0.6, len(nets) - 0.4))

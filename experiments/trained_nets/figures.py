@@ -106,24 +106,18 @@ def draw_gates(record: dict) -> Figure:
 def draw_classes(record: dict) -> Figure:
     """Of P1's Figure 3: how the differences lie in the blocks, summed from block 1."""
     early, found = record["plan"]["early"], {}
-    nets = {record["plan"]["dataset"]: record["nets"]["highway"]} | {
-        data: nets_at(record["harder"][data], "fitted") for data in record["pictures"]}
-    for data, own in nets.items():
-        for state, name in (("trained", ""), ("untrained", ", untrained")):
-            found[hn.DATASETS[data].title + name] = 100 * np.cumsum(
-                [net["differences"][state]["all"] for net in own], axis=1)
-    first = {name: np.median(shares[:, early - 1]) for name, shares in found.items()}
-    where = "later" if all(first[name] < first[f"{name}, untrained"] for name in first
-                           if "," not in name) else "other"
+    for state in ("trained", "untrained"):
+        found[state] = 100 * np.cumsum([net["differences"][state]["all"] for net in
+                                        record["nets"]["highway"]], axis=1)
+    first = {state: np.median(shares[:, early - 1]) for state, shares in found.items()}
+    where = "later" if first["trained"] < first["untrained"] else "earlier"
     figure, axes = sheet(
         f"Training moves the differences of T between classes to {where} blocks",
-        "squares of a class's mean T less that of all images",
-        "all classes; the claims also take the paper's two",
-        "highway nets, median and range", f"line: block {early}")
-    for place, (name, shares) in enumerate(found.items()):
-        colour, line = LIGHT.own[place // 2], DASHED if "," in name else "-"
-        draw_band(axes, range(1, shares.shape[1] + 1), shares, colour, linestyle=line,
-                  label=name)
+        f"{data_of(record['plan'])}: highway nets, median and range",
+        "squares of a class's mean T less that of all images", f"line: block {early}")
+    for (state, shares), line in zip(found.items(), ("-", DASHED), strict=True):
+        draw_band(axes, range(1, shares.shape[1] + 1), shares, LIGHT.own[0],
+                  linestyle=line, label=state)
     axes.axvline(early, color=LIGHT.soft, linewidth=1.2, linestyle=":")
     axes.set(xlabel=f"up to {BLOCK_AXIS}", ylim=(0, 101))
     label_y(axes, "share of the differences, %")
