@@ -968,8 +968,8 @@ class Data:
                                 "floats, as x.astype('float32') makes them")
             if x.dtype.kind == "f" and not np.isfinite(x).all():
                 bad = np.isfinite(x).all(axis=1).argmin()
-                raise DataError(f"x must be finite, and row {bad} is not: leave it out, "
-                                "or use np.nan_to_num(x)")
+                raise DataError(f"x must be finite, and row {bad} is not: leave it "
+                                "out, or use np.nan_to_num(x)")
             if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= self.classes:
                 found = (f"{y.min()} to {y.max()}" if y.dtype.kind in "iu" else
                          f"{y.dtype}, which np.unique(y, return_inverse=True)[1] "
@@ -1476,8 +1476,8 @@ def check_fit(net: DeepNet, data: Data, config: Config) -> None:
             for x in (data.x_train, data.x_test)):
         raise ValueError("the pixels are not scaled: train takes hn.scale_pixels(data)")
     if (spread := float(data.x_train[:1000].std(dtype=np.float64))) > 10:
-        warnings.warn(f"the spread of x_train is {spread:.3g}; nets learn well where it "
-                      "is about 1, so scale the columns", stacklevel=3)
+        warnings.warn(f"the spread of x_train is {spread:.3g}; nets learn well where "
+                      "it is about 1, so scale the columns", stacklevel=3)
     if config.batch > len(data.x_train):
         raise ValueError(f"batch is {config.batch}, but there are "
                          f"{len(data.x_train)} training images")

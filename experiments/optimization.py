@@ -254,8 +254,9 @@ def draw_panels(record: dict, depths: Sequence[int], title: str, height: float
     nets = record["nets"] + record["orthogonal"]
     figure, panels = sheet(
         title, f"{data_of(plan)}, best of {plan['rungs'][0][0]} settings",
-        f"{len(plan['seeds'])} seeds, thick their median; \N{MULTIPLICATION SIGN}: "
-        f"diverged; dotted: the {TARGET:g} of Figure 1", height=height,
+        f"{len(plan['seeds'])} seeds, thick their median" + (
+            "; \N{MULTIPLICATION SIGN}: diverged" * (columns > 1))
+        + f"; dotted: the {TARGET:g} of Figure 1", height=height,
         rows=-(-len(depths) // columns), columns=columns, sharex=True, sharey=True,
         squeeze=False)
     for axes, depth in zip(panels.flat, depths, strict=True):
@@ -275,11 +276,9 @@ def draw(record: dict) -> Figure:
     """The deepest nets."""
     deepest = record["plan"]["depths"][-1:]
     nets = record["nets"] + record["orthogonal"]
-    init = min(of(nets, "plain", deepest), key=best_loss).get("init")
     times = times_higher(nets, deepest)[deepest[0]]
-    return draw_panels(record, deepest, (
-        f"With {deepest[0]} blocks, plain nets end at {times:.2g} times the training "
-        "loss of highway nets" + f", even with {init} weights" * bool(init)), 3.6)
+    return draw_panels(record, deepest, f"With {deepest[0]} blocks, the best plain net "
+                       f"ends at {times:.2g} times the loss of the best highway net", 3.6)
 
 
 def draw_depths(record: dict) -> Figure:

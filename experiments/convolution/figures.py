@@ -93,7 +93,7 @@ def trained(record: dict, depth: int, bias: float) -> str:
                              if (row["depth"], row["gate_bias"]) == (depth, bias)])
     train, of = np.sum(losses < TRAINS), losses.size
     many = "no" if not train else "every" if train == of else f"{train} of {of}"
-    return f"{many} run at $b_T$\xa0=\xa0{signed(bias)}"
+    return f"{many} run trains at $b_T$\xa0=\xa0{signed(bias)}"
 
 
 def draw_biases(record: dict) -> Figure:
@@ -101,7 +101,7 @@ def draw_biases(record: dict) -> Figure:
     plan = record["plan"]["gates"]
     deepest = plan["depths"][-1]
     figure, panels = sheet(
-        f"With {deepest} blocks there trains " + " and ".join(
+        f"With {deepest} blocks, " + ", and ".join(
             trained(record, deepest, bias) for bias in (-1.0, BIASES[deepest])),
         data_of(record["plan"]),
         "large: median at the best rates, small: each run, moved sideways",
