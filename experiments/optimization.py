@@ -277,8 +277,9 @@ def draw(record: dict) -> Figure:
     deepest = record["plan"]["depths"][-1:]
     nets = record["nets"] + record["orthogonal"]
     times = times_higher(nets, deepest)[deepest[0]]
-    return draw_panels(record, deepest, f"With {deepest[0]} blocks, the best plain net "
-                       f"ends at {times:.2g} times the loss of the best highway net", 3.6)
+    title = (f"With {deepest[0]} blocks, the best plain net ends at {times:.2g} times "
+             "the loss of the best highway net")
+    return draw_panels(record, deepest, title, 3.6)
 
 
 def draw_depths(record: dict) -> Figure:
