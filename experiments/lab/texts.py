@@ -70,11 +70,21 @@ def percent(fraction: float, digits: int = 1) -> str:
                                                        ROUND_HALF_EVEN))
 
 
+def alike(values: Sequence[float | None], digits: int = 4) -> list[str]:
+    """Numbers with as many decimals as the largest has, where they are of one order."""
+    told = [number(value, digits) for value in values]
+    there = [abs(value) for value in values if value]
+    if None in values or not there or min(there) < max(1e-3, max(there) / 100):
+        return told
+    decimals = min(max(len(text.partition(".")[2]) for text in told),
+                   max(digits - 1 - math.floor(math.log10(max(there))), 0))
+    return [f"{value:,.{decimals}f}" for value in values]
+
+
 def span(values: Iterable[float], digits: int = 3) -> str:
     """Lowest to highest, once if they look alike."""
     values = sorted(values)
-    return " to ".join(dict.fromkeys(number(end, digits)
-                                     for end in (values[0], values[-1])))
+    return " to ".join(dict.fromkeys(alike([values[0], values[-1]], digits)))
 
 
 def mean(values: Iterable[float | None], digits: int = 4) -> str:
@@ -98,13 +108,16 @@ def words(value: Any) -> str:
     if isinstance(value, list):
         if len(value) > 3 and all(type(item) in (int, float) for item in value):
             return span(value, 4)
+        if value and all(type(item) in (int, float) and abs(item) >= 1e-3
+                         for item in value):
+            return ", ".join(alike(value))
         return ", ".join(map(words, value))
     if not isinstance(value, Mapping):
         return str(value)
     ends = {"lowest", "median", "highest"}
     if set(value) == ends:
-        return (f"{number(value['median'])} ({number(value['lowest'])} to "
-                f"{number(value['highest'])})")
+        told = alike([value[name] for name in ("median", "lowest", "highest")])
+        return f"{told[0]} ({told[1]} to {told[2]})"
     names = [spaced(name) for name in value]
     return "; ".join(
         f"{name} ({words(item)})" if isinstance(item, Mapping) and set(item) != ends
