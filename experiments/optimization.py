@@ -216,6 +216,12 @@ def name_of(net: dict) -> str:
     return ", ".join(filter(None, (net["block"], net.get("init"))))
 
 
+def label_of(net: dict) -> str:
+    """The same, beside its line."""
+    return (f"plain,\n{net['init']}" if net.get("init") else
+            "plain,\nGlorot or He" if net["block"] == "plain" else net["block"])
+
+
 def own_colour(net: dict) -> str:
     """The colour of its block, or another for orthogonal weights."""
     return LIGHT.own[0] if net.get("init") else colour_of(net["block"])
@@ -267,7 +273,7 @@ def draw_panels(record: dict, depths: Sequence[int], title: str, height: float
     label_y(panels[0, 0], "training loss (log scale)" if columns == 1 else
             "training loss")
     label_right(axes, [(np.median(or_infinite(net["best"]["final"])),
-                        name_of(net).replace(", ", ",\n"), own_colour(net))
+                        label_of(net), own_colour(net))
                        for net in nets if net["depth"] == depth])
     return figure
 
@@ -405,7 +411,7 @@ def claims_on_pairs(record: dict) -> list[Claim]:
               "below that of the best plain net with Glorot's or He's weights, here "
               f"after {epochs} epochs",
               paper="> 2", n=n, limit=2.0, rows=[net["best"] for net in deepest],
-              after_data=True, ours={"best runs": listed(orders)},
+              after_data=True, ours={"orders, best runs": listed(orders)},
               test=lambda limit: None if np.isnan(orders) else orders > limit),
         Claim(name="fig1-epochs", source="P1 3.1", text="highway nets need fewer "
               "epochs than plain nets to reach a training loss of 0.01, at every depth "

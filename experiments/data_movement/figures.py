@@ -21,8 +21,8 @@ def draw_passes(record: dict) -> Figure:
         record, "bytedmd", block, False).items() if key[-1] == "forward"])
         for block in ("residual", "highway"))
     figure, axes = sheet(
-        f"A gate moves {100 * (gated - 1):.0f} % more data, a residual connection "
-        f"{100 * (carried - 1):.0f} %", "than a plain net: least, median and most of "
+        f"A gate moves {100 * (gated - 1):.0f} % more data than a plain layer, a "
+        f"residual connection {100 * (carried - 1):.0f} %", "least, median and most of "
         "all sizes and batches", "the title: medians of forward passes", MODEL)
     forms = [block for block in record["plan"]["forms"] if block != "plain"]
     rows = [(f"{spoken(block)}, same width", block, False) for block in forms]
@@ -58,7 +58,8 @@ def draw_skipping(record: dict) -> Figure:
     figure, axes = sheet(
         f"New nets of {small['depth']} blocks read "
         + ("more" if min(small["test"]) > max(row["test"] for row in blocks) else
-           "no more") + f" than nets that are pruned to {min(left)} to {max(left)}",
+           "no more") + f" than nets of {len(own[0]['closed'])} that are pruned to "
+        f"{min(left)} to {max(left)}",
         f"{data_of(record['plan'])}; {len(own)} nets of "
         f"{len(own[0]['closed'])} blocks", "pruned: without the least needed blocks",
         MODEL, height=3.9)

@@ -82,11 +82,13 @@ def draw_rules(record: dict) -> Figure:
     plan = record["plan"]
     ours = {depth: losses[0] for depth, losses in lines["S = 1"].items()}
     least, most = min(ours), max(ours)
+    near = max(ours.values()) < 2 * min(ours.values())
+    alike = "about the same loss" if near else "different losses"
     seeds = sorted({len(plan["seeds"]), *(len(row["train_loss"])
                                           for row in record["controls"]["nets"])})
     figure, axes = sheet(
-        f"With $b_T$\xa0=\xa0logit(1/L) {most:,} blocks end at a training loss of "
-        f"{ours[most]:.3f}, {least} blocks at {ours[least]:.3f}", trained_on(plan),
+        f"With $b_T$\xa0=\xa0logit(1/L) nets of {least} and of {most:,} blocks train "
+        f"to {alike}", trained_on(plan),
         f"mean and range of {seeds[0]} to {seeds[-1]} seeds", "L: number of blocks",
         "T drawn: from 1/L to 1/2 for each unit", height=3.6)
     labels = [(GUESSING, "chance", LIGHT.soft)]

@@ -122,9 +122,9 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
               f"average: fewer than half have a mean T below {closed}",
               paper="< 0.5", limit=1, **about(nets, share("of_mean"), rarely)),
         Claim(name="gates-selective", source="P1 4.1", text="T of a single example is "
-              "sparser than the mean T, by Hoyer's measure. This is so of any mean. So "
-              "ours is the difference after training divided by that before, and must "
-              "be above 2",
+              "sparser than the mean T, by Hoyer's measure. A mean is always less "
+              "sparse. So ours says by which factor training raises the difference: it "
+              "must be above 2",
               paper="very selective", limit=2,
               **about(nets, [sparser(net) for net in nets], gt)),
         Claim(name="gates-tell-class", source="P1 4.1", text="the gates differ by "
@@ -275,11 +275,10 @@ def smoothness(net: Mapping) -> dict:
             "first_rise": hn.significant(error[0] - net["shuffled"]["before"])}
 
 
-def is_smooth(found: Mapping, percent: float) -> bool:
+def is_smooth(found: Mapping, limit: float) -> bool:
     """Whether the error grows in order, in small steps, and little at first."""
-    return (found["rank_correlation"] > 1 - percent / 100
-            and found["largest_step"] < 5 * percent / 100
-            and found["first_rise"] < percent / 100)
+    return (found["rank_correlation"] > 1 - limit
+            and found["largest_step"] < 5 * limit and found["first_rise"] < limit)
 
 
 def claims_on_shuffling(nets: Nets) -> list[Claim]:
@@ -292,9 +291,9 @@ def claims_on_shuffling(nets: Nets) -> list[Claim]:
               "grows smoothly when their blocks are shuffled further: its rank "
               "correlation is above 0.9, no step is above half of the whole rise, and "
               "it grows by less than 0.1 when blocks only change places with a "
-              "neighbour. All three limits follow from one number, 0.1: 1 - 0.1, 5 x "
-              "0.1 and 0.1",
-              paper="interchangeable to a certain degree", limit=10,
+              "neighbour. These limits are 1 - 0.1, 5 x 0.1 and 0.1; the limit below "
+              "is this 0.1",
+              paper="interchangeable to a certain degree", limit=0.1,
               **about(nets["highway"], [{"trained": each} for each in found["highway"]],
                       is_smooth, ours=over_nets(found["highway"]))),
         Claim(name="resnet-shuffle", source="P2 2", text="the error of a ResNet-110 "
