@@ -763,6 +763,9 @@ class DeepNet:
         names = "block", "depth", "hidden", "inputs", "classes", "activation"
         with open(expanded(path), "rb") as file:
             try:
+                if file.read(2) != b"PK":
+                    raise ValueError("it is no .npz file")
+                file.seek(0)
                 with np.load(file) as archive:          # no pickles
                     params = archive["params"]
                     settings = {name: archive[name].item() for name in names}
@@ -1500,7 +1503,8 @@ def as_checkpoint(file: Any, config: Config, data: Data) -> Any:
 def train(net: DeepNet, data: Data, config: Config, report: Callable | None = None,
           checkpoint: Any = None, *, threads: int | None = None, progress: Any = None
           ) -> tuple[dict[str, list], np.ndarray, str]:
-    """Train on scaled Data -> (history, layer_T, status), by `fit`.
+    """Train on all of scaled Data -> (history, layer_T, status), by `fit`. n_train and
+    n_test of the Config are for `take_subset`.
 
     threads: of BLAS; None is the rule of `threads_for`. Equal threads give equal bits.
     progress: True, or a `Progress`, shows the training on stderr.

@@ -3,9 +3,9 @@ trains the settings that are missing.
 
     python3 -m examples.search
 
-A trial is known by its config, its data and the version of its function. What may
-change therefore belongs into the config; where the function itself changes, raise its
-version, as in `@trial_function("example.train", version=2)`.
+A trial is known by its config, the hash of its data and the version of its function.
+What may change therefore belongs into the config; where the function itself changes,
+raise its version, as in `@trial_function("example.train", version=2)`.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ import highway_suite
 from experiments.lab import trial_function
 from experiments.lab.running import run_trials
 from experiments.lab.trials import Request, Store
-from highway_suite.datasets import content_hash
+from highway_suite.checkpoints import data_hash
 
 
 @trial_function("example.train")
@@ -27,11 +27,13 @@ def train(config: dict, data: hn.Data) -> dict:
 
 
 if __name__ == "__main__":      # worker processes import this file
-    digits = {"name": "digits", "content": content_hash("digits")}
+    data = highway_suite.load("digits")
+    digits = {"name": "digits", "content": data_hash(
+        data.x_train, data.y_train, data.x_test, data.y_test)}
     trials = run_trials(
         [Request(train, digits, {"depth": 10, "epochs": 6, "lr": lr,
                                   "gate_bias": bias})
          for bias in (-1.0, -3.0) for lr in (1e-3, 3e-3, 1e-2)],
-        Store(Path("runs/search.sqlite")), lambda: highway_suite.load("digits"))
+        Store(Path("runs/search.sqlite")), lambda: data)
     best = min(trials, key=lambda trial: trial.result["train_loss"][-1] or 1e9)
     print("best:", best.config, "training loss", best.result["train_loss"][-1])

@@ -132,16 +132,18 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         early_stopping plays no part.
         """
         first = not hasattr(self, "net_")
+        if classes is not None:
+            classes = np.unique([*classes])         # of a set, too
         X, y = validate_data(self, X, y, dtype=FLOATS, order="C", reset=first)
         check_classification_targets(y)
         if first and classes is None:
             raise ValueError("the first call of partial_fit needs classes, all labels")
         if not first and classes is not None and not np.array_equal(
-                np.unique(classes), self.classes_):
+                classes, self.classes_):
             raise ValueError("classes are not those of the first call of partial_fit")
         with self._whole_or_none() if first else self._whole_or_as_before():
             if first:
-                self._start(X, np.unique(classes))
+                self._start(X, classes)
             X = X.astype(self.net_.dtype, copy=False)
             self._train(X, self._indices(y), 1, None)
         return self
