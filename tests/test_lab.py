@@ -418,17 +418,19 @@ def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_p
     toy("--fresh", "--only", "x=2e0")       # as numbers
     toy("--smoke")
     assert committed(tmp_path) == before
-    assert load_record(tmp_path / "runs/toy/record.json")[0]["rows"] == record["rows"]
+    assert load_record(tmp_path / "runs/toy-x=2e0/record.json")[0]["rows"] == record[
+        "rows"]
 
 
 def test_only_what_no_trial_has_is_no_fresh_run(toy, tmp_path, capsys):
     toy()
     with pytest.raises(SystemExit, match="x=77"):
         toy("--fresh", "--only", "x=77")
-    assert not (tmp_path / "runs/toy/record.json").exists()
+    assert not [*(tmp_path / "runs").glob("toy*/record.json")]
 
 
-def test_only_leaves_an_interrupted_fresh_run_alone(toy, tmp_path):
+def test_only_leaves_a_fresh_run_alone(toy, tmp_path):
+    """Its results, and what an interrupted one has kept."""
     toy()
     trials = read_packed(tmp_path / "results/toy/trials")
     interrupted = Store(tmp_path / "runs/toy/trials.sqlite")
@@ -436,10 +438,18 @@ def test_only_leaves_an_interrupted_fresh_run_alone(toy, tmp_path):
         interrupted.save(trial)
     toy("--fresh", "--only", "x=2")
     assert interrupted.of("toy.%") == trials
-    made = read_packed(tmp_path / "runs/toy/trials")
-    assert [name for name in trials if made[name].env != trials[name].env
-            or made[name].seconds != trials[name].seconds] == [
+    assert not (tmp_path / "runs/toy/record.json").exists()
+    made = read_packed(tmp_path / "runs/toy-x=2/trials")
+    assert [name for name in trials if made[name].seconds != trials[name].seconds] == [
         name for name, trial in trials.items() if trial.config.get("x") == 2]
+
+
+def test_an_experiment_may_have_no_claims(toy, monkeypatch):
+    bare = replace(toys.EXPERIMENT, claims=lambda record: ())
+    monkeypatch.setattr(sys.modules["experiments.toy"], "EXPERIMENT", bare)
+    toy()
+    assert state_of(bare) == "complete"
+    all_claims.main([])
 
 
 def test_a_committed_trial_stays_though_the_store_has_another(toy, tmp_path):

@@ -3,8 +3,8 @@
     python3 -m experiments.NAME     runs what is missing and makes record.json, the
                                     figures and trials/ in results/NAME; changes no file
                                     where nothing is left to do
-        --fresh [--only A=B ...]    trains anew, into runs/NAME: all trials, or those
-                                    with such settings
+        --fresh                     trains all trials anew, into runs/NAME
+        --fresh --only A=B ...      those with such settings, into runs/NAME-A=B...
         --recheck N                 trains N of the finished trials again, the cheapest,
                                     and says what differs
         --plot                      only draws, from the record
@@ -105,16 +105,17 @@ class Work:
     def folder(self) -> Path:
         """Where the record goes."""
         name, runs = self.experiment.name, hn.HERE / "runs"
-        return (runs / "smoke" / name if self.options.smoke else runs / name
+        only = "".join(f"-{word}" for word in sorted(self.options.only))
+        return (runs / "smoke" / name if self.options.smoke else
+                runs / f"{name}{only.replace('/', ' ')}"
                 if self.options.fresh else folder_of(name))
 
     @property
     def store(self) -> Store:
         """Where finished trials are kept."""
-        only = "".join(f"-{word}" for word in sorted(self.options.only))
         return Store((self.scratch if self.options.smoke else
                       self.folder if self.options.fresh else hn.HERE / "runs")
-                     / f"trials{only.replace('/', ' ')}.sqlite")
+                     / "trials.sqlite")
 
     @cached_property
     def packed(self) -> dict[str, Trial]:

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +26,15 @@ from highway_suite.datasets import content_hash, load
 from highway_suite.figures import LIGHT, saved, style
 from highway_suite.files import parse_json, to_json, write_file
 from highway_suite.records import environment, read_with_hash
-from highway_suite.schema import DICT, LINE, RecordError, check, one_of, whole
+from highway_suite.schema import DICT, LINE, LIST, RecordError, check, one_of, whole
 from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 2
 HEADER = {"schema": one_of([SCHEMA]),
           "schema_version": whole(SCHEMA_VERSION, SCHEMA_VERSION), "experiment": LINE,
-          "command": LINE, "plan": DICT, "env": DICT, "claims": [
-              {"name": LINE, "verdict": LINE, "source": LINE, "claim": LINE}]}
+          "command": LINE, "plan": DICT, "env": DICT, "claims": LIST}
+JUDGED = {"name": LINE, "verdict": LINE, "source": LINE, "claim": LINE}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +187,14 @@ def load_record(path: Path) -> tuple[dict, str]:
     """An experiment's record, and the SHA-256 of its file. Raises RecordError, one
     line: the file, what is wrong, and the command that makes it."""
     return read_with_hash(path, f"python3 -m experiments.{path.parent.name}",
-                          partial(check, kind=HEADER))
+                          check_header)
+
+
+def check_header(record: Any) -> None:
+    """Raise RecordError, naming the field, unless this is an experiment's record."""
+    check(record, HEADER)
+    for i, claim in enumerate(record["claims"]):
+        check(claim, JUDGED, f"claims[{i}]")
 
 
 def all_records() -> dict[str, dict]:
