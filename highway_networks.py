@@ -39,12 +39,12 @@ of 10 and 20 layers train very well. But this is true only on average. A product
 matrices stretches a few directions and flattens all others. The signals of a thousand
 images form a cloud, which is long in some directions and thin in others; its lengths
 are the singular values of the centred signals. Sort the directions by length. The means
-of ten classes span nine directions, so eleven long ones are room enough. Before the
-first block the eleventh is half as long as the first. After a hundred blocks of 50
-units it is 1,700 to 8,300 times shorter than the first, and hardly anything but the
-first few directions is left to tell images apart. Orthogonal weights (--init
-orthogonal) keep the length in every direction, and plain nets then learn at a greater
-depth.
+of ten classes span at most nine, so a net needs about that many; we look at the
+eleventh. Before the first block the eleventh is half as long as the first. After a
+hundred blocks of 50 units it is 1,700 to 8,300 times shorter than the first, and hardly
+anything but the first few directions is left to tell images apart. Orthogonal weights
+(--init orthogonal) keep the length in every direction, and plain nets then learn at a
+greater depth.
 
 The gate. A highway block has a second layer beside H, the gate T, a number between 0
 and 1 for each unit. It learns where to take H and where to leave the input alone:
@@ -76,8 +76,8 @@ z_T. The derivatives are tanh' = 1 - H * H and sigmoid' = T * (1 - T):
     dx += W_H^T dz_H + W_T^T dz_T
 
 W_H, W_T and their biases are stacked, so that a block is one matrix product
-[W_H b_H; W_T b_T] [x; 1] forward, and two backward. The code computes dz_T as
-T * (H - x) times (1 - T) * dy, because it has just computed (1 - T) * dy for dx.
+[W_H b_H; W_T b_T] [x; 1] forward, and two backward. Here
+dz_T = T * (H - x) * (1 - T) * dy, and the code takes the last two factors from dx.
 
 The ends. The pixels i of an image become the first x = tanh(W_in i + b_in). The last y
 becomes logits = W_out y + b_out and p = softmax(logits). The loss is the mean over the
@@ -96,10 +96,11 @@ where logit is the inverse of sigmoid, T is 1 / L, and (1 - 1 / L)^L is about 1 
 of 10 and of 10,000 blocks then learn alike with Adam (results/depth).
 
 But b_T must not start too low. H learns only through T, and a gate that is nearly
-closed opens late. Where T rounds to 0, every gradient of its block is 0 (as the code
-computes it, for z_T below about -20), and the gate never opens. After the start, dT =
-(H - x) * dy decides which gates open: those of the units where H would lower the loss
-more than x does. The other gates close further, and mostly carry their input.
+closed opens late. If the T of a unit rounds to 0 for every image, all gradients of this
+unit are 0 (as the code computes it, for z_T below about -20), and its gate never opens.
+After the start, dT = (H - x) * dy decides which gates open: those of the units where H
+would lower the loss more than x does. The other gates close further, and mostly carry
+their input.
 
 The family. y = H * T + x * C, with C the carry gate, has six members here, the rows of
 BLOCKS. They share the net around them.

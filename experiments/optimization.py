@@ -262,7 +262,7 @@ def draw_panels(record: dict, depths: Sequence[int], title: str, height: float
         title, f"{data_of(plan)}, best of {plan['rungs'][0][0]} settings",
         f"{len(plan['seeds'])} seeds, thick their median" + (
             "; \N{MULTIPLICATION SIGN}: diverged" * (columns > 1))
-        + f"; dotted: the {TARGET:g} of Figure 1", height=height,
+        + f"; dotted: {TARGET:g}, of the paper's Figure 1", height=height,
         rows=-(-len(depths) // columns), columns=columns, sharex=True, sharey=True,
         squeeze=False)
     for axes, depth in zip(panels.flat, depths, strict=True):

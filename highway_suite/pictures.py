@@ -135,13 +135,13 @@ def where_it_learns(study: Study) -> str:
 
 def history_figure(study: Study, theme: Theme, series: str) -> Figure:
     """A series of each epoch, of the deepest net of each kind."""
-    notes, title, word = [], who_learns(study), "learns"
+    note, title = learns(study), who_learns(study)
     if series == "train_loss":
-        notes, word = ["loss: mean over the steps of the epoch"], "falls"
-        title = "Training loss, " + title.replace("learns", word).replace(
+        note = "loss: mean over the steps of the epoch"
+        title = "Training loss, " + title.replace("learns", "falls").replace(
             "guesses", "stays")
     figure, axes = new_figure(title, caption(
-        study, study.deepest, RANGE, learns(study, word), *notes), theme)
+        study, study.deepest, RANGE, note), theme)
     plot_history(study, axes, series=series, theme=theme)
     return figure
 

@@ -21,8 +21,8 @@ def draw_passes(record: dict) -> Figure:
         record, "bytedmd", block, False).items() if key[-1] == "forward"])
         for block in ("residual", "highway"))
     figure, axes = sheet(
-        f"A gate moves {100 * (gated - 1):.0f} % more data than a plain layer, a "
-        f"residual connection {100 * (carried - 1):.0f} %", "least, median and most of "
+        f"A highway net moves {gated:.2f} times as much data as a plain net, a "
+        f"residual net {carried:.2f} times", "least, median and most of "
         "all sizes and batches", "the title: medians of forward passes", MODEL)
     forms = [block for block in record["plan"]["forms"] if block != "plain"]
     rows = [(f"{spoken(block)}, same width", block, False) for block in forms]

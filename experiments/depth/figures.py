@@ -172,7 +172,7 @@ def draw_use(record: dict) -> Figure:
     figure, axes = sheet(
         f"Needed of {rows[0]['depth']} blocks: the first {enough}",
         f"{data_of(record['plan'])}: all images, lines of one seed",
-        "needed: so many first blocks keep the loss within "
+        "needed: the number of first blocks that keep the loss within "
         f"{100 * (KEEPS - 1):.0f} % (dotted); range of the seeds")
     for row, colour in zip(rows, LIGHT.own, strict=False):
         used = row["used"][0]

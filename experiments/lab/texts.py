@@ -244,8 +244,8 @@ def read(name: str) -> dict:
 
 def lecture(name: str) -> str:
     """A part of the docstring of highway_networks in Markdown, by its heading: the
-    first words of a paragraph up to a full stop. Formulas become code. Raises KeyError.
-    """
+    first words of a paragraph up to a full stop. Formulas become code, and
+    results/NAME a link. Raises KeyError."""
     found: dict[str, str] = {}
     heading = ""
     for paragraph in (hn.__doc__ or "").strip().split("\n\n"):
@@ -254,7 +254,7 @@ def lecture(name: str) -> str:
         if paragraph.startswith("    "):
             paragraph = f"```\n{textwrap.dedent(paragraph)}\n```"
         found[heading] = f"{found.get(heading, '')}\n\n{paragraph}".strip()
-    return found[name]
+    return re.sub(r"results/(\w+)", r"[\g<0>](../\g<0>/README.md)", found[name])
 
 
 def code(*names: str) -> str:

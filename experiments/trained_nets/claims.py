@@ -291,8 +291,7 @@ def claims_on_shuffling(nets: Nets) -> list[Claim]:
               "grows smoothly when their blocks are shuffled further: its rank "
               "correlation is above 0.9, no step is above half of the whole rise, and "
               "it grows by less than 0.1 when blocks only change places with a "
-              "neighbour. These limits are 1 - 0.1, 5 x 0.1 and 0.1; the limit below "
-              "is this 0.1",
+              "neighbour. One limit, 0.1, gives all three: 1 - 0.1, 5 x 0.1 and 0.1",
               paper="interchangeable to a certain degree", limit=0.1,
               **about(nets["highway"], [{"trained": each} for each in found["highway"]],
                       is_smooth, ours=over_nets(found["highway"]))),

@@ -114,7 +114,8 @@ def draw_classes(record: dict) -> Figure:
     figure, axes = sheet(
         f"Training moves the differences of T between classes to {where} blocks",
         f"{data_of(record['plan'])}: highway nets, median and range",
-        "squares of a class's mean T less that of all images", f"line: block {early}")
+        "squared differences of a class's mean T from that of all images",
+        f"line: block {early}")
     for (state, shares), line in zip(found.items(), ("-", DASHED), strict=True):
         draw_band(axes, range(1, shares.shape[1] + 1), shares, LIGHT.own[0],
                   linestyle=line, label=state)
