@@ -1,4 +1,4 @@
-"""What experiments there are: name, question, minutes on two cores, results.
+"""What experiments there are: name, question, time on two cores, results.
 
     python3 -m experiments
 """
@@ -10,6 +10,7 @@ from textwrap import fill
 
 from experiments import NAMES
 from experiments.lab.experiment import failing_in_a_line, get, state_of
+from experiments.lab.running import duration
 
 
 def main() -> None:
@@ -18,7 +19,8 @@ def main() -> None:
                             description=(__doc__ or "").partition("\n")[0]).parse_args()
     for name in NAMES:
         experiment = get(name)
-        print(f"{name}: {experiment.minutes} minutes, results {state_of(experiment)}")
+        print(f"{name}: {duration(60 * experiment.minutes)}, results "
+              f"{state_of(experiment)}")
         print(fill(experiment.question, 84, initial_indent="    ",
                    subsequent_indent="    "))
     print("\nRun one with: python3 -m experiments.NAME (--help for its flags). All "

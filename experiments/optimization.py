@@ -283,8 +283,10 @@ def draw(record: dict) -> Figure:
     deepest = record["plan"]["depths"][-1:]
     nets = record["nets"] + record["orthogonal"]
     times = times_higher(nets, deepest)[deepest[0]]
-    title = (f"With {deepest[0]} blocks, the best plain net ends at {times:.2g} times "
-             "the loss of the best highway net")
+    init = min(of(nets, "plain", deepest), key=best_loss).get("init")
+    weights = f" with {init} weights" * bool(init)
+    title = (f"With {deepest[0]} blocks, plain nets{weights} end at {times:.2g} times "
+             "the loss of highway nets")
     return draw_panels(record, deepest, title, 3.6)
 
 

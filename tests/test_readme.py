@@ -42,8 +42,8 @@ def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng):
     assert np.array_equal(loaded.predict(space["X_test"]),
                           space["search"].predict(space["X_test"]))
     space |= run("partial_fit", **space)
-    scaler, deep = space["joblib"].load("night.joblib")
-    assert deep.n_iter_ == 50
+    scaler, deep, best = space["joblib"].load("night.joblib")
+    assert deep.n_iter_ == 50 and best > 0.9
     assert deep.score(scaler.transform(space["X_test"]), space["y_test"]) > 0.9
 
 
