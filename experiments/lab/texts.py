@@ -176,41 +176,38 @@ def limit_of(claim: Mapping, limit: str) -> str:
     return shares[limit] if claim.get("odds") else limit
 
 
-def by_verdict(claims: Iterable[Mapping]) -> str:
-    """A table of links to the claims of this page: a row for each verdict, a column
-    for those of others and one for ours."""
-    rows: dict[str, tuple[list, list]] = {
-        verdict: ([], []) for verdict in (HOLDS, FAILS, NOT_LEARNED, OPEN)}
-    for claim in claims:
-        dagger = " †" * claim.get("after_data", False)
-        rows[claim["verdict"]][claim["source"] == "ours"].append(
-            f"[{claim['name']}](#{claim['name']}){dagger}")
-    return table([(verdict, *map(", ".join, both)) for verdict, both in rows.items()
-                  if any(both)], "verdict|claims by others|ours")
+HEADS = {HOLDS: "Hold", FAILS: "Do not hold", NOT_LEARNED: "Not learned", OPEN: "Open"}
 
 
 def section_of(claims: Sequence[Mapping]) -> str:
-    """The claims of one page, a heading for each, and how to check them."""
-    pieces = [by_verdict(claims),
-              "[How to read a claim, and to check it again](../../docs/claims.md). "
+    """The claims of one page by verdict, and how to check them."""
+    pieces = ["[How to read a claim, and to check it again](../../docs/claims.md). "
               "Accuracies, errors and shares are fractions of one where no % stands."]
-    for claim in claims:
-        source = claim["source"]
-        if claim["n"] is not None:
-            source += f"; seeds: {words(claim['n'])}"
-        if claim["trials"]:
-            source += f"; recheck: {minutes(claim)} min"
-        pieces.append(f"### {claim['name']}")
-        pieces.append(f"**{verdict_of(claim)}** ({source}): {claim['claim']}.")
-        numbers = []
-        if claim["paper"] is not None:
-            numbers.append(f"- Theirs: {words(claim['paper'])}.")
-        if claim["ours"] is not None:
-            numbers.append(ours_of(claim["ours"]))
-        if others := other_verdicts(claim):
-            limit = limit_of(claim, [*claim["at"]][1])
-            numbers.append(f"- Limit: {limit}; {'; '.join(others)}.")
-        pieces.append("\n".join(numbers).strip("\n"))
+    for verdict, head in HEADS.items():
+        found = [claim for claim in claims if claim["verdict"] == verdict]
+        if found:
+            pieces += [f"### {head}: {len(found)}", *map(told_of, found)]
+    return "\n\n".join(pieces)
+
+
+def told_of(claim: Mapping) -> str:
+    """One claim: its heading, its sentence, the numbers."""
+    source = claim["source"]
+    if claim["n"] is not None:
+        source += f"; seeds: {words(claim['n'])}"
+    if claim["trials"]:
+        source += f"; recheck: {minutes(claim)} min"
+    numbers = []
+    if claim["paper"] is not None:
+        numbers.append(f"- Theirs: {words(claim['paper'])}.")
+    if claim["ours"] is not None:
+        numbers.append(ours_of(claim["ours"]))
+    if others := other_verdicts(claim):
+        limit = limit_of(claim, [*claim["at"]][1])
+        numbers.append(f"- Limit: {limit}; {'; '.join(others)}.")
+    pieces = (f"#### {claim['name']}",
+              f"**{verdict_of(claim)}** ({source}): {claim['claim']}.",
+              "\n".join(numbers).strip("\n"))
     return "\n\n".join(filter(None, pieces))
 
 
