@@ -1149,8 +1149,11 @@ def load_dataset(name: str, data_dir: str | Path | None = None) -> Data:
         kind = type(error) if isinstance(error, DataError) else MissingData
         raise kind(f"{error}. Put the files of {dataset.title} there, or name "
                    f"another folder with {NAMED}") from error
-    x_train, y_train, x_test, y_test = (
-        array if array.ndim == 1 else array.reshape(len(array), -1) for array in arrays)
+    x_train, y_train, x_test, y_test = arrays = [
+        array[:] if array.ndim == 1 else array.reshape(len(array), -1)
+        for array in arrays]
+    for array in arrays:
+        array.flags.writeable = False
     there = (len(x_train), len(x_test)), x_train.shape[1]
     if there != (told := (tuple(dataset.images), math.prod(dataset.shape))):
         raise DataError(f"images and pixels of {name!r} are {there}; its row of "

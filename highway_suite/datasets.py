@@ -119,8 +119,10 @@ SOURCES = {
 def content_hash(name: str) -> str:
     """What a data set is, in 64 hex digits: the SHA-256 of the SHA-256 values that its
     row of the table demands, in their order. The files need not be there, and it is the
-    same whatever they were packed in. Raises KeyError for a name without a row, and
-    DataError for a row without files."""
+    same whatever they were packed in. Raises DataError for a name without a row, and
+    for a row without files."""
+    if name not in DATASETS:
+        raise hn.DataError(f"no data set {name!r}, only {', '.join(DATASETS)}")
     if not DATASETS[name].files:
         raise hn.DataError(f"the row of {name!r} names no files by their SHA-256, so "
                            "trials could not tell its data from others: give the "

@@ -36,6 +36,12 @@ def odd_result(config, results):
     return results[config["x"]]
 
 
+@trial_function("toy.spoiling")
+def spoiling(config, data):
+    data += 1
+    return data.tolist()
+
+
 @trial_function("toy.fatal")
 def fatal(config, folder):
     """Note the attempt; 2 kills its process always, 4 at first."""

@@ -58,7 +58,7 @@ def test_the_committed_record_follows_from_the_committed_trials(name):
 
 
 @pytest.mark.parametrize("module, code, told", [
-    ("experiments", 0, "minutes, results complete\n"),
+    ("experiments", 0, " min, results complete\n"),
     ("experiments.gates", 1, "python3 -m experiments.trained_nets")])
 def test_they_are_listed_and_found_by_their_old_names(module, code, told):
     ended = subprocess.run([sys.executable, "-m", module], cwd=hn.HERE, text=True,

@@ -83,6 +83,12 @@ def test_only_what_is_missing_is_run_and_the_answer_is_in_order(store):
     assert store.save(first[1]._replace(seconds=9.0)) == first[1], "the first is kept"
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_no_trial_changes_the_data_of_another(store, jobs):
+    trials = run(toys.requests_of(toys.spoiling, 6), store, np.zeros(2), jobs=jobs)
+    assert [trial.result for trial in trials] == [[1, 1]] * 6
+
+
 def test_a_newer_version_takes_the_trials_that_it_accepts(store):
     run(toys.requests_of(toys.square, 2), store)
     found = run(toys.requests_of(toys.square_of_later, 3), store)

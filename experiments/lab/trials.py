@@ -119,8 +119,9 @@ class Request(NamedTuple):
 
 
 def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
-    """Run one trial, on one BLAS thread; path: of its checkpoint. What it raises is why
-    it failed."""
+    """Run one trial, on one BLAS thread and with a copy of the data, which other trials
+    of this process use, too. path: of its checkpoint. What it raises is why it failed.
+    """
     declared = request.function.declared
     start, status, error, result = time.perf_counter(), "ok", None, None
     checkpoint = Checkpoint(path, {"trial": request.hashes[0]}, data="",  # in the hash
@@ -128,7 +129,7 @@ def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
     more = [checkpoint] if declared.resumable else []
     try:
         with hn.blas_threads(1):
-            result = request.function(copy.deepcopy(request.config), data, *more)
+            result = request.function(*copy.deepcopy((request.config, data)), *more)
         result = parse_json(json.dumps(result))         # as its line will give it back
     except Exception as caught:         # not SystemExit, as which a SIGTERM may come
         status, result, error = "failed", None, in_a_line(caught)
