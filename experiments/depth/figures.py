@@ -90,7 +90,8 @@ def draw_rules(record: dict) -> Figure:
         f"With $b_T$\xa0=\xa0logit(1/L) nets of {least} and of {most:,} blocks train "
         f"to {alike}", trained_on(plan),
         f"mean and range of {seeds[0]} to {seeds[-1]} seeds", "L: number of blocks",
-        "T drawn: from 1/L to 1/2 for each unit", height=3.6)
+        "T drawn: from 1/L to 1/2 for each unit",
+        "−L/10 was not tried beyond 300 blocks", height=3.6)
     labels = [(GUESSING, "chance", LIGHT.soft)]
     for rule, losses in lines.items():
         name, colour = RULES[rule]

@@ -224,7 +224,7 @@ def claims_on_lesions(nets: Sequence[Mapping], idle: Sequence[int]) -> list[Clai
                   nets, [max(net["one_closed"]["error"]) for net in nets], rarely)),
         Claim(name="highway-hardly-hurt", source="P2 2", text="highway nets perform "
               "only a little worse if any one block is closed: their error rises by "
-              "less than 5 points", paper="a minor drop", limit=5,
+              "less than 5 points, the unit of ours", paper="a minor drop", limit=5,
               **about(nets, [rises(net).max() for net in nets], lt)),
         Claim(name="highway-early-matter", source="P2 2", text="the loss of highway "
               "nets rises more if an early block is closed than if a late one is. Ours "
@@ -464,7 +464,7 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
               lambda value, limit: value < limit - 1),
         claim("change-within-first", "4", "outputs change within the first "
               f"{first} blocks: less than 10 % of the change happens after them",
-              "about 40", 10, in_both(nets, lambda net, state: 100 * late_change(
+              "about 40", 0.1, in_both(nets, lambda net, state: late_change(
                   net, first, state)), lt),
         claim("class-differences-spread", "4.1", "differences of mean T between "
               "classes lie in all blocks: less than half of their squares lie in the "
