@@ -34,17 +34,17 @@ that of guessing. Adam rescales small gradients, but it cannot bring back the im
 
 Glorot's rule (--init glorot; he for relu) triples the variance. The signal then loses a
 quarter of its length in the first block and less in each of the next; from the tenth
-on, signal and gradient lose only some hundredths in each block. The paper's plain nets
-of 10 and 20 layers train very well. But this is true only on average. A product of many
-matrices stretches a few directions and flattens all others. The signals of a thousand
-images form a cloud, which is long in some directions and thin in others; its lengths
-are the singular values of the centred signals. Sort the directions by length. The means
-of ten classes span at most nine, so a net needs about that many; we look at the
-eleventh. Before the first block the eleventh is half as long as the first. After a
-hundred blocks of 50 units it is 1,700 to 8,300 times shorter than the first, and hardly
-anything but the first few directions is left to tell images apart. Orthogonal weights
-(--init orthogonal) keep the length in every direction, and plain nets then learn at a
-greater depth.
+on, signal and gradient lose only some hundredths in each block. So the paper's plain
+nets of 10 and 20 layers train very well. But lengths are kept only on average. A
+product of many matrices stretches a few directions and flattens all others. The signals
+of a thousand images form a cloud, which is long in some directions and thin in others;
+its lengths are the singular values of the centred signals. Sort the directions by
+length. The means of ten classes span at most nine, so we look at the eleventh. Before
+the first block the eleventh is half as long as the first. After a hundred blocks of 50
+units it is 1,700 to 8,300 times shorter than the first, and hardly anything but the
+first few directions is left to tell images apart. Orthogonal weights (--init
+orthogonal) keep the length in every direction, and plain nets then learn at a greater
+depth.
 
 The gate. A highway block has a second layer beside H, the gate T, a number between 0
 and 1 for each unit. It learns where to take H and where to leave the input alone:

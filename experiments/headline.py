@@ -254,9 +254,9 @@ def draw_best(record: dict) -> Figure:
               for row in nets["plain"]]
     best = {kind: f"{error_of(rows[-1]):.0f}\xa0%" for kind, rows in nets.items()}
     figure, axes = sheet(
-        f"At {depths[-1]} blocks the best plain nets misread {best['plain']} of the "
-        "digits, highway nets that start at T\xa0=\xa01/L only "
-        f"{best['highway, auto']}",
+        f"At {depths[-1]} blocks plain nets misread {best['plain']} of the digits, "
+        f"highway nets {best['highway, auto']}, scaled residual nets "
+        f"{best['scaled residual']}",
         f"{data_of(record['plan'])}: median and range of "
         f"{len(record['plan']['seeds'])} seeds, at the best settings; L blocks",
         height=4.2)

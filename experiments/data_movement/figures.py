@@ -56,10 +56,10 @@ def draw_skipping(record: dict) -> Figure:
             for net, row in zip(own, blocks, strict=True)]
     small = record["small"][0]
     figure, axes = sheet(
-        f"New nets of {small['depth']} blocks read "
+        f"New nets of {small['depth']} blocks are "
         + ("more" if min(small["test"]) > max(row["test"] for row in blocks) else
-           "no more") + f" than nets of {len(own[0]['closed'])} that are pruned to "
-        f"{min(left)} to {max(left)}",
+           "not more") + f" accurate than nets of {len(own[0]['closed'])} that are "
+        f"pruned to {min(left)} to {max(left)}",
         f"{data_of(record['plan'])}; {len(own)} nets of "
         f"{len(own[0]['closed'])} blocks", "pruned: without the least needed blocks",
         MODEL, height=3.9)

@@ -182,7 +182,8 @@ def claims_on_thousand(rows: list[dict], shut: float) -> list[Claim]:
             "its training loss rises by more than 10 % when only 50 blocks are kept: "
             "the first 50, or the 50 that change their input most. Ours is how many of "
             "the first blocks a net must keep", rows, {
-                "needed": by_bias(rows, prefixes)}, 50, used,
+                "needed": by_bias(rows, lambda row: prefixes(row) if mean_loss(row)
+                                  < TRAINS else "they do not train")}, 50, used,
             n=max((len(row["trials"]) for row in good), default=0)),
         *claims_on_carrying(closed)]
 

@@ -36,7 +36,7 @@ class Claim:
     control: Callable[..., bool | None] | None = None   # the same test, of the control
     paper: Any = None               # theirs
     n: Any = 1                      # seeds behind each of our numbers
-    odds: bool = False              # the limit is of odds: 1 is half, 2 two thirds
+    told: Callable[[float], str] = "{:g}".format    # a limit as its sentence has it
     after_data: bool = False        # limit or nets chosen when the numbers were known
     why: str = "the seeds do not decide it"     # why it is open, if it is
 
@@ -58,12 +58,11 @@ def judge(claim: Claim) -> dict:
              "verdict": verdict(claim, claim.limit),
              "trials": sorted({name for row in claim.rows for name in row["trials"]})}
     if claim.limit is not None:
-        found["at"] = {f"{limit:g}": verdict(claim, limit) for limit in
+        found["at"] = {claim.told(limit): verdict(claim, limit) for limit in
                        (claim.limit / 2, claim.limit, 2 * claim.limit)}
     if found["verdict"] == OPEN:
         found["why"] = claim.why
-    flags = {"odds": claim.odds, "after_data": claim.after_data}
-    return found | {name: True for name, flag in flags.items() if flag}
+    return found | ({"after_data": True} if claim.after_data else {})
 
 
 # --------------------------------------------------------------------------------------

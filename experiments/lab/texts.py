@@ -165,15 +165,8 @@ def verdict_of(claim: Mapping) -> str:
 
 def other_verdicts(claim: Mapping) -> list[str]:
     """Half and twice a claim's limit, where the verdict is another there."""
-    return [f"at {limit_of(claim, limit)}: {verdict}"
-            for limit, verdict in claim.get("at", {}).items()
+    return [f"at {limit}: {verdict}" for limit, verdict in claim.get("at", {}).items()
             if verdict != claim["verdict"]]
-
-
-def limit_of(claim: Mapping, limit: str) -> str:
-    """A limit in words; of odds as the share that it means."""
-    shares = {"0.5": "a third", "1": "half", "2": "two thirds"}
-    return shares[limit] if claim.get("odds") else limit
 
 
 HEADS = {HOLDS: "Hold", FAILS: "Do not hold", NOT_LEARNED: "Not learned", OPEN: "Open"}
@@ -204,8 +197,7 @@ def told_of(claim: Mapping) -> str:
     if claim["ours"] is not None:
         numbers.append(ours_of(claim["ours"]))
     if others := other_verdicts(claim):
-        limit = limit_of(claim, [*claim["at"]][1])
-        numbers.append(f"- Limit: {limit}; {'; '.join(others)}.")
+        numbers.append(f"- Limit: {[*claim['at']][1]}; {'; '.join(others)}.")
     pieces = (f"#### {claim['name']}",
               f"**{verdict_of(claim)}** ({source}): {claim['claim']}.",
               "\n".join(numbers).strip("\n"))

@@ -125,11 +125,11 @@ def draw(record: dict) -> Figure:
             axes.plot(net[name] or np.nan, at, mark, color=LIGHT.soft, markersize=6,
                       fillstyle="none")
     for mark, fill, colour, label in (("o", "full", with_gate, "ours, a gate on x"),
-                                      ("o", "full", without, "ours, none"),
+                                      ("o", "full", without, "ours, no gate on x"),
                                       ("D", "none", LIGHT.soft, "Kim et al."),
                                       ("s", "none", LIGHT.soft, "P2")):
         axes.plot([], [], mark, color=colour, label=label, fillstyle=fill)
-    axes.legend(fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.4, 1.2), ncols=4,
+    axes.legend(fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.36, 1.2), ncols=4,
                 frameon=False, handletextpad=0, columnspacing=1)
     axes.set_yticks(range(len(nets)), map(label_of, nets))
     axes.set(xlabel="test perplexity (smaller is better)", ylim=(-0.6, len(nets) - 0.4))

@@ -41,6 +41,22 @@ def rarely(share: float, limit: float) -> bool:
     return odds(share) < limit
 
 
+def above(correlation: float, limit: float) -> bool:
+    """Whether a correlation is nearer to 1 than the limit."""
+    return correlation > 1 - limit
+
+
+def below(correlation: float, limit: float) -> bool:
+    """Whether it is nearer to -1."""
+    return correlation < limit - 1
+
+
+SHARES = {0.5: "a third", 1: "half", 2: "two thirds"}       # by their odds
+TOLD: dict[Passes, Callable[[float], str]] = {      # a limit, as the sentence has it
+    mostly: SHARES.__getitem__, rarely: SHARES.__getitem__,
+    above: lambda limit: f"{1 - limit:g}", below: lambda limit: f"{limit - 1:g}"}
+
+
 def about(nets: Sequence[Mapping], values: Sequence,
           passes: Passes, **more: Any) -> dict:
     """A number of each net -> fields of a claim. Its verdict is what all nets agree on.
@@ -60,7 +76,7 @@ def about(nets: Sequence[Mapping], values: Sequence,
         return any(passes(number, limit) for value in each
                    for state, number in value.items() if state != "trained")
     return {"rows": nets, "n": len(nets), "test": test,
-            "odds": passes in (mostly, rarely),
+            "told": TOLD.get(passes, "{:g}".format),
             "control": control if len(each[0]) > 1 else None, **more}
 
 
@@ -210,7 +226,7 @@ def claims_on_lesions(nets: Sequence[Mapping], idle: Sequence[int]) -> list[Clai
                   nets, [factors(net)[:first - 1].min() for net in nets], ge)),
         Claim(name="idle-blocks", source="P1 4.2", text=f"closing one of blocks {first}"
               f" to {last} has close to no effect: the loss at most doubles. Ours is "
-              "the largest rise of the loss, in units of the loss",
+              "the largest rise, as a multiple of the whole net's loss",
               paper="close to none", limit=1, **about(
                   nets, [factors(net)[first - 1:last].max() - 1 for net in nets], lt)),
         Claim(name="spared-blocks", source="P1 4.2", text="more than half of the "
@@ -326,7 +342,7 @@ def claims_on_estimation(nets: Nets, block: str) -> list[Claim]:
               "error a_k - A falls from block to block: its rank correlation with k is "
               "below -0.9", "decreases",
               error(lambda found: rank_correlation(found["std"][:-1])),
-              lambda value, limit: value < limit - 1),
+              below),
         claim("error-mean", "P2 4.2", "the mean of the estimation error over images "
               "and units is below a tenth of its standard deviation at every k",
               "close to zero", error(mean_by_std)),
@@ -348,7 +364,7 @@ def claims_on_mixing(nets: Sequence[Mapping]) -> list[Claim]:
               "correlation of mean T with this weight is above 0.5", paper="equal",
               limit=0.5, **about(
                   nets, in_both(nets, lambda net, state: net["mixing"][state]),
-                  lambda value, limit: value > 1 - limit)),
+                  above)),
         Claim(name="resnet50-error-mean", source="P2 4.2", text="the mean estimation "
               "error of a ResNet-50 is near zero in stages 1 to 3, but not in stage 4",
               paper="Figure 3", ours=None, rows=(), test=None,
@@ -456,12 +472,12 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
         claim("bias-rises-with-depth", "4", "b_T rises with depth: the mean b_T of a "
               "block and the block's number have a correlation above 0.5",
               "forming a gradient", 0.5, [each["with_depth"] for each in bias],
-              lambda value, limit: value > 1 - limit),
+              above),
         claim("bias-against-activity", "4", "b_T is inversely correlated with the "
               "activity of the gates: the mean b_T and the mean T of a block have a "
               "correlation below -0.5", "inversely", 0.5,
               [each["with_activity"] for each in bias],
-              lambda value, limit: value < limit - 1),
+              below),
         claim("change-within-first", "4", "outputs change within the first "
               f"{first} blocks: less than 10 % of the change happens after them",
               "about 40", 0.1, in_both(nets, lambda net, state: late_change(

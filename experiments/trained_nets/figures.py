@@ -20,7 +20,7 @@ from experiments.lab.drawing import (
     sheet,
 )
 from experiments.lab.papers import spoken
-from experiments.trained_nets.claims import factors, matter, nets_at, rises
+from experiments.trained_nets.claims import matter, nets_at, rises
 from highway_suite.figures import BLOCK_AXIS, LIGHT, SMALL, label_right, label_y
 
 WAYS = {"as computed": None, "mean over\nall images": "all",
@@ -50,20 +50,20 @@ def draw_routing(record: dict) -> Figure:
 
 
 def draw_lesions(record: dict) -> Figure:
-    """P1's Figure 4, for each kind of net, as multiples of the whole net's loss."""
+    """P1's Figure 4, for each kind of net, by training error."""
     nets, labels = record["nets"], []
-    spared = np.median([(factors(net) < 2).mean() for net in nets["highway"]])
+    errors = {block: [100 * np.array(net["one_closed"]["error"]) for net in found]
+              for block, found in nets.items()}
     figure, axes = sheet(
-        f"{100 * spared:.0f} % of a highway net's blocks can be closed alone without "
-        "doubling its loss", f"{data_of(record['plan'])}: median and range of "
-        f"{len(record['plan']['seeds'])} nets of each kind", "dotted: twice the loss")
-    for block, found in nets.items():
-        times = [factors(net) for net in found]
-        draw_band(axes, range(1, len(times[0]) + 1), times, colour_of(block))
-        labels.append((np.median(times, axis=0)[-1], spoken(block), colour_of(block)))
-    draw_level(axes, 2)
-    axes.set_xlabel(f"closed {BLOCK_AXIS}")
-    log_y(axes, "loss, times that of the whole net")
+        f"With any one block closed, highway nets misread at most "
+        f"{np.max(errors['highway']):.0f} %, plain nets at least "
+        f"{np.min(errors['plain']):.0f} %", f"{data_of(record['plan'])}: median and "
+        f"range of {len(record['plan']['seeds'])} nets of each kind")
+    for block, values in errors.items():
+        draw_band(axes, range(1, len(values[0]) + 1), values, colour_of(block))
+        labels.append((np.median(values, axis=0)[-1], spoken(block), colour_of(block)))
+    axes.set(xlabel=f"closed {BLOCK_AXIS}", ylim=(-1, 101))
+    label_y(axes, "training error, %")
     label_right(axes, labels)
     return figure
 
@@ -143,7 +143,7 @@ def draw_harder(record: dict) -> Figure:
     figure, axes = sheet(
         f"Blocks that matter, of {plan['net']['depth']}: "
         + ", ".join(label for _, label, _ in drawn), "median and range of the "
-        f"{len(plan['harder']['seeds'])} nets with the lowest training error",
+        f"{len(plan['harder']['seeds'])} seeds, at the rate of the least training error",
         "a block matters that costs more than 0.5 (dotted)")
     for (count, label, values), colour, at in zip(drawn, LIGHT.own, LABELS,
                                                   strict=False):
