@@ -143,7 +143,7 @@ def draw_harder(record: dict) -> Figure:
     figure, axes = sheet(
         f"Blocks that matter, of {plan['net']['depth']}: "
         + ", ".join(label for _, label, _ in drawn), "median and range of the "
-        f"{len(plan['harder']['seeds'])} seeds, at the rate of the least training error",
+        f"{len(plan['harder']['seeds'])} seeds, at the rate of least training error",
         "a block matters that costs more than 0.5 (dotted)")
     for (count, label, values), colour, at in zip(drawn, LIGHT.own, LABELS,
                                                   strict=False):
