@@ -44,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         for name in ("minutes", "sample", "jobs", "data_dir"):
             if getattr(options, name) is not None:
                 parser.error(f"--{name.replace('_', '-')} is for --recheck")
-    with failing_in_a_line("experiments.claims"):
+    kept = "; a recheck begins anew" if options.recheck else ""
+    with failing_in_a_line("experiments.claims", kept):
         if options.recheck is None:
             for claim in all_claims(all_records()):
                 print(f"{claim['name']}: {claim['verdict']}. {claim['source']}: "

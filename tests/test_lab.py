@@ -479,8 +479,9 @@ def test_a_trial_that_is_not_there_or_fails_is_named(toy, monkeypatch):
 @pytest.mark.parametrize("error, code, told", [
     (hn.DataError("no images"), "experiments.toy: no images", ""),
     (OSError("no room"), "experiments.toy: no room", ""), (BrokenPipeError(), 1, ""),
-    (KeyboardInterrupt(), 130,
-     "\nexperiments.toy: interrupted; finished trials are kept\n")])
+    *((KeyboardInterrupt(*sent), code,
+       "\nexperiments.toy: interrupted; finished trials are kept\n")
+      for sent, code in (((), 130), ((signal.SIGTERM,), 143)))])
 def test_what_ends_a_run_is_one_line(toy, monkeypatch, capsys, error, code, told):
     def end(*_):
         raise error

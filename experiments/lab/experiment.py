@@ -303,4 +303,4 @@ def failing_in_a_line(program: str, kept: str = "") -> Iterator[None]:
         sys.exit(f"{program}: {error}")
     except KeyboardInterrupt as error:
         say(f"\n{program}: interrupted{kept}")
-        sys.exit(128 + getattr(error, "number", signal.SIGINT))
+        sys.exit(128 + (error.args or (signal.SIGINT,))[0])

@@ -171,8 +171,8 @@ class Store:
                                  "KEY, function TEXT, status TEXT, line TEXT)")
                 return database.execute(statement, values).fetchall()
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{self.path}: {error}. Mend that and run again: all "
-                             "trials in it are kept") from error
+            raise StoreError(f"{self.path}: {error}. Mend that and run again, which "
+                             "keeps all trials in it, or move the file away") from error
 
     def save(self, trial: Trial) -> Trial:
         """Keep a trial, unless it failed; of two of a hash the first is kept, and
