@@ -34,17 +34,17 @@ that of guessing. Adam rescales small gradients, but it cannot bring back the im
 
 Glorot's rule (--init glorot; he for relu) triples the variance. The signal then loses a
 quarter of its length in the first block and less in each of the next; from the tenth
-on, signal and gradient lose only some hundredths in each block. So the paper's plain
-nets of 10 and 20 layers train very well. But lengths are kept only on average. A
-product of many matrices stretches a few directions and flattens all others. The signals
-of a thousand images form a cloud, which is long in some directions and thin in others;
-its lengths are the singular values of the centred signals. Sort the directions by
-length. The means of ten classes span at most nine, so we look at the eleventh. Before
-the first block the eleventh is half as long as the first. After a hundred blocks of 50
-units it is 1,700 to 8,300 times shorter than the first, and hardly anything but the
-first few directions is left to tell images apart. Orthogonal weights (--init
-orthogonal) keep the length in every direction, and plain nets then learn at a greater
-depth.
+on, signal and gradient lose on average only some hundredths in each block. So the
+paper's plain nets of 10 and 20 layers train very well. But lengths are kept only on
+average. A product of many matrices stretches a few directions and flattens all others.
+The signals of a thousand images form a cloud, which is long in some directions and thin
+in others; its lengths are the singular values of the centred signals. Sort the
+directions by length. The means of ten classes span at most nine, so we look at the
+eleventh. Before the first block the eleventh is half as long as the first. After a
+hundred blocks of 50 units it is 1,700 to 8,300 times shorter than the first, and hardly
+anything but the first few directions is left to tell images apart. Orthogonal weights
+(--init orthogonal) keep the length in every direction, and plain nets then learn at a
+greater depth.
 
 The gate. A highway block has a second layer beside H, the gate T, a number between 0
 and 1 for each unit. It learns where to take H and where to leave the input alone:
@@ -87,13 +87,13 @@ weights together is longer than --clip, it is scaled down to that length. Adam o
 momentum SGD then changes the weights.
 
 Why b_T starts negative. At first W_T x is small and T is nearly sigmoid(b_T). Each
-block then multiplies signal and gradient by 1 - T. With b_T = -2 this factor is 0.88,
-and after thirty blocks 0.02 is left. That is little, but it is 300,000 times as much as
-in the plain net. With b_T = -4, 0.58 is left after thirty blocks. Therefore b_T starts
-below 0 (section 2.2 of the paper), and lower in deeper nets. With b_T = logit(1 / L),
-where logit is the inverse of sigmoid, T is 1 / L, and (1 - 1 / L)^L is about 1 / e =
-0.37 at every depth. So more blocks do not shrink signal and gradient any further. Nets
-of 10 and of 10,000 blocks then learn alike with Adam (results/depth).
+block then multiplies signal and gradient by about 1 - T. With b_T = -2 this factor is
+0.88, and after thirty blocks 0.02 is left. That is little, but it is 300,000 times as
+much as in the plain net. With b_T = -4, 0.58 is left after thirty blocks. Therefore b_T
+starts below 0 (section 2.2 of the paper), and lower in deeper nets. With b_T = logit(1
+/ L), where logit is the inverse of sigmoid, T is 1 / L, and (1 - 1 / L)^L is about 1 /
+e = 0.37 at every depth. So more blocks do not shrink signal and gradient any further.
+Nets of 10 and of 10,000 blocks then learn alike with Adam (results/depth).
 
 But b_T must not start too low. H learns only through T, and a gate that is nearly
 closed opens late. If the T of a unit rounds to 0 for every image, all gradients of this

@@ -91,7 +91,8 @@ def draw_rules(record: dict) -> Figure:
         f"to {alike}", trained_on(plan),
         f"mean and range of {seeds[0]} to {seeds[-1]} seeds", "L: number of blocks",
         "T drawn: from 1/L to 1/2 for each unit",
-        "−L/10 was not tried beyond 300 blocks", height=3.6)
+        "−L/10 was not tried beyond 300 blocks; at 10,000, T = 0.0001 is 1/L",
+        height=3.6)
     labels = [(GUESSING, "chance", LIGHT.soft)]
     for rule, losses in lines.items():
         name, colour = RULES[rule]

@@ -36,7 +36,8 @@ def draw_routing(record: dict) -> Figure:
     figure, axes = sheet(
         f"T held at the mean of all images: {middle[1]:.0f} % errors; at the mean of "
         f"its class: {middle[2]:.1f} %", f"{data_of(record['plan'])}: bars are "
-        f"medians, dots are the {len(nets)} highway nets")
+        f"medians, dots are the {len(nets)} highway nets",
+        "the mean of the class tells the net the class")
     axes.bar(range(len(WAYS)), middle, 0.5, color=colour_of("highway"))
     axes.plot(errors, ".", color=LIGHT.ink, markersize=4)
     for place, value, most in zip(range(len(WAYS)), middle, errors.max(axis=1),
