@@ -82,8 +82,8 @@ def draw(record: dict) -> Figure:
     """Both lengths by block: median and range of the seeds."""
     plan = record["plan"]
     figure, panels = sheet(
-        "Glorot's weights lose directions, $b_T$\xa0=\xa0−2 loses length; orthogonal "
-        "weights and $b_T$\xa0=\xa0logit(1/L) keep both",
+        "Orthogonal weights, or gates with T\xa0=\xa01/L, carry images through "
+        f"{plan['depth']} blocks",
         f"{data_of(plan)}: {plan['images']} images in untrained nets of "
         f"{plan['depth']} blocks; median and range of {len(plan['seeds'])} seeds",
         height=5.4, rows=2, sharex=True)

@@ -167,12 +167,13 @@ def draw_use(record: dict) -> Figure:
     shut = record["plan"]["thousand"]["shut"]
     rows = [min(record["thousand"], key=mean_loss),
             *(row for row in record["thousand"] if row["gate_bias"] == shut)]
-    enough = ", ".join(
-        " to ".join(map(str, dict.fromkeys((min(counts), max(counts))))) * any(counts)
-        + "none" * (not any(counts)) + f" if $b_T$ starts at {signed(row['gate_bias'])}"
-        for row in rows for counts in [[used["prefix"] for used in row["used"]]])
+    needs = {signed(row["gate_bias"]): [used["prefix"] for used in row["used"]]
+             for row in rows}
+    enough = ", with ".join(
+        f"{bias} the first {min(counts)} to {max(counts)}" if any(counts) else
+        f"{bias} none" for bias, counts in needs.items())
     figure, axes = sheet(
-        f"Needed of {rows[0]['depth']} blocks: the first {enough}",
+        f"Of {rows[0]['depth']} blocks a net needs with $b_T$\xa0=\xa0{enough}",
         f"{data_of(record['plan'])}: all images, lines of one seed",
         "needed: the number of first blocks that keep the loss within "
         f"{100 * (KEEPS - 1):.0f} % (dotted); range of the seeds")
