@@ -1521,6 +1521,7 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
     ValueError: see `check_fit`.
 
     checkpoint: a file, with which an interrupted training goes on; see `as_checkpoint`.
+    A report that ends the training begins anew then.
     """
     check_fit(net, data, config)
     x_train, x_test = (np.asarray(x, net.dtype) for x in (data.x_train, data.x_test))
