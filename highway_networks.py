@@ -77,7 +77,7 @@ z_T. The derivatives are tanh' = 1 - H * H and sigmoid' = T * (1 - T):
 
 W_H, W_T and their biases are stacked, so that a block is one matrix product
 [W_H b_H; W_T b_T] [x; 1] forward, and two backward. Here
-dz_T = T * (H - x) * (1 - T) * dy, and the code takes the last two factors from dx.
+dz_T = T * (H - x) * (1 - T) * dy, and the last two factors are dx, computed before.
 
 The ends. The pixels i of an image become the first x = tanh(W_in i + b_in). The last y
 becomes logits = W_out y + b_out and p = softmax(logits). The loss is the mean over the

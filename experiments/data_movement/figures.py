@@ -21,7 +21,7 @@ def draw_passes(record: dict) -> Figure:
         record, "bytedmd", block, False).items() if key[-1] == "forward"])
         for block in ("residual", "highway"))
     figure, axes = sheet(
-        f"A highway net moves {gated:.2f} times as much data as a plain net, a "
+        f"At equal width a highway net moves {gated:.2f} times a plain net's data, a "
         f"residual net {carried:.2f} times", "least, median and most of "
         "all sizes and batches", "the title: medians of forward passes", MODEL)
     forms = [block for block in record["plan"]["forms"] if block != "plain"]

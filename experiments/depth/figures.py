@@ -169,11 +169,12 @@ def draw_use(record: dict) -> Figure:
             *(row for row in record["thousand"] if row["gate_bias"] == shut)]
     needs = {signed(row["gate_bias"]): [used["prefix"] for used in row["used"]]
              for row in rows}
-    enough = ", with ".join(
-        f"{bias} the first {min(counts)} to {max(counts)}" if any(counts) else
-        f"{bias} none" for bias, counts in needs.items())
+    enough = "; with ".join(
+        f"{bias} a net needs its first {min(counts)} to {max(counts)} of "
+        f"{rows[0]['depth']} blocks" if any(counts) else f"{bias} none"
+        for bias, counts in needs.items())
     figure, axes = sheet(
-        f"Of {rows[0]['depth']} blocks a net needs with $b_T$\xa0=\xa0{enough}",
+        f"With $b_T$\xa0=\xa0{enough}",
         f"{data_of(record['plan'])}: all images, lines of one seed",
         "needed: the number of first blocks that keep the loss within "
         f"{100 * (KEEPS - 1):.0f} % (dotted); range of the seeds")
