@@ -26,11 +26,11 @@ A product of L random matrices grows or shrinks. In blocks of U units, a common 
 (that of PyTorch's Linear) draws weights uniformly between -1 / sqrt(U) and 1 / sqrt(U),
 so that their variance is 1 / (3 U). Each block then divides the length of the signal by
 about sqrt(3), as tanh is nearly linear where its argument is small. On the way back it
-divides the length of the gradient by the same factor.
-Thirty blocks divide both by 10^7. The gradient of a weight is a product of both: the
-first blocks have a signal but no gradient, the last ones have a gradient but no signal,
-and no block learns. The output is the same for all images, and the loss stays at ln 10,
-that of guessing. Adam rescales small gradients, but it cannot bring back the image.
+divides the length of the gradient by the same factor. Thirty blocks divide both by
+10^7. The gradient of a weight is a product of both: the first blocks have a signal but
+no gradient, the last ones have a gradient but no signal, and no block learns. The
+output is the same for all images, and the loss stays at ln 10, that of guessing. Adam
+rescales small gradients, but it cannot bring back the image.
 
 Glorot's rule (--init glorot; he for relu) triples the variance. The signal then loses a
 quarter of its length in the first block and less in each of the next; from the tenth
@@ -40,11 +40,11 @@ average. A product of many matrices stretches a few directions and flattens all 
 The signals of a thousand images form a cloud, which is long in some directions and thin
 in others; its lengths are the singular values of the centred signals. Sort the
 directions by length. The means of ten classes span at most nine, so we look at the
-eleventh. Before the first block the eleventh is half as long as the first. After a
-hundred blocks of 50 units it is 1,700 to 8,300 times shorter than the first, and hardly
-anything but the first few directions is left to tell images apart. Orthogonal weights
-(--init orthogonal) keep the length in every direction, and plain nets then learn at a
-greater depth.
+eleventh. Before the first block the eleventh is about half as long as the first. After
+a hundred blocks of 50 units it is 1,700 to 8,300 times shorter than the first, and
+hardly anything but the first few directions is left to tell images apart. Orthogonal
+weights (--init orthogonal) keep the length in every direction, and plain nets then
+learn at a greater depth.
 
 The gate. A highway block has a second layer beside H, the gate T, a number between 0
 and 1 for each unit. It learns where to take H and where to leave the input alone:
@@ -90,10 +90,10 @@ Why b_T starts negative. At first W_T x is small and T is nearly sigmoid(b_T). E
 block then multiplies signal and gradient by about 1 - T. With b_T = -2 this factor is
 0.88, and after thirty blocks 0.02 is left. That is little, but it is 300,000 times as
 much as in the plain net. With b_T = -4, 0.58 is left after thirty blocks. Therefore b_T
-starts below 0 (section 2.2 of the paper), and lower in deeper nets. With b_T = logit(1
-/ L), where logit is the inverse of sigmoid, T is 1 / L, and (1 - 1 / L)^L is about 1 /
-e = 0.37 at every depth. So more blocks do not shrink signal and gradient any further.
-Nets of 10 and of 10,000 blocks then learn alike with Adam (results/depth).
+starts below 0 (section 2.2 of the paper), and lower in deeper nets. With b_T =
+logit(1 / L), where logit is the inverse of sigmoid, T is 1 / L, and (1 - 1 / L)^L is
+about 1 / e = 0.37 at every depth. So more blocks do not shrink signal and gradient any
+further. Nets of 10 and of 10,000 blocks then learn alike with Adam (results/depth).
 
 But b_T must not start too low. H learns only through T, and a gate that is nearly
 closed opens late. If the T of a unit rounds to 0 for every image, all gradients of this
@@ -703,8 +703,8 @@ class DeepNet:
         return x.T
 
     def _collect(self, x, closed, shape, pick):
-        """(N, *shape): pick(logits, cache) of every row. `COLUMNS` rows at a time, as
-        the cache of a deep net takes much memory."""
+        """pick(logits, cache), (*shape, B), of all rows: (N, *shape). `COLUMNS` rows at
+        a time, as the cache of a deep net takes much memory."""
         columns, closed = self._columns(x), frozenset(closed)
         cuts = range(COLUMNS, len(x), COLUMNS)
         out = np.empty((len(x), *shape), self.dtype)
@@ -1397,8 +1397,7 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
     batches: an epoch per iteration, of `size`; `streams`, {name: Generator}, draw all.
     optimizer: step(params, grad, lr); the arrays named by `kept` are its state.
     schedule(epoch, history) -> the learning rate of an epoch; they count from 1.
-    measure(net, cache) -> {name: value} after each epoch, if untrained before all too;
-        with a checkpoint, of JSON.
+    measure(net, cache) -> {name: JSON} after each epoch, if untrained before all too.
     checkpoint: load(arrays, streams) -> the history kept, or [], with arrays and
         streams set to where it ends; save(arrays, streams, history), after each epoch.
     threads: of BLAS. progress: a `Progress`, for batches that have a length.
@@ -1472,7 +1471,8 @@ def make_net(config: Config, data: Data) -> DeepNet:
 
 def check_fit(net: DeepNet, data: Data, config: Config) -> None:
     """Raise ValueError where a net is not of this Config or not for these Data, or a
-    batch takes more images than there are: the record would state something else."""
+    batch takes more images than there are: the record would state something else.
+    Warns where x_train is far from scaled."""
     of_data = {"inputs": data.x_train.shape[1], "classes": data.classes}
     for name, made in (net.settings | {"dtype": net.dtype.name}).items():
         if made != (told := of_data.get(name, getattr(config, name, made))):
@@ -1521,7 +1521,7 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
     ValueError: see `check_fit`.
 
     checkpoint: a file, with which an interrupted training goes on; see `as_checkpoint`.
-    A report that ends the training begins anew then.
+    What a report remembers is not kept in it.
     """
     check_fit(net, data, config)
     x_train, x_test = (np.asarray(x, net.dtype) for x in (data.x_train, data.x_test))

@@ -218,10 +218,12 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         spread = math.sqrt(X.var(axis=0, dtype=np.float64).mean())
         spread = spread or 1.0          # where all rows are equal
         mean = X.mean(axis=0, dtype=np.float64)
-        away = float(abs(mean).max() / spread)
-        far = ([f"the spread of X is {spread:.3g}"]
-               * (not SPREADS[0] <= spread <= SPREADS[1])
-               + [f"the mean of a feature is {away:.3g} spreads from 0"] * (away > FAR))
+        away = abs(mean).max() / spread
+        far = []
+        if not SPREADS[0] <= spread <= SPREADS[1]:
+            far.append(f"the spread of X is {spread:.3g}")
+        if away > FAR:
+            far.append(f"the mean of a feature is {away:.3g} spreads from 0")
         if far:
             warnings.warn(" and ".join(far) + ", but nothing scales it: make_pipeline("
                           "StandardScaler(), HighwayClassifier())", stacklevel=4)

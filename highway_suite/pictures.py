@@ -125,7 +125,7 @@ def where_it_learns(study: Study) -> str:
         learn = [arm.depth for arm in arms if fate(arm, study) == "learns"]
         found.append(f"{block} at " + (
             "every depth" if len(learn) == len(arms) else
-            f"{few(learn)} blocks only" if learn else "none"))
+            f"{few(learn)} blocks only" if learn else "no depth"))
     return f"Above chance: {', '.join(found)}"
 
 

@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import tracemalloc
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -244,3 +245,14 @@ def test_pixels_from_0_to_1_need_a_scale_of_1():
             hn.scale_pixels(made)
     assert hn.scale_pixels(data_of(x, scale=1)).x_test.max() == 1
     hn.scale_pixels(data_of(0 * x))     # black images: no word
+
+
+def test_a_table_that_nothing_scales_is_warned_of(rng):
+    x, y = rng.normal(size=(40, 3)), rng.integers(2, size=40)
+    config = hn.Config(depth=1, hidden=4, epochs=1, batch=20)
+    for times in (1, 100):
+        data = hn.Data(times * x, y, times * x, y, classes=2, scale=None)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            hn.train(hn.make_net(config, data), data, config)
+        assert ["spread" in str(word.message) for word in told] == [True] * (times > 1)

@@ -10,6 +10,7 @@ from test_readme import run
 
 import highway_networks as hn
 from highway_suite.cli import main
+from highway_suite.datasets import content_hash
 from highway_suite.gradients import small_batch, small_net
 from highway_suite.records import read_record
 from tests.contracts import check_block, check_gradient
@@ -92,6 +93,20 @@ def test_a_data_set_of_ones_own(stripes):
     assert read_record(stripes / "r") == record and record["dataset"] == "stripes"
     assert (record["n_train"], record["n_test"]) == (300, 60)
     assert record["runs"][0]["highway"]["final_test_acc"] > 0.95
+
+
+def test_its_arrays_cannot_be_written_and_its_content_has_a_hash(stripes, monkeypatch):
+    data = hn.load_dataset("stripes")
+    with pytest.raises(ValueError, match="read-only"):
+        data.y_train[0] = 1
+    known = content_hash("stripes")
+    row = hn.DATASETS["stripes"]
+    monkeypatch.setitem(hn.DATASETS, "stripes", row._replace(files=row.files[1:]))
+    assert content_hash("stripes") != known
+    monkeypatch.setitem(hn.DATASETS, "stripes", row._replace(files=()))
+    for name in ("stripes", "stars"):
+        with pytest.raises(hn.DataError, match=name):
+            content_hash(name)
 
 
 @pytest.mark.parametrize("change", [{"images": (60000, 10000)}, {"images": (60, 300)},

@@ -436,10 +436,18 @@ def test_only_what_no_trial_has_is_no_fresh_run(toy, tmp_path, capsys):
     assert not [*(tmp_path / "runs").glob("toy*/record.json")]
 
 
+def mark_seconds(tmp_path):
+    """Let the committed trials have taken 77 seconds -> them."""
+    packed = tmp_path / "results/toy/trials/square.jsonl"
+    packed.write_text(re.sub(r'"seconds": [0-9.e-]+', '"seconds": 77',
+                             packed.read_text()))
+    return read_packed(packed.parent)
+
+
 def test_only_leaves_a_fresh_run_alone(toy, tmp_path):
     """Its results, and what an interrupted one has kept."""
     toy()
-    trials = read_packed(tmp_path / "results/toy/trials")
+    trials = mark_seconds(tmp_path)
     interrupted = Store(tmp_path / "runs/toy/trials.sqlite")
     for trial in trials.values():
         interrupted.save(trial)
@@ -447,8 +455,8 @@ def test_only_leaves_a_fresh_run_alone(toy, tmp_path):
     assert interrupted.of("toy.%") == trials
     assert not (tmp_path / "runs/toy/record.json").exists()
     made = read_packed(tmp_path / "runs/toy-x=2/trials")
-    assert [name for name in trials if made[name].seconds != trials[name].seconds] == [
-        name for name, trial in trials.items() if trial.config.get("x") == 2]
+    assert {trial.config["x"]: trial.seconds == 77 for trial in made.values()} == {
+        1: True, 2: False, 3: True, 4: True}
 
 
 def test_an_experiment_may_have_no_claims(toy, monkeypatch):
@@ -461,11 +469,9 @@ def test_an_experiment_may_have_no_claims(toy, monkeypatch):
 
 def test_a_committed_trial_stays_though_the_store_has_another(toy, tmp_path):
     toy()
-    packed = tmp_path / "results/toy/trials/square.jsonl"
-    text = re.sub(r'"seconds": [0-9.e-]+', '"seconds": 77', packed.read_text())
-    packed.write_text(text)
+    marked = mark_seconds(tmp_path)
     toy()
-    assert packed.read_text() == text
+    assert read_packed(tmp_path / "results/toy/trials") == marked
 
 
 def test_a_trial_that_is_not_there_or_fails_is_named(toy, monkeypatch):
@@ -593,6 +599,16 @@ def rechecked(*words):
     with pytest.raises(SystemExit) as caught:
         all_claims.main(["--jobs", "1", "--recheck", *words])
     return caught.value.code
+
+
+def test_an_interrupted_recheck_keeps_nothing(toy, tmp_path, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+    toy()
+    capsys.readouterr()
+    monkeypatch.setattr(all_claims, "recheck_claim", interrupted)
+    assert rechecked("toy-last") == 130
+    assert "begins anew" in capsys.readouterr().err
 
 
 def test_a_recheck_says_when_a_claim_no_longer_holds(toy, tmp_path, capsys, monkeypatch
