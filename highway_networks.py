@@ -39,11 +39,12 @@ paper's plain nets of 10 and 20 layers train very well. But lengths are kept onl
 average. A product of many matrices stretches a few directions and flattens all others.
 The signals of a thousand images form a cloud, which is long in some directions and thin
 in others; its lengths are the singular values of the centred signals. Sort the
-directions by length. The means of ten classes span at most nine, so we look at the
-eleventh. Before the first block the eleventh is about half as long as the first. After
-a hundred blocks of 50 units it is 1,700 to 8,300 times shorter than the first, and
-hardly anything but the first few directions is left to tell images apart. Orthogonal
-weights (--init orthogonal) keep the length in every direction, and plain nets then
+directions by length. The means of ten classes span at most nine, so we look
+beyond them, at the eleventh. Before the first block the eleventh is about half as long
+as the first. After a hundred blocks of 50 units it is 1,700 to 8,300 times shorter than
+the first, and hardly anything but the first few directions is left to tell images
+apart. An orthogonal matrix (--init orthogonal) keeps the length in every direction.
+tanh still shortens the signal, but almost alike in all directions, and plain nets then
 learn at a greater depth.
 
 The gate. A highway block has a second layer beside H, the gate T, a number between 0
@@ -77,7 +78,8 @@ z_T. The derivatives are tanh' = 1 - H * H and sigmoid' = T * (1 - T):
 
 W_H, W_T and their biases are stacked, so that a block is one matrix product
 [W_H b_H; W_T b_T] [x; 1] forward, and two backward. Here
-dz_T = T * (H - x) * (1 - T) * dy, and the last two factors are dx, computed before.
+dz_T = T * (H - x) * (1 - T) * dy, and (1 - T) * dy is there already: it is dx as it was
+before the last line.
 
 The ends. The pixels i of an image become the first x = tanh(W_in i + b_in). The last y
 becomes logits = W_out y + b_out and p = softmax(logits). The loss is the mean over the
@@ -102,19 +104,19 @@ After the start, dT = (H - x) * dy decides which gates open: those of the units 
 would lower the loss more than x does. The other gates close further, and mostly carry
 their input.
 
-The family. y = H * T + x * C, with C the carry gate, has six members here, the rows of
-BLOCKS. They share the net around them.
+The family. y = H * T + x * C, with C the carry gate, has seven members here, the rows
+of BLOCKS. They share the net around them.
 
-    plain       T = 1         C = 0
-    highway     T learned     C = 1 - T
-    residual    T = 1         C = 1
-    t_only      T learned     C = 1
-    c_only      T = 1         C learned
-    full        T learned     C learned
+    plain              T = 1             C = 0
+    highway            T learned         C = 1 - T
+    residual           T = 1             C = 1
+    scaled_residual    T = 1 / sqrt(L)   C = 1
+    t_only             T learned         C = 1
+    c_only             T = 1             C learned
+    full               T learned         C learned
 
 A residual net has no gate, and each block adds to its signal. In a scaled residual
-net, y = x + H / sqrt(L), all blocks together add no more in a deep net than in a
-shallow one.
+net all blocks together add no more in a deep net than in a shallow one.
 
 One batch on its way:
 
@@ -151,6 +153,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -178,11 +181,11 @@ __all__ = (     # what others may rely on
     "ACTIVATIONS", "Adam", "BLOCKS", "Batches", "Block", "Cache", "Config",
     "DATASETS", "Data", "DataError", "DataFile", "Dataset", "DeepNet", "Diverged",
     "INITS", "MissingData", "OPTIMIZERS", "Parameters", "Progress", "SGD",
-    "blas_threads",
-    "clip_norm", "cross_entropy", "evaluate", "fit", "gate_backward", "idx_set",
-    "initial_bias", "load_dataset", "main", "make_net", "make_record", "pieces",
-    "read_content", "read_idx", "scale_pixels", "softmax", "streams", "take_subset",
-    "threads_for", "train", "train_arm", "train_epoch", "train_step")
+    "blas_threads", "block_of", "clip_norm", "cross_entropy", "evaluate", "fit",
+    "gate_backward", "idx_set", "initial_bias", "load_dataset", "main", "make_net",
+    "make_record", "pieces", "read_content", "read_idx", "scale_pixels", "softmax",
+    "streams", "take_subset", "threads_for", "train", "train_arm", "train_epoch",
+    "train_step")
 HERE: Path = Path(__file__).resolve().parent
 
 
@@ -386,6 +389,24 @@ def residual_backward(d, x, rows, dH, scratch):
     np.copyto(dH, d)
 
 
+def scaled_residual_forward(scale, x, rows, y, scratch):
+    """y = H scale + x"""
+    np.multiply(rows[0], scale, out=y)
+    np.add(y, x, out=y)
+
+
+def scaled_residual_backward(scale, d, x, rows, dH, scratch):
+    """dH = scale dy, dx = dy"""
+    np.multiply(d, scale, out=dH)
+
+
+def scaled_residual(L: int) -> Block:
+    """The block y = H / sqrt(L) + x of nets of L blocks."""
+    scale = 1 / math.sqrt(L)
+    return Block("", partial(scaled_residual_forward, scale),
+                 partial(scaled_residual_backward, scale))
+
+
 def t_only_forward(x, rows, y, scratch):
     """y = H T + x"""
     H, T = rows
@@ -433,14 +454,24 @@ def full_backward(d, x, rows, dH, scratch):
 
 
 # The only place that knows the mathematics of each kind: which of T and C are learned.
-BLOCKS = {
+# A kind that depends on the depth is a function of the number of blocks.
+BLOCKS: dict[str, Block | Callable[[int], Block]] = {
     "plain": Block("", plain_forward, plain_backward),              # T = 1, C = 0
     "highway": Block("T", highway_forward, highway_backward),       # C = 1 - T, coupled
     "residual": Block("", residual_forward, residual_backward),     # T = C = 1
+    "scaled_residual": scaled_residual,                             # T = 1/sqrt(L)
     "t_only": Block("T", t_only_forward, t_only_backward),          # C = 1
     "c_only": Block("C", c_only_forward, c_only_backward),          # T = 1
     "full": Block("TC", full_forward, full_backward),
 }
+
+
+def block_of(kind: str, depth: int) -> Block:
+    """The row of BLOCKS for nets of so many blocks."""
+    row = BLOCKS[kind]
+    return row if isinstance(row, Block) else row(depth)
+
+
 
 # --------------------------------------------------------------------------------------
 # Parameters and DeepNet
@@ -579,7 +610,7 @@ class DeepNet:
         self.settings: dict[str, Any] = {
             "block": block, "depth": depth, "hidden": hidden, "inputs": inputs,
             "classes": classes, "activation": activation}
-        self.block, self.activation = BLOCKS[block], ACTIVATIONS[activation]
+        self.block, self.activation = block_of(block, depth), ACTIVATIONS[activation]
         self.depth, self.hidden = depth, hidden
         self.inputs, self.classes = inputs, classes
         self.rows = hidden * (1 + len(self.block.gates))        # R: H and the gates
@@ -772,7 +803,7 @@ class DeepNet:
                     settings = {name: archive[name].item() for name in names}
                 block, L, U = (settings[name] for name in names[:3])
                 if block in BLOCKS:
-                    R = U * (1 + len(BLOCKS[block].gates))
+                    R = U * (1 + len(block_of(block, L).gates))
                     size = sum(map(math.prod, cls.shapes(
                         L, U, R, settings["inputs"], settings["classes"]).values()))
                     if params.shape != (size,) or not np.isfinite(params).all():
@@ -1494,6 +1525,9 @@ def as_checkpoint(file: Any, config: Config, data: Data) -> Any:
     """The checkpoint of a training by its path, which needs highway_suite, or the one
     given, or None. Raises ValueError for one of other settings."""
     if isinstance(file, (str, Path)):
+        if find_spec("highway_suite") is None:
+            raise ValueError("a checkpoint file needs highway_suite beside "
+                             "highway_networks.py")
         from highway_suite.checkpoints import of_training
         return of_training(file, config, data)
     kept = getattr(file, "config", {})
@@ -1508,7 +1542,8 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
           checkpoint: Any = None, *, threads: int | None = None, progress: Any = None
           ) -> tuple[dict[str, list], np.ndarray, str]:
     """Train on all of scaled Data -> (history, layer_T, status), by `fit`. n_train and
-    n_test of the Config are for `take_subset`.
+    n_test of the Config are for `take_subset`. A second call goes on from the weights
+    that the net has, with a new optimiser.
 
     threads: of BLAS; None is the rule of `threads_for`. Equal threads give equal bits.
     progress: True, or a `Progress`, shows the training on stderr.

@@ -125,7 +125,8 @@ def draw(record: Mapping) -> Figure:
     the rounds."""
     rows = list(dict.fromkeys((contest, name) for contest, name, *_ in rivals(record)))
     medians = [times["median"] for _, _, times, _ in rivals(record)] or [1]
-    kinds = [f"{SIGNS[number % len(SIGNS)]} {' '.join(map(str, kind_of(entry)))}"
+    kinds = ["{} {} with {}, BLAS kernel {}".format(SIGNS[number % len(SIGNS)],
+                                                    *kind_of(entry))
              for number, entry in enumerate(record["processors"])]
     figure, axes = sheet(
         f"A training step of others takes {min(medians):.2f} to {max(medians):.2f} "

@@ -8,9 +8,11 @@ import torch
 import highway_networks as hn
 import highway_suite
 
-MIX = {"plain": lambda H, x: H, "residual": lambda H, x: H + x,
-       "highway": lambda H, x, T: x + T * (H - x), "t_only": lambda H, x, T: H * T + x,
-       "c_only": lambda H, x, C: H + x * C, "full": lambda H, x, T, C: H * T + x * C}
+MIX = {"plain": lambda L, x, H: H, "residual": lambda L, x, H: H + x,
+       "scaled_residual": lambda L, x, H: H / L ** 0.5 + x,
+       "highway": lambda L, x, H, T: x + T * (H - x),
+       "t_only": lambda L, x, H, T: H * T + x, "c_only": lambda L, x, H, C: H + x * C,
+       "full": lambda L, x, H, T, C: H * T + x * C}
 
 
 class TorchNet(torch.nn.Module):
@@ -26,7 +28,7 @@ class TorchNet(torch.nn.Module):
         w = dict(self.named_parameters())
         for l in range(len(self.W_H)):
             H, *gates = [x @ w["W_" + k][l].T + w["b_" + k][l] for k in self.rows]
-            x = self.mix(self.act(H), x, *map(torch.sigmoid, gates))
+            x = self.mix(len(self.W_H), x, self.act(H), *map(torch.sigmoid, gates))
         return x @ self.W_out.T + self.b_out
 
 

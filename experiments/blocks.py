@@ -85,7 +85,7 @@ def match_width(net: Net, dataset: str) -> int:
 
 def settings_of(block: str, plan: dict) -> list[Setting]:
     """What the search tries for a form: learning rates, and b_T if it has a gate."""
-    biases = plan["gate_biases"] if hn.BLOCKS[block].gates else [None]
+    biases = plan["gate_biases"] if hn.block_of(block, 1).gates else [None]
     return [Setting(*both) for both in itertools.product(plan["lrs"], biases)]
 
 

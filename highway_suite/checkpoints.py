@@ -176,7 +176,7 @@ class Checkpoint:
 def of_training(path: str | Path, config: hn.Config, data: hn.Data,
                 anyway: bool = False) -> Checkpoint:
     """The checkpoint of `highway_networks.train` with these settings and data."""
-    block = computed_by(hn.BLOCKS[config.block], config.hidden)
+    block = computed_by(hn.block_of(config.block, config.depth), config.hidden)
     settings = {**vars(config), "what its block computes": block}
     return Checkpoint(path, settings, data_hash(
         data.x_train, data.y_train, data.x_test, data.y_test), anyway)

@@ -54,7 +54,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
 
     Classification alone: there is no regression, and there are no sample weights.
 
-    block: "highway", "plain", "residual", "t_only", "c_only" or "full".
+    block: "highway", "plain", "residual", "scaled_residual", "t_only", "c_only" or
+        "full".
     depth: blocks after the input projection; hidden: units of each.
     activation: of H, "tanh" or "relu".
     init: of the weights, "uniform", "glorot", "he" or "orthogonal".
@@ -248,7 +249,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
 
         def measure(net, cache):
             x, y = held_out
-            return {"validation_acc": hn.evaluate(net, x, y, cache)[0]}
+            return {"validation_acc": float(hn.evaluate(net, x, y, cache)[0])}
         rows, status = hn.fit(
             self.net_, hn.Batches(X, labels, size, self._rng), self._optimizer,
             lambda *_: config.lr, watch, epochs=epochs, clip=config.clip,

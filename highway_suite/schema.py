@@ -13,8 +13,8 @@ import highway_networks as hn
 from highway_suite.datasets import DATASETS
 
 JUST_GUESSING = 0.05        # at most so far above chance in test accuracy
-INITS = {"uniform": "U(±1/√fan_in)", "glorot": "Glorot", "he": "He",
-         "orthogonal": "orthogonal"}
+INITS = {"uniform": "U(±1/√fan_in), a third of Glorot's variance",
+         "glorot": "Glorot", "he": "He", "orthogonal": "orthogonal"}
 
 
 class RecordError(ValueError):

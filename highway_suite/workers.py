@@ -39,7 +39,7 @@ def train_here(config: hn.Config, data: hn.Data, checkpoint: Any) -> dict:
     return hn.train_arm(config, data, Lines(config), checkpoint)
 
 
-def train_in_worker(block: hn.Block, config: hn.Config, *task: Any) -> dict:
+def train_in_worker(block: Any, config: hn.Config, *task: Any) -> dict:
     """The same in another process, on one BLAS thread. The caller's block comes along,
     for that process may not have it, or may have an older one of this name."""
     hn.BLOCKS[config.block] = block
@@ -125,7 +125,7 @@ def start_workers(jobs: int) -> Iterable:
 def cost(config: hn.Config) -> float:
     """About the seconds that training takes on one core: 0.15 ns for each image and
     each weight of a block, for the forward and the backward pass together."""
-    gates = len(hn.BLOCKS[config.block].gates)
+    gates = len(hn.block_of(config.block, config.depth).gates)
     images = config.epochs * (config.n_train // config.batch) * config.batch
     return 1.5e-10 * images * config.depth * config.hidden ** 2 * (1 + gates)
 

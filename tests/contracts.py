@@ -11,7 +11,9 @@ from highway_suite.gradients import gradient, small_batch, small_net
 
 FORMS = {       # y of every form, as the ICLR 2017 paper's Table 1a writes it
     "plain": lambda x, H, T, C: H, "highway": lambda x, H, T, C: H * T + x * (1 - T),
-    "residual": lambda x, H, T, C: H + x, "t_only": lambda x, H, T, C: H * T + x,
+    "residual": lambda x, H, T, C: H + x,
+    "scaled_residual": lambda x, H, T, C: H * T + x,
+    "t_only": lambda x, H, T, C: H * T + x,
     "c_only": lambda x, H, T, C: H + x * C, "full": lambda x, H, T, C: H * T + x * C}
 
 check_gradient = partial(gradients.check_gradient, entries=9)       # all take too long

@@ -20,21 +20,21 @@ def test_a_block_of_ones_own(monkeypatch, tmp_path, seed):
     """That of the README."""
     monkeypatch.setattr(hn, "BLOCKS", dict(hn.BLOCKS))
     monkeypatch.chdir(tmp_path)
-    run('hn.BLOCKS["scaled"]')
+    run('hn.BLOCKS["own"]')
     assert list((tmp_path / "runs").glob("*.json"))
     for depth in (1, 10):
-        check_gradient(small_net("scaled", depth, seed=seed), *small_batch(seed),
+        check_gradient(small_net("own", depth, seed=seed), *small_batch(seed),
                        seed=seed)
     for dtype in ("float32", "float64"):
-        check_block("scaled", dtype, seed)
-    net = small_net("scaled", 3, seed=seed)
+        check_block("own", dtype, seed)
+    net = small_net("own", 3, seed=seed)
     net.save(tmp_path / "net.npz")
     assert np.array_equal(hn.DeepNet.load(tmp_path / "net.npz").params, net.params)
     words = ["--depth", "25", "--init", "glorot", "--lr", "1e-3", "--epochs", "6"]
-    record = main(["--dataset", "digits", "--blocks", "scaled,plain", *words,
+    record = main(["--dataset", "digits", "--blocks", "own,plain", *words,
                    "--jobs", "1", "--out", str(tmp_path / "r.json")])
     assert read_record(tmp_path / "r.json") == record
-    assert record["runs"][0]["scaled"]["final_test_acc"] > 0.8
+    assert record["runs"][0]["own"]["final_test_acc"] > 0.8
 
 
 def test_a_block_with_a_gate(monkeypatch, seed):

@@ -96,6 +96,11 @@ def without_bias(net, patch):
     right, net.backward = net.backward, zeroed
 
 
+def without_scale(net, patch):
+    """dH = dy"""
+    net.block = net.block._replace(backward=hn.residual_backward)
+
+
 def with_back(of_W):
     """dx by another matrix than W^T, made of W."""
     def breaks(net, patch):
@@ -111,6 +116,7 @@ def with_back(of_W):
 @pytest.mark.parametrize("block, breaks", [
     ("t_only", gate_without_slope), ("c_only", gate_without_slope),
     ("full", gate_without_slope), ("plain", activation_without_slope),
+    ("scaled_residual", without_scale),
     ("plain", without_bias), ("plain", with_back(lambda W: W)),
     ("plain", with_back(lambda W: 0 * W.T))])
 def test_broken_net_is_caught(block, breaks, monkeypatch, seed):

@@ -138,7 +138,8 @@ def test_probes(block, activation, closed, seed):
         def affine(name, x=before, layer=layer):
             return w["W_" + name][layer] @ x + w["b_" + name][layer][:, None]
         gates = {name: 1 / (1 + np.exp(-affine(name))) for name in net.block.gates}
-        y = FORMS[block](before, act(affine("H")), gates.get("T"), gates.get("C"))
+        y = FORMS[block](before, act(affine("H")), gates.get("T", 5 ** -0.5),
+                         gates.get("C"))
         if layer in closed:
             assert np.array_equal(outputs[layer + 1], before)
             y, gates = before, dict.fromkeys(gates, 0)

@@ -174,9 +174,7 @@ HEADS = {HOLDS: "Hold", FAILS: "Do not hold", NOT_LEARNED: "Not learned", OPEN: 
 
 def section_of(claims: Sequence[Mapping]) -> str:
     """The claims of one page by verdict, and how to check them."""
-    pieces = ["[How to read a claim, and to check it again](../../docs/claims.md). "
-              "Accuracies, errors and shares are fractions of one where no % stands. "
-              "A limit has the unit of its sentence."]
+    pieces = ["[How to read a claim, and to check it again](../../docs/claims.md)."]
     for verdict, head in HEADS.items():
         found = [claim for claim in claims if claim["verdict"] == verdict]
         if found:

@@ -39,7 +39,7 @@ from experiments.lab.judging import agreed, listed, or_infinite
 from experiments.lab.papers import TABLE_1A, spoken
 from experiments.language.text import content, load
 from experiments.language.train import train_model
-from highway_suite.figures import LIGHT, SMALL, label_y
+from highway_suite.figures import LIGHT, SMALL
 
 SEEDS: dict[tuple, list] = {        # of each net: block, layers
     ("highway", 1): [0, 1], ("highway", 2): [0, 1], ("full", 2): [0, 1],
@@ -69,7 +69,7 @@ def make_config(plan: dict, net: dict, seed: int) -> dict:
     """The trial of a net of the plan with a seed."""
     names = ("batch", "steps", "epochs", "lr", "lr_decay", "least_gain", "clip",
              "dropout", "scale")
-    gated = net["depth"] and hn.BLOCKS[net["block"]].gates
+    gated = net["depth"] and hn.block_of(net["block"], net["depth"]).gates
     bias = {"gate_bias": plan["gate_bias"]} if gated else {}
     return {**{name: plan[name] for name in names}, **plan["sizes"], **bias,
             "block": net["block"], "depth": net["depth"], "seed": seed}
@@ -134,7 +134,6 @@ def draw(record: dict) -> Figure:
     axes.set_yticks(range(len(nets)), map(label_of, nets))
     axes.set(xlabel="test perplexity (smaller is better)", ylim=(-0.6, len(nets) - 0.4))
     axes.grid(axis="x")
-    label_y(axes, "layers")
     return figure
 
 

@@ -465,7 +465,7 @@ class LanguageModel:
                              "is wider than that")
         padded = np.pad(spelling.astype(np.intp), ((0, 0), (0, max(widths) - 1)))
         self.windows = np.lib.stride_tricks.sliding_window_view(padded, max(widths), 1)
-        self.block, self.depth, self.dropout = hn.BLOCKS[block], depth, dropout
+        self.block, self.depth, self.dropout = hn.block_of(block, depth), depth, dropout
         self.units, self.numbers, self.widths = units, numbers, tuple(widths)
         self.features, self.dtype = maps * sum(widths), np.dtype(dtype)
         self.rows = self.features * (1 + len(self.block.gates))         # R

@@ -11,7 +11,7 @@ def matched_width(block: str, blocks: int, hidden: int, inputs: int, classes: in
     so many blocks, to the highway net of `hidden` units. Highway has two matrices in
     each block, and every form has at least one: no form is twice as wide."""
     def size(form, units):
-        rows = units * (1 + len(hn.BLOCKS[form].gates))
+        rows = units * (1 + len(hn.block_of(form, blocks).gates))
         shapes = hn.DeepNet.shapes(blocks, units, rows, inputs, classes)
         return hn.Parameters(shapes).size
     target = size("highway", hidden)

@@ -307,7 +307,8 @@ def claims_on_shuffling(nets: Nets) -> list[Claim]:
               "grows smoothly when their blocks are shuffled further: its rank "
               "correlation is above 0.9, no step is above half of the whole rise, and "
               "it grows by less than 0.1 when blocks only change places with a "
-              "neighbour. One limit, 0.1, gives all three: 1 - 0.1, 5 x 0.1 and 0.1",
+              "neighbour. The three limits follow from one number, 0.1: they are "
+              "1 - 0.1, 5 x 0.1 and 0.1",
               paper="interchangeable to a certain degree", limit=0.1,
               **about(nets["highway"], [{"trained": each} for each in found["highway"]],
                       is_smooth, ours=over_nets(found["highway"]))),
@@ -447,9 +448,10 @@ def claims_at_both_rates(found: Mapping, plan: dict) -> list[Claim]:
     that held-out images choose, and the verdict on them."""
     fitted, held = (claims_on_cifar100(nets_at(found, rule), plan)
                     for rule in ("fitted", "held_out"))
-    return [replace(one, ours={"chosen by training error": one.ours,
-                               "by held-out images": other.ours,
-                               "verdict on these": verdict(other, other.limit)})
+    return [replace(one, ours={
+                "chosen by training error": one.ours,
+                "by held-out images": other.ours,
+                "verdict by held-out images": verdict(other, other.limit)})
             for one, other in zip(fitted, held, strict=True)]
 
 

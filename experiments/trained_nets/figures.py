@@ -95,7 +95,8 @@ def draw_gates(record: dict) -> Figure:
         columns=len(found), sharex=True, sharey=True, squeeze=False)
     for axes, (data, seen) in zip(panels.T, found.items(), strict=True):
         title = hn.DATASETS[data].title
-        heat(figure, axes[0], seen["T_mean"], f"{title}: mean T", vmin=0, vmax=1)
+        heat(figure, axes[0], seen["T_mean"],
+             f"{title}: mean T, at most {np.max(seen['T_mean']):.2f}", vmin=0, vmax=1)
         heat(figure, axes[1], seen["T_one"], f"T of one image, class {seen['label']}",
              vmin=0, vmax=1)
         axes[1].set_xlabel("unit")

@@ -55,7 +55,7 @@ class Plain:
     z becomes H and gate, backward dz.
     """
 
-    block = hn.BLOCKS["plain"]
+    block = hn.block_of("plain", 1)
 
     @classmethod
     def sizes(cls, shape: tuple, width: int, kernel: int, padding: int) -> Sizes:
@@ -140,7 +140,7 @@ class Highway(Plain):
     W and b are [H; T] stacked: R = 2 width, and the width is that of x.
     """
 
-    block = hn.BLOCKS["highway"]
+    block = hn.block_of("highway", 1)
 
     def activate(self, x: np.ndarray, rows: tuple, y: np.ndarray) -> None:
         H, T = rows
