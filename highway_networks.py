@@ -321,7 +321,7 @@ Rows = tuple[np.ndarray, ...]
 
 
 class Block(NamedTuple):
-    """One member of the family y = H T + x C.
+    """One member of the family y = H T + x C, a row of BLOCKS.
 
     gates: the learned gates, in the order of their rows below H: "", "T", "C" or "TC".
     forward(x, rows, y, scratch): x and rows = (H, *gates) -> y, which is never x.
@@ -470,7 +470,6 @@ def block_of(kind: str, depth: int) -> Block:
     """The row of BLOCKS for nets of so many blocks."""
     row = BLOCKS[kind]
     return row if isinstance(row, Block) else row(depth)
-
 
 
 # --------------------------------------------------------------------------------------
