@@ -253,29 +253,6 @@ def claims_on_parameters(found: dict[str, int]) -> list[Claim]:
              [2_256_838, 2_265_928], 0, ("Table 3, CIFAR-10", "Table 3, CIFAR-100"))]
 
 
-OPEN = (        # name, source, claim, theirs, what it needs
-    ("table-2-19-layers", "P1 Table 2", "19 layers, 2.3 M parameters, exceed Fitnet B: "
-     "accuracy on CIFAR-10", "92.46 % (92.28 ± 0.16), Fitnet B 91.61 %",
-     "400 epochs of about 100 TFLOP; the layout is documented in part"),
-    ("table-2-32-layers", "P1 Table 2", "32 layers, 1.25 M parameters, exceed the "
-     "fitnets' teacher of 9 M: accuracy on CIFAR-10", "91.20 %, teacher 90.18 %",
-     "400 epochs, days on two cores; the layout is documented in part"),
-    ("table-3-cifar10", "P1 Table 3", "19 layers by the authors' code: accuracy on "
-     "CIFAR-10", "92.40 % (92.31 ± 0.12)", "400 epochs of about 100 TFLOP"),
-    ("table-3-cifar100", "P1 Table 3", "19 layers by the authors' code: accuracy on "
-     "CIFAR-100", "67.76 % (67.61 ± 0.15)", "400 epochs of about 100 TFLOP"),
-    ("imagenet-normalized", "P2 5.1", "50 layers with batch normalization, highway "
-     "beside residual: top-5 error on ImageNet", "coupled 7.53 ± 0.05 %, "
-     "with a third relu in H 7.29 ± 0.11 %, residual 7.17 ± 0.14 %", "ImageNet"),
-    ("imagenet-unnormalized", "P2 5.1", "50 layers without batch normalization, "
-     "highway beside residual: top-5 error on ImageNet", "coupled 10.03 ± "
-     "0.17 %, with a third relu in H 10.21 ± 0.03 %, residual 9.40 ± 0.18 %",
-     "ImageNet"),
-    ("imagenet-overfits", "P2 5.1", "without batch normalization highway and residual "
-     "nets reach a lower training error and a higher validation error than with it",
-     "Figure 5", "ImageNet"))
-
-
 def claims(record: dict) -> list[Claim]:
     """All claims of a record."""
     nets = {(row["depth"], row["gate"], row["gate_bias"]): row
@@ -286,7 +263,4 @@ def claims(record: dict) -> list[Claim]:
         *claims_on_table_1(record["table_1"]["nets"]),
         *claims_on_table_2(record["table_2"]), *claims_on_depths(record["depths"]),
         *claims_on_biases(nets, shallow, deep),
-        *claims_on_narrow(nets, (shallow, deep)),
-        *(Claim(name=name, source=source, text=text, paper=paper, ours=None, rows=(),
-                n=None, test=None, why=f"needs {needs}")
-          for name, source, text, paper, needs in OPEN)]
+        *claims_on_narrow(nets, (shallow, deep))]

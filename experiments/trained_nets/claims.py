@@ -365,11 +365,7 @@ def claims_on_mixing(nets: Sequence[Mapping]) -> list[Claim]:
               "correlation of mean T with this weight is above 0.5", paper="equal",
               limit=0.5, **about(
                   nets, in_both(nets, lambda net, state: net["mixing"][state]),
-                  above)),
-        Claim(name="resnet50-error-mean", source="P2 4.2", text="the mean estimation "
-              "error of a ResNet-50 is near zero in stages 1 to 3, but not in stage 4",
-              paper="Figure 3", ours=None, rows=(), test=None,
-              why="needs ImageNet and a trained ResNet-50")]
+                  above))]
 
 
 # --------------------------------------------------------------------------------------
