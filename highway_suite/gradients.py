@@ -65,16 +65,6 @@ def by_complex_step(net: Any, twin: Any, loss: Callable) -> Callable[[int], floa
     return derivative
 
 
-def derivatives(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray
-                ) -> Callable[[int], float]:
-    """The derivatives of the mean cross-entropy, by complex step."""
-    twin = hn.DeepNet(**net.settings, dtype="complex128")
-    twin.block, twin.activation = net.block, net.activation
-    x, cache = x.astype("complex128"), twin.cache(len(labels))
-    return by_complex_step(net, twin, lambda twin: hn.cross_entropy(
-        twin.forward(x, cache)[0], labels)[0])
-
-
 def compare(net: Any, found: np.ndarray, derivative: Callable[[int], float],
             entries: int | None, off: Callable, seed: int = 0) -> int:
     """So many random entries of every named tensor, or all: found, the net's flat
@@ -97,5 +87,11 @@ def check_gradient(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
                    ) -> int:
     """Compare all entries of the gradient, or so many of every tensor, with the complex
     step, each to rtol of its own size -> how many. Raises WrongGradient."""
-    return compare(net, gradient(net, x, labels), derivatives(net, x, labels), entries,
+    found = gradient(net, x, labels)
+    twin = hn.DeepNet(**net.settings, dtype="complex128")
+    twin.block, twin.activation = net.block, net.activation
+    x, cache = x.astype("complex128"), twin.cache(len(labels))
+    derivative = by_complex_step(net, twin, lambda twin: hn.cross_entropy(
+        twin.forward(x, cache)[0], labels)[0])
+    return compare(net, found, derivative, entries,
                    lambda expected, tensor: rtol * abs(expected), seed)

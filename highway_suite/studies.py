@@ -91,20 +91,12 @@ class Study(NamedTuple):
         return float(np.nanmean(np.concatenate(first)))
 
 
-def gate_rows(T: Any) -> dict[int, Any]:
-    """The gates of one net -> {epoch: (L,) mean T}; T is (K, L) from epoch 0 on, or
-    pairs of an epoch and its (L,), as records have them."""
-    if isinstance(T, np.ndarray):
-        return dict(enumerate(T))
-    return dict(T or ())
-
-
 def make_arm(nets: list[dict], block: str, depth: int, place: int) -> Arm:
     """The nets of a record, one for each seed, all of one block and depth -> Arm."""
     histories = [net.get("history") or {"epoch": []} for net in nets]
     history = {name: np.array([found[name] for found in histories], float)  # null: NaN
                for name in SERIES if name in histories[0]}
-    gates = [gate_rows(net.get("layer_T_history")) for net in nets]
+    gates = [dict(net.get("layer_T_history") or ()) for net in nets]
     T_epoch = np.unique([epoch for T in gates for epoch in T]).astype(int)
     T = np.full((len(nets), len(T_epoch), depth), math.nan)
     for row, kept in zip(T, gates, strict=True):
@@ -168,8 +160,8 @@ def as_study(source: Any) -> Study:
         if isinstance(net, dict) and np.size(net.get("epoch", ())):
             arms[name] = make_arm([{"history": net}], name, 0, len(source) - 1 - place)
         elif isinstance(net, list) and net or getattr(net, "ndim", 0) == 2:
-            depth = len(next(iter(gate_rows(net).values())))
-            arms[name] = make_arm([{"layer_T_history": net}], name, depth,
+            rows = list(enumerate(net)) if isinstance(net, np.ndarray) else net
+            arms[name] = make_arm([{"layer_T_history": rows}], name, len(rows[0][1]),
                                   len(source) - 1 - place)
         else:
             raise ValueError(f"{name!r} is neither a record, nor a history with its "
