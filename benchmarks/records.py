@@ -63,14 +63,12 @@ def with_entry(record: Mapping, kind: Mapping, contests: Mapping,
                deepest: Mapping | None = None) -> dict:
     """A record in which these measurements took the place of the earlier ones on this
     kind of processor; whatever else was there stays."""
-    entries = list(record["processors"])
-    place = next((i for i, entry in enumerate(entries)
-                  if kind_of(entry) == kind_of(kind)), len(entries))
-    before = entries[place] if place < len(entries) else {**kind, "contests": {}}
-    entry = before | {"contests": before["contests"] | contests} | (
+    entries = {kind_of(entry): entry for entry in record["processors"]}
+    before = entries.get(kind_of(kind), {**kind, "contests": {}})
+    entries[kind_of(kind)] = before | {"contests": before["contests"] | contests} | (
         {"deepest": deepest} if deepest else {})
-    entries = [*entries[:place], entry, *entries[place + 1:]]
-    return {**record, "processors": entries, "ranges": ranges(entries)}
+    processors = list(entries.values())
+    return {**record, "processors": processors, "ranges": ranges(processors)}
 
 
 def ranges(entries: Iterable[Mapping]) -> dict[str, dict[str, list[float]]]:
