@@ -24,7 +24,6 @@ import json
 import os
 import re
 import sys
-from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -53,22 +52,13 @@ STEPS = 33              # of a colour scale
 MOST_RESIDUAL = 15      # where the colours of the residual net's outputs end
 
 
-def source_path(name: str) -> Path:
-    """Where a source of the page lies."""
-    return hn.HERE / "explorer" / name
-
-
 # --------------------------------------------------------------------------------------
 # Weights, images, colours -> constants of the page
 
 
 def load_record() -> dict:
-    """The record of the trained nets. Raises RecordError."""
-    path = hn.HERE / NETS / "record.json"
-    try:
-        return parse_json(read_file(path).decode())
-    except ValueError as error:
-        raise RecordError(f"{path}: {error}") from error
+    """The record of the trained nets. Raises ValueError."""
+    return parse_json(read_file(hn.HERE / NETS / "record.json").decode())
 
 
 def load_nets(record: dict) -> dict[str, hn.DeepNet]:
@@ -189,7 +179,8 @@ def make_page(record: dict, nets: dict) -> str:
     """The whole page. Raises OSError, RecordError; LookupError, TypeError or ValueError
     where a record lacks what it shows."""
     def source(name: str) -> str:
-        return source_path(name).read_text(encoding="utf-8").rstrip("\n")
+        path = hn.HERE / "explorer" / name
+        return path.read_text(encoding="utf-8").rstrip("\n")
 
     def scripts(names: tuple) -> str:
         parts = [source(f"{name}.js").removeprefix('"use strict";\n') for name in names]
@@ -269,7 +260,8 @@ def main(argv: list | None = None) -> None:
     except (hn.DataError, RecordError) as error:
         sys.exit(f"explorer: {error}")
     except (LookupError, TypeError, ValueError) as error:
-        sys.exit(f"explorer: a record lacks what the page shows ({error!r:.80})")
+        sys.exit(f"explorer: {NETS}/record.json lacks what the page shows "
+                 f"({error!r:.80})")
     except OSError as error:
         sys.exit(f"explorer: {error.filename or options.out}: {error.strerror}")
     print(f"{options.out.name}: {len(page) / 1e6:.2f} MB")
