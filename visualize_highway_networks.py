@@ -4,7 +4,6 @@ Reads records and trains nothing. Every number on a picture, its title and its c
 comes from the record. Whatever blocks a record holds are drawn.
 
     python3 visualize_highway_networks.py                      five PNGs, in seconds
-    python3 visualize_highway_networks.py --dark               beside them, *_dark.png
     python3 visualize_highway_networks.py --run runs/mine.json
 """
 
@@ -17,7 +16,7 @@ from pathlib import Path
 from highway_suite.terminal import end_without
 
 try:
-    from highway_suite.figures import DARK, FORMATS, LIGHT
+    from highway_suite.figures import FORMATS
     from highway_suite.files import path_of
     from highway_suite.pictures import (
         PICTURES,
@@ -43,9 +42,8 @@ def redraw(options: argparse.Namespace) -> dict[Path, bytes]:
     own = bool(options.run or options.sweep)
     folder = Path(options.out_dir or picture_home(own) / "viz")
     folder.mkdir(parents=True, exist_ok=True)
-    theme, suffix = (DARK, "_dark") if options.dark else (LIGHT, "")
-    return {folder / f"{name}{suffix}.{options.format}": render(
-        name, sweep if name == "depth_sweep" else run, theme, options.format)
+    return {folder / f"{name}.{options.format}": render(
+        name, sweep if name == "depth_sweep" else run, options.format)
         for name in PICTURES}
 
 
@@ -67,8 +65,6 @@ def build_parser() -> argparse.ArgumentParser:
                         help="made if it is not there")
     parser.add_argument("--format", choices=FORMATS, default="png",
                         help="of the pictures (default: png)")
-    parser.add_argument("--dark", action="store_true",
-                        help="light on dark, in files named *_dark")
     return parser
 
 

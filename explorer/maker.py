@@ -32,7 +32,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 import highway_suite
-from highway_suite.figures import DARK, GATE_COLOURS, LIGHT
+from highway_suite.figures import COLOURS, GATE_COLOURS, LIGHT
 from highway_suite.files import parse_json, path_of, read_file, write_file
 from highway_suite.records import load_net
 from highway_suite.samples import mnist_images
@@ -48,6 +48,8 @@ EACH = 4                # images of each class: those of highway_suite/mnist40
 IMAGES_RULE = f"The first {EACH} of each digit among MNIST's test images, in its order."
 SHOWN, CLOSED = 8, (10, 25)     # what a visitor sees first: image, closed blocks
 OUTPUT_COLOURS = "RdBu_r"
+DARK = {"page": "#0D1117", "text": "#F0F6FC", "muted": "#9DA5AE", "rule": "#2D333B",
+        "highway": "#56B4E9"}       # what differs where a reader prefers the dark
 STEPS = 33              # of a colour scale
 MOST_RESIDUAL = 15      # where the colours of the residual net's outputs end
 
@@ -154,12 +156,10 @@ def facts(record: dict) -> dict:
 
 def colours() -> dict:
     """The colours of the figures, for the style."""
-    found = {}
-    for name, theme in (("light", LIGHT), ("dark", DARK)):
-        values = {"page": theme.paper, "text": theme.ink, "muted": theme.soft,
-                  "rule": theme.grid} | {kind: theme.blocks[kind] for kind in BLOCKS}
-        found[name] = " ".join(f"--{part}: {value};" for part, value in values.items())
-    return found
+    light = {"page": LIGHT.paper, "text": LIGHT.ink, "muted": LIGHT.soft,
+             "rule": LIGHT.grid} | {kind: COLOURS[kind] for kind in BLOCKS}
+    return {name: " ".join(f"--{part}: {value};" for part, value in values.items())
+            for name, values in (("light", light), ("dark", light | DARK))}
 
 
 # --------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def draw_frames(study: Study) -> list[np.ndarray]:
     with style(LIGHT):
         figure, curves, gates = new_figure(who_learns(study), caption(
             study, study.deepest, "line, bar: mean over seeds; band, whisker: lowest "
-            "to highest", learns(study)), LIGHT, (2, 1.4), CLOCK)
+            "to highest", learns(study)), (2, 1.4), CLOCK)
         figure.set_dpi(0.8 * figures.DPI)   # 864 pixels wide
         clock = figure.text(1 - figures.EDGE / figures.WIDTH, 1 - 0.1 /
                             figure.get_figheight(), "", va="top", ha="right")
@@ -68,7 +68,7 @@ def draw_frames(study: Study) -> list[np.ndarray]:
             plot_history(study, curves, upto=epoch)
             plot_gates(study, gates, upto=epoch)
             if gated and gated.block != "highway":
-                name_panel(gates, gated, LIGHT)
+                name_panel(gates, gated)
             figure.canvas.draw()
             frames.append(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy())
     return frames

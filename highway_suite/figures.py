@@ -51,19 +51,12 @@ class Theme(NamedTuple):
     blocks: dict    # by kind
     own: tuple      # of kinds that are not in the table
 
-    def colour(self, block: str, place: int = -1) -> str:
-        """Of a kind of nets; place: which of `own`, if it is not in the table."""
-        return self.blocks.get(block, self.own[place % len(self.own)])
-
 
 COLOURS = {     # of the blocks, on every figure
     "plain": "#D55E00", "residual": "#009E73", "t_only": "#E69F00",
     "c_only": "#CC79A7", "highway": "#0072B2", "full": "#56B4E9"}
 LIGHT = Theme("#FFFFFF", "#1F2328", "#59636E", "#DDE2E7", COLOURS,
               ("#7B3FA0", "#7A6A00", "#A0003C", "#444444"))
-DARK = Theme("#0D1117", "#F0F6FC", "#9DA5AE", "#2D333B",
-             COLOURS | {"highway": "#56B4E9", "full": "#0072B2"},
-             ("#B48AE0", "#C9BC4A", "#FF7A9C", "#BBBBBB"))
 GATE_COLOURS = "viridis"    # even steps of brightness: it survives grey print
 MARKERS = {"highway": "o", "plain": "s", "residual": "^", "t_only": "D", "c_only": "v",
            "full": "P"}
@@ -104,8 +97,8 @@ def style(theme: Theme) -> Iterator[None]:
         yield
 
 
-def new_figure(title: str, notes: Sequence[str], theme: Theme,
-               panels: Sequence[float] = (2.4,), clock: float = 0.0) -> tuple:
+def new_figure(title: str, notes: Sequence[str], panels: Sequence[float] = (2.4,),
+               clock: float = 0.0) -> tuple:
     """A figure on a canvas of its own, and an axes for each panel: their heights in
     inches, the upper first. A long title or many notes make the figure higher; clock:
     inches right of the title that stay free.
@@ -118,7 +111,7 @@ def new_figure(title: str, notes: Sequence[str], theme: Theme,
     figure = Figure(figsize=(WIDTH, height))
     FigureCanvasAgg(figure)
     figure.text(EDGE / WIDTH, 1 - 0.1 / height, title, va="top", **TITLE)
-    figure.text(EDGE / WIDTH, 0.08 / height, caption, size=SMALL, color=theme.soft,
+    figure.text(EDGE / WIDTH, 0.08 / height, caption, size=SMALL, color=LIGHT.soft,
                 va="bottom", linespacing=1.35, parse_math=False)
     axes = []
     for panel in panels:
@@ -129,13 +122,13 @@ def new_figure(title: str, notes: Sequence[str], theme: Theme,
 
 
 @contextmanager
-def drawn_on(axes: Axes | None, theme: Theme) -> Iterator[Axes]:
+def drawn_on(axes: Axes | None) -> Iterator[Axes]:
     """The axes to draw on: as given, or one of a new figure in our style."""
     if axes is not None:
         yield axes
         return
-    with style(theme):
-        figure, axes = new_figure("", (), theme)
+    with style(LIGHT):
+        figure, axes = new_figure("", ())
         yield axes
         figure.draw_without_rendering()     # makes the ticks, while the style holds
 
@@ -336,9 +329,9 @@ def fit_depths(axes: Axes, depths: Sequence[int]) -> None:
     axes.set_xlabel("blocks (log scale)")
 
 
-def reference(axes: Axes, height: float, theme: Theme) -> None:
+def reference(axes: Axes, height: float) -> None:
     """A dashed line across the axes: chance, ln C, where the gates started."""
-    axes.axhline(height, color=theme.soft, linewidth=1.2, linestyle=(0, (4, 3)),
+    axes.axhline(height, color=LIGHT.soft, linewidth=1.2, linestyle=(0, (4, 3)),
                  zorder=1.5)
 
 
@@ -353,10 +346,14 @@ def mean_and_range(values: np.ndarray) -> Iterator[np.ndarray]:
             for name in ("mean", "min", "max"))
 
 
-def draw_line(axes: Axes, x: Any, values: np.ndarray, arm: Arm, theme: Theme,
-              marked: bool) -> None:
+def colour_of(arm: Arm) -> str:
+    """The colour of a kind of nets."""
+    return COLOURS.get(arm.block, LIGHT.own[arm.place % len(LIGHT.own)])
+
+
+def draw_line(axes: Axes, x: Any, values: np.ndarray, arm: Arm, marked: bool) -> None:
     """Mean of values (S, X) as a line in the arm's colour, their range as a band."""
-    colour = theme.colour(arm.block, arm.place)
+    colour = colour_of(arm)
     marker = MARKERS.get(arm.block, OWN_MARKERS[arm.place % len(OWN_MARKERS)])
     mean, low, high = mean_and_range(values)
     axes.plot(x, mean, color=colour, label=arm.block, clip_on=False, zorder=3,
@@ -366,18 +363,17 @@ def draw_line(axes: Axes, x: Any, values: np.ndarray, arm: Arm, theme: Theme,
                           label=f"{arm.block} range")
 
 
-def draw_cross(axes: Axes, x: float, y: float, arm: Arm, theme: Theme) -> None:
+def draw_cross(axes: Axes, x: float, y: float, arm: Arm) -> None:
     """The mark of a run that diverged; y NaN stands for the foot of the axes."""
     foot = math.isnan(y)
     height = 0.03 + 0.05 * arm.place        # apart where several diverge
     axes.plot([x], [height if foot else y], linestyle="none", marker="x", markersize=9,
-              markeredgewidth=2.5, color=theme.colour(arm.block, arm.place),
-              clip_on=False, label=f"{arm.block} diverged", zorder=4,
+              markeredgewidth=2.5, color=colour_of(arm), clip_on=False,
+              label=f"{arm.block} diverged", zorder=4,
               transform=axes.get_xaxis_transform() if foot else axes.transData)
 
 
-def draw_curves(axes: Axes, arm: Arm, values: np.ndarray, shown: int, theme: Theme
-                ) -> None:
+def draw_curves(axes: Axes, arm: Arm, values: np.ndarray, shown: int) -> None:
     """The first `shown` epochs of one arm's values (S, E), on an axes that has its
     limits. A net that diverged is a line of its own, thin beside others, that ends in a
     cross."""
@@ -385,19 +381,18 @@ def draw_curves(axes: Axes, arm: Arm, values: np.ndarray, shown: int, theme: The
         values = np.maximum(values, axes.get_ylim()[0])
     x, good = arm.epoch[:shown], values[~arm.diverged]
     if len(good):
-        draw_line(axes, x, good[:, :shown], arm, theme, marked=len(arm.epoch) <= 30)
+        draw_line(axes, x, good[:, :shown], arm, marked=len(arm.epoch) <= 30)
     for row in values[arm.diverged]:
         alive = np.flatnonzero(np.isfinite(row))
         last = alive[-1] if len(alive) else -1
-        axes.plot(x, row[:shown], color=theme.colour(arm.block, arm.place), zorder=2,
-                  linewidth=1.2 if len(good) else 2.2, clip_on=False,
-                  label=f"{arm.block} alone")
+        axes.plot(x, row[:shown], color=colour_of(arm), zorder=2, clip_on=False,
+                  linewidth=1.2 if len(good) else 2.2, label=f"{arm.block} alone")
         if shown > last + 1 or shown == len(row):
             draw_cross(axes, arm.epoch[max(last, 0)], math.nan if last < 0
-                       else row[last], arm, theme)
+                       else row[last], arm)
 
 
-def head(arm: Arm, values: np.ndarray, theme: Theme) -> tuple[float, str, str]:
+def head(arm: Arm, values: np.ndarray) -> tuple[float, str, str]:
     """Where the mean of an arm's values (S, E) ends -> (height, label, colour) for
     `label_right`."""
     last = (values if arm.diverged.all() else values[~arm.diverged])[:, -1]
@@ -407,10 +402,10 @@ def head(arm: Arm, values: np.ndarray, theme: Theme) -> tuple[float, str, str]:
         height = float(last.mean())
         text = f"{height:{'.4f' if 1e-3 <= height < 10 else '.3g'}}"
     name = arm.block.replace("$", r"\$")        # it is no formula
-    return height, f"{name} {text}", theme.colour(arm.block, arm.place)
+    return height, f"{name} {text}", colour_of(arm)
 
 
-def draw_guess(axes: Axes, study: Study, series: str, theme: Theme) -> list[tuple]:
+def draw_guess(axes: Axes, study: Study, series: str) -> list[tuple]:
     """A line at what a guess has: the accuracy of the best constant answer, the loss
     ln C of a uniform one; none, if it is not known. Returns its label, for
     `label_right`."""
@@ -423,8 +418,8 @@ def draw_guess(axes: Axes, study: Study, series: str, theme: Theme) -> list[tupl
         text = f"chance {f'1/{study.classes}' if exact else f'{height:.4f}'}"
     if math.isnan(height):
         return []
-    reference(axes, height, theme)
-    return [(height, text, theme.soft)]
+    reference(axes, height)
+    return [(height, text, LIGHT.soft)]
 
 
 # --------------------------------------------------------------------------------------
@@ -432,7 +427,7 @@ def draw_guess(axes: Axes, study: Study, series: str, theme: Theme) -> list[tupl
 
 
 def plot_history(source: Any, axes: Axes | None = None, *, series: str = "test_acc",
-                 upto: int | None = None, theme: Theme = LIGHT) -> Axes:
+                 upto: int | None = None) -> Axes:
     """A line for each net of the deepest, epoch by epoch: the mean over seeds in a band
     from lowest to highest, and dashed what a guess has.
 
@@ -446,8 +441,8 @@ def plot_history(source: Any, axes: Axes | None = None, *, series: str = "test_a
         there = sorted({name for arm in study.deepest for name in arm.history})
         raise ValueError(f"no net has a history of {series!r}; there are {there}")
     tables = [arm.history[series] for arm in arms]
-    with drawn_on(axes, theme) as axes:
-        labels = draw_guess(axes, study, series, theme)
+    with drawn_on(axes) as axes:
+        labels = draw_guess(axes, study, series)
         values = np.concatenate([*map(np.ravel, tables), [row[0] for row in labels]])
         positive = values[values > 0]
         log = series == "train_loss" and bool(
@@ -461,8 +456,8 @@ def plot_history(source: Any, axes: Axes | None = None, *, series: str = "test_a
             shown = len(arm.epoch) if upto is None else int(
                 np.searchsorted(arm.epoch, upto, side="right"))
             if shown:
-                draw_curves(axes, arm, table, shown, theme)
-                labels.append(head(arm, table[:, :shown], theme))
+                draw_curves(axes, arm, table, shown)
+                labels.append(head(arm, table[:, :shown]))
         label_right(axes, labels)
         fit_epochs(axes, arms)
     return axes
@@ -477,26 +472,24 @@ def final_accuracies(arm: Arm) -> np.ndarray:
     return np.where(arm.diverged, math.nan, arm.history["test_acc"][:, -1])
 
 
-def draw_sweep(axes: Axes, study: Study, block: str, theme: Theme) -> tuple:
+def draw_sweep(axes: Axes, study: Study, block: str) -> tuple:
     """One kind of nets over depth -> its label for `label_right`."""
     arms = [found[block] for found in study.arms.values() if block in found]
     table = np.full((max(len(arm.diverged) for arm in arms), len(arms)), math.nan)
     for column, arm in zip(table.T, arms, strict=True):
         column[:len(arm.diverged)] = final_accuracies(arm)
     depths, end = [arm.depth for arm in arms], arms[-1]
-    draw_line(axes, depths, table, end, theme, marked=len(depths) <= 30)
+    draw_line(axes, depths, table, end, marked=len(depths) <= 30)
     if len(table) > 1:
         axes.plot(depths * len(table), table.ravel(), ".", markersize=4, alpha=0.75,
-                  color=theme.colour(block, end.place), label=f"{block} seeds",
-                  clip_on=False)
+                  color=colour_of(end), label=f"{block} seeds", clip_on=False)
     for arm in arms:
         if arm.diverged.any():
-            draw_cross(axes, arm.depth, math.nan, arm, theme)
-    return head(end, final_accuracies(end)[:, None], theme)
+            draw_cross(axes, arm.depth, math.nan, arm)
+    return head(end, final_accuracies(end)[:, None])
 
 
-def plot_depth_sweep(source: Any, axes: Axes | None = None, *, theme: Theme = LIGHT
-                     ) -> Axes:
+def plot_depth_sweep(source: Any, axes: Axes | None = None) -> Axes:
     """Test accuracy after the last epoch by depth: a dot for each seed, their mean and
     range; a gap where all seeds diverged, a cross where one did. Returns the Axes.
     Raises RecordError, ValueError."""
@@ -504,14 +497,14 @@ def plot_depth_sweep(source: Any, axes: Axes | None = None, *, theme: Theme = LI
     arms = [arm for found in study.arms.values() for arm in found.values()]
     if not all("test_acc" in arm.history for arm in arms):
         raise ValueError("a sweep is drawn from a record")
-    with drawn_on(axes, theme) as axes:
-        labels = draw_guess(axes, study, "test_acc", theme)
+    with drawn_on(axes) as axes:
+        labels = draw_guess(axes, study, "test_acc")
         fit_y(axes, np.concatenate([*map(final_accuracies, arms),
                                     [row[0] for row in labels]]),
               foot=any(arm.diverged.any() for arm in arms))
         label_y(axes, NAMES["test_acc"])
         axes.grid(True, axis="y")
-        labels += [draw_sweep(axes, study, block, theme) for block in study.blocks]
+        labels += [draw_sweep(axes, study, block) for block in study.blocks]
         label_right(axes, labels)
         fit_depths(axes, list(study.arms))
     return axes
@@ -546,7 +539,7 @@ def chosen_arm(axes: Axes, study: Study, block: str | None) -> Arm | None:
     return None
 
 
-def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, start: float, theme: Theme) -> None:
+def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, start: float) -> None:
     """Mean over seeds of T (S, L) as bars from where they started, their range as
     whiskers: one artist each, however many blocks there are."""
     mean, low, high = mean_and_range(T)
@@ -556,16 +549,15 @@ def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, start: float, theme: Theme) -
         values = np.column_stack([mean, gaps]).ravel()[:-1]
         edges = np.add.outer(blocks, [-0.4, 0.4]).ravel()
     axes.add_artist(StepPatch(values, edges, baseline=start, fill=True, linewidth=0,
-                              color=theme.colour(arm.block, arm.place), label="T",
-                              zorder=2))
+                              color=colour_of(arm), label="T", zorder=2))
     if len(T) > 1:
         axes.plot(np.repeat(blocks, 3), np.column_stack([low, high, gaps]).ravel(),
-                  color=theme.ink, linewidth=min(1.8, 120 / len(mean)), alpha=0.6,
+                  color=LIGHT.ink, linewidth=min(1.8, 120 / len(mean)), alpha=0.6,
                   solid_capstyle="butt", label="T range", zorder=3)
 
 
 def plot_gates(source: Any, axes: Axes | None = None, *, block: str | None = None,
-               upto: int | None = None, theme: Theme = LIGHT) -> Axes:
+               upto: int | None = None) -> Axes:
     """Mean T of each block after the last epoch recorded, as bars, up or down, from
     where the gates started.
 
@@ -573,7 +565,7 @@ def plot_gates(source: Any, axes: Axes | None = None, *, block: str | None = Non
     `plot_history`. Returns the Axes. Raises RecordError, ValueError.
     """
     study = as_study(source)
-    with drawn_on(axes, theme) as axes:
+    with drawn_on(axes) as axes:
         if (arm := chosen_arm(axes, study, block)) is None:
             return axes
         (epoch, T), start = chosen_gates(arm), study.T_start
@@ -586,28 +578,28 @@ def plot_gates(source: Any, axes: Axes | None = None, *, block: str | None = Non
         axes.set_ylim(max(low, 0), min(high, 1))
         label_y(axes, "mean T")
         axes.grid(True, axis="y")
-        reference(axes, start, theme)
+        reference(axes, start)
         name = ("start" if study.gate_bias is None else
                 f"$\\sigma({study.gate_bias:.4g})$")
         label_right(axes, [(start, f"↑ above\n{name} = {start:.3g}\n↓ below",
-                            theme.soft)])
+                            LIGHT.soft)])
         whole_ticks(axes.xaxis, 1, L)
         axes.set_xlabel(BLOCK_AXIS)
         k = len(epoch) if upto is None else np.searchsorted(epoch, upto, side="right")
         over = upto is not None and arm.diverged.all() and upto > epoch[-1]
         if k and not over:      # no gates where no net is left
-            draw_bars(axes, T[:, k - 1], arm, start, theme)
+            draw_bars(axes, T[:, k - 1], arm, start)
     return axes
 
 
 def plot_gate_history(source: Any, axes: Axes | None = None, *,
-                      block: str | None = None, theme: Theme = LIGHT) -> Axes:
+                      block: str | None = None) -> Axes:
     """Mean T of each block over training, as a heat map: a row for each block, the
     first at the bottom, a column for each epoch; on the colour scale a line where the
     gates started. block: as in `plot_gates`. Returns the Axes. Raises RecordError,
     ValueError."""
     study = as_study(source)
-    with drawn_on(axes, theme) as axes:
+    with drawn_on(axes) as axes:
         if (arm := chosen_arm(axes, study, block)) is None:
             return axes
         (epoch, T), start = chosen_gates(arm), study.T_start
@@ -624,13 +616,13 @@ def plot_gate_history(source: Any, axes: Axes | None = None, *,
         scale = axes.figure.colorbar(image, format=f"{{x:.{digits}g}}",
                                      cax=axes.inset_axes((1.028, 0, 0.031, 1)))
         scale.outline.set_visible(False)
-        scale.ax.axhline(start, color=theme.paper, linewidth=1.5)
+        scale.ax.axhline(start, color=LIGHT.paper, linewidth=1.5)
         scale.ax.set_title("mean T", size=10, loc="left")
         axes.set_xlim(x[0], max(x[-1], last + 0.5))
         if epoch[-1] < last:
             axes.text((x[-1] + axes.get_xlim()[1]) / 2, 0.5, rotation=90, ha="center",
                       s="× diverged" if arm.diverged.all() else "not recorded",
-                      va="center", color=theme.soft,
+                      va="center", color=LIGHT.soft,
                       transform=axes.get_xaxis_transform())
         whole_ticks(axes.xaxis, epoch[0], last)
         whole_ticks(axes.yaxis, 1, arm.depth)

@@ -24,8 +24,8 @@ from PIL import Image, ImageSequence
 import highway_networks as hn
 from highway_suite.figures import (
     LIGHT,
-    Theme,
     chosen_gates,
+    colour_of,
     gated_arms,
     mean_and_range,
     new_figure,
@@ -133,38 +133,37 @@ def where_it_learns(study: Study) -> str:
 # The five pictures
 
 
-def history_figure(study: Study, theme: Theme, series: str) -> Figure:
+def history_figure(study: Study, series: str) -> Figure:
     """A series of each epoch, of the deepest net of each kind."""
     note, title = learns(study), who_learns(study)
     if series == "train_loss":
         note = "loss: mean over the steps of the epoch"
         title = "Training loss, " + title.replace("learns", "falls").replace(
             "guesses", "stays")
-    figure, axes = new_figure(title, caption(
-        study, study.deepest, RANGE, note), theme)
-    plot_history(study, axes, series=series, theme=theme)
+    figure, axes = new_figure(title, caption(study, study.deepest, RANGE, note))
+    plot_history(study, axes, series=series)
     return figure
 
 
-def depth_sweep(study: Study, theme: Theme) -> Figure:
+def depth_sweep(study: Study) -> Figure:
     """Test accuracy after the last epoch by depth."""
     arms = [arm for found in study.arms.values() for arm in found.values()]
     epochs = sorted({int(arm.epoch[-1]) for arm in arms})
     figure, axes = new_figure(where_it_learns(study), caption(
         study, arms, RANGE, f"accuracy after {few(epochs)} epoch"
-        f"{'s' * (epochs != [1])}", learns(study, "above chance")), theme)
-    plot_depth_sweep(study, axes, theme=theme)
+        f"{'s' * (epochs != [1])}", learns(study, "above chance")))
+    plot_depth_sweep(study, axes)
     return figure
 
 
-def name_panel(axes: Axes, arm: Arm, theme: Theme) -> None:
+def name_panel(axes: Axes, arm: Arm) -> None:
     """Write whose gates an axes shows, right above it."""
     axes.text(1, 1.025, arm.block, ha="right", va="bottom", weight="bold",
-              color=theme.colour(arm.block, arm.place), transform=axes.transAxes)
+              color=colour_of(arm), transform=axes.transAxes)
 
 
-def gate_figure(study: Study, theme: Theme, plot: Callable[..., Axes], title: str,
-                several: str, note: str) -> Figure:
+def gate_figure(study: Study, plot: Callable[..., Axes], title: str, several: str,
+                note: str) -> Figure:
     """A figure with a panel for each of the deepest nets with gates, named by it unless
     it is a highway net alone; note: in the caption, where there are gates."""
     arms = gated_arms(study)
@@ -176,44 +175,43 @@ def gate_figure(study: Study, theme: Theme, plot: Callable[..., Axes], title: st
         title += f", {blocks(study.depth)}"
     figure, *panels = new_figure(
         title, caption(study, arms or study.deepest, several, *[note] * bool(arms)),
-        theme, (2.4,) if len(arms) < 2 else (1.7,) * len(arms))
+        (2.4,) if len(arms) < 2 else (1.7,) * len(arms))
     if not arms:
-        plot(study, *panels, theme=theme)
+        plot(study, *panels)
     for arm, axes in zip(arms, panels, strict=False):
-        plot(study, axes, block=arm.block, theme=theme)
+        plot(study, axes, block=arm.block)
         if [arm.block for arm in arms] != ["highway"]:
-            name_panel(axes, arm, theme)
+            name_panel(axes, arm)
     return figure
 
 
-def T_gate_evolution(study: Study, theme: Theme) -> Figure:
+def T_gate_evolution(study: Study) -> Figure:
     """Mean T of each block over training, a heat map for each kind with gates."""
     return gate_figure(
-        study, theme, plot_gate_history, "Mean T over training", MEAN,
+        study, plot_gate_history, "Mean T over training", MEAN,
         f"line on the scale: the initial σ(b_T) = {study.T_start:.3g}")
 
 
-def T_gate_final(study: Study, theme: Theme) -> Figure:
+def T_gate_final(study: Study) -> Figure:
     """Mean T of each block after the last epoch recorded, as bars from sigma(b_T)."""
     ends = sorted({int(chosen_gates(arm)[0][-1]) for arm in gated_arms(study)})
     after = f"epoch {' or '.join(map(str, ends))}" if ends else "training"
-    return gate_figure(study, theme, plot_gates, f"Mean T after {after}",
+    return gate_figure(study, plot_gates, f"Mean T after {after}",
                        f"bar: {MEAN}; whisker: lowest to highest",
                        "bars start at the initial σ(b_T)")
 
 
-PICTURES: dict[str, Callable[[Study, Theme], Figure]] = {
+PICTURES: dict[str, Callable[[Study], Figure]] = {
     "learning_curves": partial(history_figure, series="test_acc"),
     "plain_loss_collapse": partial(history_figure, series="train_loss"),
     "depth_sweep": depth_sweep, "T_gate_evolution": T_gate_evolution,
     "T_gate_final": T_gate_final}
 
 
-def render(name: str, study: Study, theme: Theme = LIGHT, kind: str = "png") -> bytes:
+def render(name: str, study: Study, kind: str = "png") -> bytes:
     """A picture's name and its Study -> the bytes of its file."""
-    with style(theme):
-        return saved(PICTURES[name](study, theme), kind, name, study.command,
-                     study.sha256)
+    with style(LIGHT):
+        return saved(PICTURES[name](study), kind, name, study.command, study.sha256)
 
 
 # --------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from highway_suite import figures
 from highway_suite.figures import (
-    DARK,
     LIGHT,
     plot_depth_sweep,
     plot_gate_history,
@@ -42,9 +41,9 @@ def few_pixels(monkeypatch):
     monkeypatch.setattr(figures, "DPI", 60)
 
 
-def draw(name, record, theme=LIGHT):
-    with figures.style(theme):
-        return PICTURES[name](as_study(record), theme)
+def draw(name, record):
+    with figures.style(LIGHT):
+        return PICTURES[name](as_study(record))
 
 
 def line(axes, label):
@@ -155,17 +154,16 @@ def test_several_seeds_are_a_mean_in_a_band():
     assert np.allclose(image.get_array()[:, -1], T.mean(axis=0))
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK])
-def test_every_kind_of_net_has_a_colour_of_its_own_that_stands_out(theme):
+def test_every_kind_of_net_has_a_colour_of_its_own_that_stands_out():
     record = samples()["all forms"]
     drawn = {item.get_label(): item.get_color()
-             for item in draw("learning_curves", record, theme).axes[0].lines}
+             for item in draw("learning_curves", record).axes[0].lines}
     colours = {drawn[block] for block in record["config"]["blocks"]}
     assert len(colours) == len(record["config"]["blocks"])
-    for colour, least in ((theme.ink, 7), (theme.soft, 4.5),
-                          (theme.blocks["highway"], 3), (theme.blocks["plain"], 3),
-                          *((colour, 3) for colour in theme.own)):
-        assert contrast(colour, theme.paper) > least
+    for colour, least in ((LIGHT.ink, 7), (LIGHT.soft, 4.5),
+                          (LIGHT.blocks["highway"], 3), (LIGHT.blocks["plain"], 3),
+                          *((colour, 3) for colour in LIGHT.own)):
+        assert contrast(colour, LIGHT.paper) > least
 
 
 def test_runs_that_diverged_end_in_a_cross_and_are_left_out_of_the_mean():
@@ -402,7 +400,7 @@ def test_the_records_of_the_folder_come_before_those_of_the_scripts(tmp_path,
     assert {path.parent for path in viz.main(["--run", mine])} == {Path("viz")}
     assert gif.main(["--run", mine]) == [Path("highway_networks.gif")]
     save(here / "run.json", make_record())
-    assert {path.parent for path in viz.main(["--dark"])} == {Path("viz")}
+    assert {path.parent for path in viz.main([])} == {Path("viz")}
     monkeypatch.setattr("highway_networks.HERE", here)      # a checkout's are its own
     for flag in ("--run", "--sweep"):
         assert {path.parent for path in viz.main([flag, mine])} == {Path("runs/viz")}
