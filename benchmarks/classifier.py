@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 import warnings
 from statistics import median
-from typing import Any
 
 from sklearn import datasets
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -34,13 +33,6 @@ SETS = {        # name: rows and labels, whether they are scaled first
 }
 
 
-def seconds_of(net: Any, X: Any, y: Any) -> float:
-    """The seconds of one fit."""
-    start = time.perf_counter()
-    net.fit(X, y)
-    return time.perf_counter() - start
-
-
 def compare(nets: list, data: tuple, scaled: bool) -> list[tuple[float, float]]:
     """Median accuracy and seconds of each net, in interleaved fits."""
     found: list[list] = [[] for _ in nets]
@@ -50,7 +42,9 @@ def compare(nets: list, data: tuple, scaled: bool) -> list[tuple[float, float]]:
         for net, rows in zip(nets, found, strict=True):
             net.set_params(random_state=split)
             whole = make_pipeline(StandardScaler(), net) if scaled else net
-            seconds = seconds_of(whole, X, y)
+            start = time.perf_counter()
+            whole.fit(X, y)
+            seconds = time.perf_counter() - start
             rows.append((whole.score(X_test, y_test), seconds))
     return [(median(a for a, _ in rows), median(s for _, s in rows)) for rows in found]
 
