@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import io
 import math
-import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
@@ -157,20 +156,12 @@ def saved(figure: Figure, kind: str, title: str | None, command: str, digest: st
 # Texts: all of them end inside the figure
 
 
-def readable(text: str, instead: str = "?") -> str:
-    """The text, if Matplotlib's own font has its letters and they are written from left
-    to right; else, letter by letter, what is to stand there instead."""
-    known = get_font(findfont("DejaVu Sans")).get_charmap()
-    return "".join(letter if ord(letter) in known and letter.isprintable()
-                   and unicodedata.bidirectional(letter) not in ("R", "AL", "AN")
-                   else instead for letter in text)
-
-
 def title_of(dataset: str) -> str:
-    """A data set as pictures name it: by its title, or where the font lacks one of its
-    letters by its name."""
+    """A data set as pictures name it: by its title, or where Matplotlib's own font
+    lacks one of its letters by its name."""
     title = hn.DATASETS[dataset].title
-    name = title if readable(title, "") == title else readable(dataset)
+    known = get_font(findfont("DejaVu Sans")).get_charmap()
+    name = title if all(ord(letter) in known for letter in title) else dataset
     return name if len(name) <= 36 else f"{name[:35]}…"
 
 
