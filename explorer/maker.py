@@ -166,17 +166,13 @@ def colours() -> dict:
 
 
 def fill(text: str, values: dict) -> str:
-    """Put values in the places {{name}}. Raises RecordError for a name that is none."""
-    def value(place):
-        if place[1] not in values:
-            raise RecordError(f"{place[0]} in explorer/ is filled by no record")
-        return str(values[place[1]])
-    return re.sub(r"\{\{([^{}]+)\}\}", value, text)
+    """Put values in the places {{name}}. Raises KeyError for a name that is none."""
+    return re.sub(r"\{\{([^{}]+)\}\}", lambda place: str(values[place[1]]), text)
 
 
 def make_page(record: dict, nets: dict) -> str:
-    """The whole page. Raises OSError, RecordError; LookupError, TypeError or ValueError
-    where a record lacks what it shows."""
+    """The whole page. Raises OSError; LookupError, TypeError or ValueError where the
+    record lacks what it shows."""
     def source(name: str) -> str:
         path = hn.HERE / "explorer" / name
         return path.read_text(encoding="utf-8").rstrip("\n")
