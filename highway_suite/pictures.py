@@ -233,10 +233,9 @@ def picture_home(own: bool) -> Path:
     return Path("runs") if os.path.samefile(os.curdir, hn.HERE) else Path()
 
 
-def shown(picture: bytes | Path) -> Any:
+def shown(content: bytes) -> Any:
     """What a PNG or a GIF shows and says of itself, whichever library packed it; of
     another file its bytes."""
-    content = picture if isinstance(picture, bytes) else read_file(picture)
     if content[:4] not in (b"\x89PNG", b"GIF8"):
         return content
     with Image.open(io.BytesIO(content)) as image:
@@ -247,7 +246,7 @@ def shown(picture: bytes | Path) -> Any:
 def is_there(path: Path, content: bytes) -> bool:
     """Whether a file shows this picture already."""
     try:
-        return shown(path) == shown(content)
+        return shown(read_file(path)) == shown(content)
     except (OSError, ValueError, SyntaxError):      # Pillow's, of a broken file
         return False
 
