@@ -337,14 +337,14 @@ def mean_and_range(values: np.ndarray) -> Iterator[np.ndarray]:
             for name in ("mean", "min", "max"))
 
 
-def colour_of(arm: Arm) -> str:
+def arm_colour(arm: Arm) -> str:
     """The colour of a kind of nets."""
     return COLOURS.get(arm.block, LIGHT.own[arm.place % len(LIGHT.own)])
 
 
 def draw_line(axes: Axes, x: Any, values: np.ndarray, arm: Arm, marked: bool) -> None:
     """Mean of values (S, X) as a line in the arm's colour, their range as a band."""
-    colour = colour_of(arm)
+    colour = arm_colour(arm)
     marker = MARKERS.get(arm.block, OWN_MARKERS[arm.place % len(OWN_MARKERS)])
     mean, low, high = mean_and_range(values)
     axes.plot(x, mean, color=colour, label=arm.block, clip_on=False, zorder=3,
@@ -359,7 +359,7 @@ def draw_cross(axes: Axes, x: float, y: float, arm: Arm) -> None:
     foot = math.isnan(y)
     height = 0.03 + 0.05 * arm.place        # apart where several diverge
     axes.plot([x], [height if foot else y], linestyle="none", marker="x", markersize=9,
-              markeredgewidth=2.5, color=colour_of(arm), clip_on=False,
+              markeredgewidth=2.5, color=arm_colour(arm), clip_on=False,
               label=f"{arm.block} diverged", zorder=4,
               transform=axes.get_xaxis_transform() if foot else axes.transData)
 
@@ -376,7 +376,7 @@ def draw_curves(axes: Axes, arm: Arm, values: np.ndarray, shown: int) -> None:
     for row in values[arm.diverged]:
         alive = np.flatnonzero(np.isfinite(row))
         last = alive[-1] if len(alive) else -1
-        axes.plot(x, row[:shown], color=colour_of(arm), zorder=2, clip_on=False,
+        axes.plot(x, row[:shown], color=arm_colour(arm), zorder=2, clip_on=False,
                   linewidth=1.2 if len(good) else 2.2, label=f"{arm.block} alone")
         if shown > last + 1 or shown == len(row):
             draw_cross(axes, arm.epoch[max(last, 0)], math.nan if last < 0
@@ -393,7 +393,7 @@ def head(arm: Arm, values: np.ndarray) -> tuple[float, str, str]:
         height = float(last.mean())
         text = f"{height:{'.4f' if 1e-3 <= height < 10 else '.3g'}}"
     name = arm.block.replace("$", r"\$")        # it is no formula
-    return height, f"{name} {text}", colour_of(arm)
+    return height, f"{name} {text}", arm_colour(arm)
 
 
 def draw_guess(axes: Axes, study: Study, series: str) -> list[tuple]:
@@ -473,7 +473,7 @@ def draw_sweep(axes: Axes, study: Study, block: str) -> tuple:
     draw_line(axes, depths, table, end, marked=len(depths) <= 30)
     if len(table) > 1:
         axes.plot(depths * len(table), table.ravel(), ".", markersize=4, alpha=0.75,
-                  color=colour_of(end), label=f"{block} seeds", clip_on=False)
+                  color=arm_colour(end), label=f"{block} seeds", clip_on=False)
     for arm in arms:
         if arm.diverged.any():
             draw_cross(axes, arm.depth, math.nan, arm)
@@ -540,7 +540,7 @@ def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, start: float) -> None:
         values = np.column_stack([mean, gaps]).ravel()[:-1]
         edges = np.add.outer(blocks, [-0.4, 0.4]).ravel()
     axes.add_artist(StepPatch(values, edges, baseline=start, fill=True, linewidth=0,
-                              color=colour_of(arm), label="T", zorder=2))
+                              color=arm_colour(arm), label="T", zorder=2))
     if len(T) > 1:
         axes.plot(np.repeat(blocks, 3), np.column_stack([low, high, gaps]).ravel(),
                   color=LIGHT.ink, linewidth=min(1.8, 120 / len(mean)), alpha=0.6,

@@ -24,8 +24,8 @@ from PIL import Image, ImageSequence
 import highway_networks as hn
 from highway_suite.figures import (
     LIGHT,
+    arm_colour,
     chosen_gates,
-    colour_of,
     gated_arms,
     mean_and_range,
     new_figure,
@@ -159,7 +159,7 @@ def depth_sweep(study: Study) -> Figure:
 def name_panel(axes: Axes, arm: Arm) -> None:
     """Write whose gates an axes shows, right above it."""
     axes.text(1, 1.025, arm.block, ha="right", va="bottom", weight="bold",
-              color=colour_of(arm), transform=axes.transAxes)
+              color=arm_colour(arm), transform=axes.transAxes)
 
 
 def gate_figure(study: Study, plot: Callable[..., Axes], title: str, several: str,
