@@ -97,11 +97,6 @@ class Work:
     scratch: Path           # for this call alone
 
     @property
-    def apart(self) -> bool:
-        """Whether the results stay away from the committed ones."""
-        return self.options.smoke or self.options.fresh
-
-    @property
     def folder(self) -> Path:
         """Where the record goes."""
         name, runs = self.experiment.name, hn.HERE / "runs"
@@ -154,7 +149,7 @@ class Work:
         source = Training(self.store, self.packed, options.jobs, options.cluster)
         record, changed = self.lab(source).record(command), []
         path = self.folder / "record.json"
-        if self.apart or not is_same(record, path):
+        if options.smoke or options.fresh or not is_same(record, path):
             write_json(path, record)
             changed.append(path)
         changed += write_figures(self.experiment, self.folder)

@@ -258,17 +258,6 @@ def write_figures(experiment: Experiment, folder: Path, anew: bool = False
     return [folder / name for name in pictures]
 
 
-def changes(there: Any, here: Any, place: str = "") -> list[str]:
-    """Where two plans differ, as "epochs: 10, now 12"."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        return [found for name in {**there, **here} for found in changes(
-            there.get(name), here.get(name), f"{place}.{name}" if place else name)]
-    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        return [found for number, pair in enumerate(zip(there, here, strict=True))
-                for found in changes(*pair, f"{place}[{number}]")]
-    return [] if there == here else [f"{place}: {there!r:.40}, now {here!r:.40}"]
-
-
 def state_of(experiment: Experiment) -> str:
     """What is there of an experiment's results, in a few words."""
     folder = folder_of(experiment.name)
@@ -276,8 +265,8 @@ def state_of(experiment: Experiment) -> str:
         return "none"
     try:
         record, digest = load_record(folder / "record.json")
-        if found := changes(record["plan"], as_read(experiment.plan)):
-            return f"of another plan ({found[0]})"
+        if record["plan"] != as_read(experiment.plan):
+            return "of another plan"
         if record["claims"] != as_read(judged(experiment, record)):
             return "with other verdicts"
     except RecordError:
