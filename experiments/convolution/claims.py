@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,13 +26,6 @@ from experiments.lab.papers import (
 )
 
 TRAINS = 0.5            # a run of 4000 images trains if its last loss is below this
-
-
-def own(name: str, text: str, rows: Sequence[dict], ours: Any, n: Any, test: Callable,
-        limit: float | None = None, **more: Any) -> Claim:
-    """A claim of ours."""
-    return Claim(name=name, source="ours", text=text, rows=rows, ours=ours, n=n,
-                 test=test, limit=limit, **more)
 
 
 def in_words(depth: int, gate: int | None = None) -> str:
@@ -67,16 +60,16 @@ def claims_on_depths(rows: list[dict]) -> list[Claim]:
               ours={in_words(net["depth"]): net["test_percent"] for net in highway},
               test=lambda error: all((value or 0) >= 100 - error for net in highway
                                      for value in net["test_percent"])),
-        own("conv-plain-degrades", "depth makes plain convolutional nets much harder "
-            "to train than highway nets: from 8 to 28 blocks their last training loss "
-            "grows by more than twice the factor", rows,
-            {block: listed(found, 3) for block, found in times.items()}, n,
-            lambda limit: ahead(times["plain"], limit * times["highway"]), 2),
-        own("conv-open-on-ink", "training opens gates where there is ink: T there "
-            "over T on blank paper grows in every highway layer, at every depth. Ours "
-            "are means over the layers", highway, ratios, n,
-            lambda: all((on_ink(net, "T") > on_ink(net, "T_untrained")).all()
-                        for net in highway), after_data=True)]
+        Claim(name="conv-plain-degrades", text="depth makes plain convolutional nets "
+              "much harder to train than highway nets: from 8 to 28 blocks their last "
+              "training loss grows by more than twice the factor", rows=rows, n=n,
+              ours={block: listed(found, 3) for block, found in times.items()}, limit=2,
+              test=lambda limit: ahead(times["plain"], limit * times["highway"])),
+        Claim(name="conv-open-on-ink", text="training opens gates where there is ink: "
+              "T there over T on blank paper grows in every highway layer, at every "
+              "depth. Ours are means over the layers", rows=highway, n=n, ours=ratios,
+              test=lambda: all((on_ink(net, "T") > on_ink(net, "T_untrained")).all()
+                               for net in highway), after_data=True)]
 
 
 # --------------------------------------------------------------------------------------
@@ -109,18 +102,20 @@ def claims_on_biases(nets: dict[tuple, dict], shallow: int, deep: int) -> list[C
         for depth in (shallow, deep)}
     zero, guided = wide[deep, 0.0], wide[deep, BIASES[deep]]
     return [
-        own("conv-guideline-best", "the b_T of P1's guideline, -1 for 10 layers and -3 "
-            "for 30, is as good as any of 0, -1, -3, -5: at both depths its last "
-            "training loss, the median of the seeds at their best rates, is at most "
-            "25 % above the least", [*wide.values()],
-            {f"{in_words(depth)}, times the least": listed(ratio, 3)
-             for depth, ratio in over.items()}, n, lambda limit: all(
-                ratio <= 1 + limit / 100 for ratio in over.values()), 25),
-        own("conv-open-gates-fail", "at 28 blocks more runs fail with b_T = 0 than "
-            "with the guideline's, by at least 25 points. A run fails if its last "
-            "training loss is 0.5 or more. Ours is % of the runs",
-            [zero, guided], {"b_T 0": failed([zero]), "guideline": failed([guided])}, n,
-            lambda points: failed([zero]) - failed([guided]) >= points, 25)]
+        Claim(name="conv-guideline-best", text="the b_T of P1's guideline, -1 for 10 "
+              "layers and -3 for 30, is as good as any of 0, -1, -3, -5: at both "
+              "depths its last training loss, the median of the seeds at their best "
+              "rates, is at most 25 % above the least", rows=[*wide.values()], n=n,
+              ours={f"{in_words(depth)}, times the least": listed(ratio, 3)
+                    for depth, ratio in over.items()}, limit=25,
+              test=lambda limit: all(ratio <= 1 + limit / 100
+                                     for ratio in over.values())),
+        Claim(name="conv-open-gates-fail", text="at 28 blocks more runs fail with "
+              "b_T = 0 than with the guideline's, by at least 25 points. A run fails "
+              "if its last training loss is 0.5 or more. Ours is % of the runs",
+              rows=[zero, guided], n=n, limit=25,
+              ours={"b_T 0": failed([zero]), "guideline": failed([guided])},
+              test=lambda points: failed([zero]) - failed([guided]) >= points)]
 
 
 def claims_on_narrow(nets: dict[tuple, dict], depths: Sequence[int]) -> list[Claim]:
@@ -136,12 +131,12 @@ def claims_on_narrow(nets: dict[tuple, dict], depths: Sequence[int]) -> list[Cla
               "convolutions seem to make learning unstable (theirs: residual nets of "
               "110 layers with batch normalization; ours: % of runs that fail)",
               paper="He et al. 2016", test=None, why=OTHER_NETS, **about),
-        own("narrow-gates-fail", "more runs fail with 1x1 gates than with 3x3 gates, "
-            "by at least 25 points, at 8 and at 28 blocks. A run fails if its last "
-            "training loss is 0.5 or more. Ours is % of the runs", **about,
-            limit=25, test=lambda points: agreed(
-                failed(all_of(depth, 1)) - failed(all_of(depth, 3)) >= points
-                for depth in depths))]
+        Claim(name="narrow-gates-fail", text="more runs fail with 1x1 gates than with "
+              "3x3 gates, by at least 25 points, at 8 and at 28 blocks. A run fails if "
+              "its last training loss is 0.5 or more. Ours is % of the runs", **about,
+              limit=25, test=lambda points: agreed(
+                  failed(all_of(depth, 1)) - failed(all_of(depth, 3)) >= points
+                  for depth in depths))]
 
 
 # --------------------------------------------------------------------------------------
@@ -195,12 +190,12 @@ def claims_on_table_1(rows: list[dict]) -> list[Claim]:
 def claim_on_twins(name: str, text: str, highway: dict, plain: dict) -> Claim:
     """Of nets that differ by their gates alone."""
     share = plain["parameters"] / highway["parameters"]
-    return own(name, f"{text} are better than their plain twins of {share:.0%} "
-               "as many parameters: test accuracy in %", [highway, plain],
-               {row["block"]: row["test_percent"] for row in (highway, plain)},
-               [highway["n"], plain["n"]], lambda: ahead(
-                   highway["test_percent"], plain["test_percent"]),
-               why="so few runs tell no order")
+    return Claim(
+        name=name, text=f"{text} are better than their plain twins of {share:.0%} as "
+        "many parameters: test accuracy in %", rows=[highway, plain],
+        ours={row["block"]: row["test_percent"] for row in (highway, plain)},
+        n=[highway["n"], plain["n"]], why="so few runs tell no order",
+        test=lambda: ahead(highway["test_percent"], plain["test_percent"]))
 
 
 def claim_competitive(row: dict) -> Claim:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -33,52 +32,44 @@ def extremes(record: dict, block: str, matched: bool = False) -> tuple[float, fl
     return hn.significant(min(found)), hn.significant(max(found))
 
 
-def ours(rows: list[dict], n: int | None = None) -> Callable[..., Claim]:
-    """A maker of claims of ours; n: the seeds behind them, None where shapes decide."""
-    def make(name: str, text: str, numbers: dict, limit: float | None,
-             test: Callable[..., bool | None], **more: Any) -> Claim:
-        return Claim(name=name, source="ours", text=text, ours=numbers, limit=limit,
-                     test=test, rows=rows, n=n, **more)
-    return make
-
-
 def claims_on_passes(record: dict) -> list[Claim]:
     """What shapes alone decide."""
     ends = {block: extremes(record, block) for block in record["plan"]["forms"]
             if block != "plain"}
     least = {block: low for block, (low, _) in ends.items()}
     low, high = extremes(record, "highway", matched=True)
-    claim = ours(record["passes"])
+    about: dict[str, Any] = {"rows": record["passes"], "n": None, "limit": 0.1}
     return [
-        claim("carry-saves-nothing", "no form with a carry path moves a tenth less "
-              "data than the plain net of the same width, in any pass, at any size and "
-              "batch. Ours is the least ratio", least, 0.1,
-              lambda part: min(least.values()) > 1 - part),
-        claim("carry-costs-nothing", "the residual net, which only carries and has no "
-              "gate, moves at most a tenth more data than the plain net of the same "
-              "width. Ours is the largest ratio",
-              {"residual": ends["residual"][1]}, 0.1,
-              lambda part: ends["residual"][1] <= 1 + part),
-        claim("movement-equal-size", "with equally many parameters, the highway net "
-              "moves as much data as the plain net to within a tenth, in any pass, at "
-              "any size and batch. Ours is the ratio",
-              {"lowest": low, "highest": high}, 0.1,
-              lambda part: 1 - part <= low and high <= 1 + part)]
+        Claim(name="carry-saves-nothing", text="no form with a carry path moves a "
+              "tenth less data than the plain net of the same width, in any pass, at "
+              "any size and batch. Ours is the least ratio", ours=least, **about,
+              test=lambda part: min(least.values()) > 1 - part),
+        Claim(name="carry-costs-nothing", text="the residual net, which only carries "
+              "and has no gate, moves at most a tenth more data than the plain net of "
+              "the same width. Ours is the largest ratio", **about,
+              ours={"residual": ends["residual"][1]},
+              test=lambda part: ends["residual"][1] <= 1 + part),
+        Claim(name="movement-equal-size", text="with equally many parameters, the "
+              "highway net moves as much data as the plain net to within a tenth, in "
+              "any pass, at any size and batch. Ours is the ratio", **about,
+              ours={"lowest": low, "highest": high},
+              test=lambda part: 1 - part <= low and high <= 1 + part)]
 
 
-def claims_on_loss(record: dict) -> list[Claim]:
+def claim_on_loss(record: dict) -> Claim:
     """Movement until a training loss: that of a step times the median of the epochs."""
     rows, loss = record["until_loss"], record["plan"]["until"]["loss"]
     totals = {(row["block"], row["depth"]): row["bytedmd"] * np.median(or_infinite(
         row["epochs"])) for row in rows}
     found = {f"{depth} blocks": hn.significant(totals["highway", depth] / plain)
              for (block, depth), plain in totals.items() if block == "plain"}
-    return [ours(rows, len(rows[0]["epochs"]))(
-        "movement-until-loss", f"until a training loss of {loss}, the highway net "
-        "moves at least a tenth less data than the plain net of as many blocks and "
-        "about as many parameters, at every depth. Ours is the ratio of medians; it is "
-        "0 where most plain nets never reach the loss", found, 0.1,
-        lambda part: max(found.values()) <= 1 - part)]
+    return Claim(
+        name="movement-until-loss", text=f"until a training loss of {loss}, the "
+        "highway net moves at least a tenth less data than the plain net of as many "
+        "blocks and about as many parameters, at every depth. Ours is the ratio of "
+        "medians; it is 0 where most plain nets never reach the loss", ours=found,
+        limit=0.1, rows=rows, n=len(rows[0]["epochs"]),
+        test=lambda part: max(found.values()) <= 1 - part)
 
 
 def chosen(net: dict, what: str, lost: float) -> dict:
@@ -116,18 +107,17 @@ def claims_on_units(record: dict) -> list[Claim]:
     """What need not be read of the blocks of highway nets, by the means of the nets."""
     nets = nets_of(record, "highway")
     gates = [chosen(net, "gates", record["plan"]["lost"]) for net in nets]
-    claim = ours(nets, len(nets))
     return [
-        claim("skip-units", "one image at a time, skipping the units with closed gates "
-              "saves a tenth of the forward pass and costs at most one point of test "
-              "accuracy, in the mean of the nets", numbers(
-                  gates, movement="movement", lost="points lost"), 0.1,
-              lambda part: mean(gates, "movement") <= 1 - part
+        Claim(name="skip-units", text="one image at a time, skipping the units with "
+              "closed gates saves a tenth of the forward pass and costs at most one "
+              "point of test accuracy, in the mean of the nets", rows=nets, n=len(nets),
+              ours=numbers(gates, movement="movement", lost="points lost"), limit=0.1,
+              test=lambda part: mean(gates, "movement") <= 1 - part
               and mean(gates, "lost") <= 1, after_data=True),
-        claim("skip-units-random", "skipping as many units at random costs at least "
-              "five points more, in the mean of the nets", numbers(
-                  gates, apart="points apart"), 5.0,
-              lambda points: mean(gates, "apart") >= points)]
+        Claim(name="skip-units-random", text="skipping as many units at random costs "
+              "at least five points more, in the mean of the nets", rows=nets,
+              n=len(nets), ours=numbers(gates, apart="points apart"), limit=5.0,
+              test=lambda points: mean(gates, "apart") >= points)]
 
 
 def as_small(record: dict, blocks: list[dict]) -> dict:
@@ -151,36 +141,40 @@ def claims_on_blocks(record: dict) -> list[Claim]:
 
     def spares(name, block):
         rows = pruned[block]
-        return ours(own[block], len(rows))(
-            name, "without the blocks whose closing costs least, a "
+        return Claim(
+            name=name, text="without the blocks whose closing costs least, a "
             f"{spoken(block)} net moves at most half as much data in a forward pass "
             "and loses at most one point of test accuracy, in the mean of the nets",
-            numbers(rows, movement="movement", lost="points lost",
-                    left_out="blocks left out"), 0.5,
-            lambda part: mean(rows, "movement") <= part and mean(rows, "lost") <= 1)
+            rows=own[block], n=len(rows), limit=0.5, ours=numbers(
+                rows, movement="movement", lost="points lost",
+                left_out="blocks left out"),
+            test=lambda part: mean(rows, "movement") <= part
+            and mean(rows, "lost") <= 1)
     return [
-        spares("leave-blocks-out", "highway"), spares("leave-blocks-out-t-only",
-                                                      "t_only"),
-        ours(own["residual"], len(own["residual"]))(
-            "residual-spares-few", "a residual net loses more than one point of "
-            f"training accuracy when more than 5 of its {depth} blocks are left out, "
-            "in each of the nets",
-            numbers(pruned["residual"], left_out="blocks left out",
-                    movement="movement", lost="points lost"), 5,
-            lambda most: all(row["left_out"] <= most for row in pruned["residual"])),
-        ours([*own["highway"], *record["small"]], len(highway))(
-            "small-net-beats-pruned", "a net of fewer blocks, trained from the start, "
-            "has a higher test accuracy, by an exact rank test, than highway nets "
-            "without the blocks whose closing costs least (pruned), and moves no more "
-            "data than any of them", {
+        spares("leave-blocks-out", "highway"),
+        spares("leave-blocks-out-t-only", "t_only"),
+        Claim(
+            name="residual-spares-few", text="a residual net loses more than one point "
+            f"of training accuracy when more than 5 of its {depth} blocks are left "
+            "out, in each of the nets", rows=own["residual"], n=len(own["residual"]),
+            ours=numbers(pruned["residual"], left_out="blocks left out",
+                         movement="movement", lost="points lost"), limit=5,
+            test=lambda most: all(row["left_out"] <= most
+                                  for row in pruned["residual"])),
+        Claim(
+            name="small-net-beats-pruned", text="a net of fewer blocks, trained from "
+            "the start, has a higher test accuracy, by an exact rank test, than "
+            "highway nets without the blocks whose closing costs least (pruned), and "
+            "moves no more data than any of them",
+            rows=[*own["highway"], *record["small"]], n=len(highway), ours={
                 "pruned": [row["test"] for row in highway],
                 **{f"{row['depth']} blocks": {
                     "movement": listed(row["bytedmd"] / whole, 3),
-                    "accuracy": row["test"]} for row in record["small"]}}, None,
-            lambda: ahead(small["test"], [row["test"] for row in highway]))]
+                    "accuracy": row["test"]} for row in record["small"]}},
+            test=lambda: ahead(small["test"], [row["test"] for row in highway]))]
 
 
 def claims(record: dict) -> list[Claim]:
     """All claims of a record."""
-    return [*claims_on_passes(record), *claims_on_loss(record),
+    return [*claims_on_passes(record), claim_on_loss(record),
             *claims_on_units(record), *claims_on_blocks(record)]

@@ -24,7 +24,7 @@ OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
 
 def seeds_of(rows: Iterable[dict]) -> int | list[int]:
     """How many seeds stand behind rows' numbers; where they differ, each."""
-    found = sorted({len(row["train_loss"]) for row in rows}, reverse=True)
+    found = sorted({len(row["trials"]) for row in rows}, reverse=True)
     return found if len(found) > 1 else sum(found)
 
 
@@ -35,10 +35,9 @@ def accuracies(row: dict) -> np.ndarray:
 
 def own(name: str, text: str, rows: Sequence[dict], ours: Any, limit: float | None,
         test: Callable, **more: Any) -> Claim:
-    """A claim of ours; more: what else it has."""
+    """A claim, of ours unless more, what else it has, names its source."""
     return Claim(name=name, text=text, rows=rows, ours=ours, limit=limit, test=test,
-                 **{"source": "ours"} | ({} if "n" in more else {
-                     "n": seeds_of(rows)}) | more)
+                 **{"n": seeds_of(rows)} | more)
 
 
 def by_depth(values: dict[int, Any]) -> dict[str, Any]:
@@ -271,18 +270,17 @@ def claims_on_tutorial(arms: list[dict]) -> list[Claim]:
     """The tutorial's 20 plain layers, and what made them fail."""
     (given,) = (arm for arm in arms
                 if arm["start"] == "tutorial" and arm["lr"] == 0.01)
-    n = len(given["test_acc"])
     return [
         own("tutorial-plain-fails", "20 plain layers have a test accuracy of at most "
             "15 %, which is 5 points above guessing", [given], given["test_acc"], 5,
             lambda points: bool(max(accuracies(given)) <= 0.1 + points / 100),
-            n=n, source="tutorial", paper="<= 15 %"),
+            source="tutorial", paper="<= 15 %"),
         own("tutorial-fails-by-depth", "the tutorial's 20 plain layers fail because of "
             "their depth: no initialisation and no learning rate that was tried brings "
             "every seed to 50 %",
             arms, {f"{arm['start']}, lr {arm['lr']:g}": arm["test_acc"]
                    for arm in arms}, None,
-            lambda: all(min(accuracies(arm)) < READS for arm in arms), n=n)]
+            lambda: all(min(accuracies(arm)) < READS for arm in arms))]
 
 
 def claims(record: dict) -> list[Claim]:

@@ -155,11 +155,6 @@ def below(found: Iterable[dict]) -> Any:
     return test
 
 
-def scores(row: dict) -> list[float]:
-    """Losses of a row's seeds, the lower the higher."""
-    return [-loss for loss in or_infinite(row["train_loss"])]
-
-
 def by_rule(record: dict) -> dict[str, dict[int, dict]]:
     """The rows of the nets that are judged, {rule: {depth: row}}."""
     rows: dict[str, dict[int, dict]] = {}
@@ -228,7 +223,8 @@ def claim_on_compute(record: dict) -> Claim:
             "loss": listed([mean_loss(long), mean_loss(row)], 3),
             "accuracy": listed([accuracies(each).mean() for each in (long, row)], 4)}
             for long, row in pairs}, None,
-        lambda: every(ahead(scores(long), scores(row)) for long, row in pairs))
+        lambda: every(ahead(or_infinite(row["train_loss"]),
+                            or_infinite(long["train_loss"])) for long, row in pairs))
 
 
 def claim_on_schedule(record: dict) -> Claim:

@@ -27,7 +27,7 @@ class Claim:
     """One statement beside our numbers."""
 
     name: str               # its own, in all of the suite: "fig1-orders"
-    source: str             # whose, and where: "P1 3.1"; "ours"
+    source: str = "ours"    # or whose, and where: "P1 3.1"
     text: str               # one plain sentence
     ours: Any               # our numbers, as JSON
     rows: Sequence[Mapping]         # of the record, that it reads: with "trials"

@@ -195,7 +195,7 @@ def claims_on_routing(nets: Sequence[Mapping]) -> list[Claim]:
               paper="an important part of the computation", **about(
                   nets, [found["factor"] for found in held("all")], gt,
                   ours=over_nets(held("all")))),
-        Claim(name="routing-by-class", source="ours", text="routing goes by class: if "
+        Claim(name="routing-by-class", text="routing goes by class: if "
               "T is held at its mean over the images of the same class, the error "
               "rises by less than 5 points. This T gives the class away", limit=5,
               **about(nets, [100 * (found["error"] - net["error"]) for found, net in
@@ -255,7 +255,7 @@ def claims_on_plain_and_residual(nets: Nets) -> list[Claim]:
     plain, residual = nets["plain"], nets["residual"]
     gentlest = [min(net["one_closed"]["error"]) for net in plain]
     return [
-        Claim(name="plain-destroyed", source="ours", text="every block of a plain "
+        Claim(name="plain-destroyed", text="every block of a plain "
               "net is needed: if any one is closed, more than half of the answers are "
               "wrong", limit=1,
               **about(plain, gentlest, mostly)),
