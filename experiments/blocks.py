@@ -173,13 +173,10 @@ def run(lab: Lab) -> dict:
     plan = lab.plan
     nets = [Net(block, depth) for depth in plan["depths"] for block in plan["blocks"]]
     found = search(lab, nets)
-    trials = lab.trials(train_net, {
-        (net, seed): make_config(plan, net, best(found[net]), seed=seed,
-                                 epochs=plan["epochs"])
-        for net in reversed(nets) for seed in plan["seeds"]})
-    return {"nets": [
-        describe_net(net, plan, found[net],
-                     [trials[net, seed] for seed in plan["seeds"]]) for net in nets]}
+    trials = lab.by_seed(train_net, {
+        net: make_config(plan, net, best(found[net]), epochs=plan["epochs"])
+        for net in reversed(nets)}, plan["seeds"])
+    return {"nets": [describe_net(net, plan, found[net], trials[net]) for net in nets]}
 
 
 # --------------------------------------------------------------------------------------
@@ -260,14 +257,14 @@ def claims_on_forms(nets: list[dict]) -> list[Claim]:
                ("t_only", "residual")]
     deep = [net for net in nets if net["depth"] > depths[0]]
     return [
-        Claim(name="forms-ranking", source="ours", text="as in P2's language model "
+        Claim(name="forms-ranking", text="as in P2's language model "
               "(5.2), C-only, highway and full are ahead of T-only, and T-only of "
               "residual, at every depth, by test accuracy on MNIST. Theirs is the test "
               "perplexity; ours are the forms from the best to the worst",
               paper={form.name: form.perplexity for form in TABLE_1A.values()},
               ours={f"{depth} blocks": ordered(depth) for depth in depths}, rows=nets,
               test=lambda: every_ahead(depths, ranking), n=n),
-        Claim(name="forms-t-only", source="ours", text="T-only is ahead of every other "
+        Claim(name="forms-t-only", text="T-only is ahead of every other "
               f"form from {depths[1]} blocks on, by test accuracy on MNIST", rows=deep,
               ours={f"{depth} blocks": {
                   "T-only, least": min(or_zero(found["t_only", depth]["test_acc"])),

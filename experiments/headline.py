@@ -106,19 +106,18 @@ def train_net(config: dict, data: hn.Data) -> dict:
             "T": layer_T[-1].tolist() if status == "ok" else []}
 
 
-def make_config(plan: dict, net: Net, seed: int) -> dict:
-    """The trial of a net, for hn.Config."""
+def make_config(plan: dict, net: Net) -> dict:
+    """The trial of a net, for hn.Config; it lacks the seed."""
     block, gate_bias = KINDS[net.kind]
     return plan["config"] | {"block": block, "gate_bias": gate_bias, "init": net.init,
-                             "depth": net.depth, "lr": net.lr, "seed": seed}
+                             "depth": net.depth, "lr": net.lr}
 
 
 def train_all(lab: Lab, nets: Iterable[Net], seeds: list[int]
               ) -> dict[Net, list[Trial]]:
     """{net: the trials of its seeds}."""
-    trials = lab.trials(train_net, {(net, seed): make_config(lab.plan, net, seed)
-                                    for seed in seeds for net in nets})
-    return {net: [trials[net, seed] for seed in seeds] for net in nets}
+    return lab.by_seed(train_net, {net: make_config(lab.plan, net) for net in nets},
+                       seeds)
 
 
 def row_of(net: Net, trials: list[Trial]) -> dict:
@@ -314,7 +313,7 @@ def claims_on_best(record: dict) -> list[Claim]:
 
     def trains(name, kind):
         own = [rows[kind, depth] for depth in deepest]
-        return Claim(name=name, source="ours", text=f"{nets(kind)} of up to "
+        return Claim(name=name, text=f"{nets(kind)} of up to "
                      f"{deepest[-1]} blocks train at their best "
                      "setting: their median test error, in %, is below 20", rows=own,
                      n=n, limit=FAILS,
@@ -324,7 +323,7 @@ def claims_on_best(record: dict) -> list[Claim]:
 
     def leads(name, kind, other):
         pairs = [(rows[kind, depth], rows[other, depth]) for depth in depths]
-        return Claim(name=name, source="ours", text=f"{nets(kind)} have a higher "
+        return Claim(name=name, text=f"{nets(kind)} have a higher "
                      f"test accuracy than {other} nets, each at its best setting, at "
                      f"every depth from {depths[0]} to {depths[-1]} "
                      "blocks, by an exact rank test. Ours are medians", n=n,
@@ -338,7 +337,7 @@ def claims_on_best(record: dict) -> list[Claim]:
     tried = rows["plain", depths[-1]]["tried"]
     deepest = depths + record["plan"]["best"]["deepest"]["depths"]
     return [
-        Claim(name="best-plain-100", source="ours", text=f"none of {len(tried)} "
+        Claim(name="best-plain-100", text=f"none of {len(tried)} "
               f"settings trains plain nets of {depths[-1]} blocks: with each of them "
               "the median test error, in %, is 20 or more. Ours is the lowest error; "
               "the other claims choose by training loss",

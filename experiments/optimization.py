@@ -86,13 +86,11 @@ def draw_settings(count: int, seed: int) -> list[dict]:
              "gate_bias": -float(rng.integers(1, 11))} for _ in range(count)]
 
 
-def make_config(plan: dict, net: Net, setting: dict, epochs: int, seed: int
-                ) -> dict:
-    """The trial of one net, for hn.Config. Plain nets have no b_T."""
+def make_config(plan: dict, net: Net, setting: dict, epochs: int) -> dict:
+    """The trial of one net, for hn.Config, less its seed. Plain nets have no b_T."""
     config = {"block": net.block, "depth": net.depth, "hidden": WIDTHS[net.block],
               "init": net.init or INITS[setting["activation"]], "optimizer": "sgd",
-              "clip": 0.0, "epochs": epochs, "seed": seed, "batch": plan["batch"],
-              **setting}
+              "clip": 0.0, "epochs": epochs, "batch": plan["batch"], **setting}
     if net.block == "plain":
         del config["gate_bias"]
     return config
@@ -134,15 +132,14 @@ def search(lab: Lab, settings: list[dict]
     nets += [Net("plain", depth, "orthogonal") for depth in plan["orthogonal"]]
     chosen = dict.fromkeys(nets, list(range(len(settings))))
     for count, epochs, n in plan["rungs"]:
-        seeds = plan["seeds"][:n]
         if rungs:
             chosen = {net: least(found, count) for net, found in rungs[-1].items()}
-        trials = lab.trials(train_net, {
-            (net, number, seed): make_config(plan, net, settings[number], epochs, seed)
-            for net, numbers in reversed(chosen.items()) for number in numbers
-            for seed in seeds})
-        rungs.append({net: {number: [trials[net, number, seed] for seed in seeds]
-                            for number in numbers} for net, numbers in chosen.items()})
+        trials = lab.by_seed(train_net, {
+            (net, number): make_config(plan, net, settings[number], epochs)
+            for net, numbers in reversed(chosen.items()) for number in numbers},
+            plan["seeds"][:n])
+        rungs.append({net: {number: trials[net, number] for number in numbers}
+                      for net, numbers in chosen.items()})
     return rungs
 
 
@@ -186,11 +183,10 @@ def train_long(lab: Lab, settings: list[dict], best: dict[Net, dict]) -> list[di
     plan, own = lab.plan, lab.plan["long"]
     chosen = {net: number for net, (number,) in best.items()
               if net.block == "plain" and net.depth in own["depths"] and not net.init}
-    trials = lab.trials(train_net, {
-        (net, seed): make_config(plan, net, settings[number], own["epochs"], seed)
-        for net, number in reversed(chosen.items()) for seed in plan["seeds"]})
-    return [{"block": net.block, "depth": net.depth,
-             "best": ends_of([trials[net, seed] for seed in plan["seeds"]])}
+    trials = lab.by_seed(train_net, {
+        net: make_config(plan, net, settings[number], own["epochs"])
+        for net, number in reversed(chosen.items())}, plan["seeds"])
+    return [{"block": net.block, "depth": net.depth, "best": ends_of(trials[net])}
             for net in chosen]
 
 
@@ -435,7 +431,7 @@ def claim_on_orthogonal(record: dict) -> Claim:
     rows = {name_of(net): net for net in (highway, plain)}
     orders = float(np.log10(best_loss(plain)) - np.log10(best_loss(highway)))
     return Claim(
-        name="orthogonal-orders", source="ours", text="with orthogonal weights, too, "
+        name="orthogonal-orders", text="with orthogonal weights, too, "
         f"the best plain net of {plain['depth']} blocks ends at a training loss more "
         "than two orders of magnitude (100 times) above that of the best highway net",
         n=len(record["plan"]["seeds"]), limit=2.0,

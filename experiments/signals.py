@@ -53,20 +53,17 @@ def measure(config: dict, data: hn.Data) -> dict:
 def run(lab: Lab) -> dict:
     """A row for each kind of net, with the curves of its seeds."""
     plan = lab.plan
-    trials = lab.trials(measure, {
-        (block, bias, init, seed): {
+    nets = lab.by_seed(measure, {
+        (block, bias, init): {
             "block": block, "gate_bias": bias, "init": init, "depth": plan["depth"],
             "hidden": plan["hidden"], "n_train": plan["images"], "n_test": 10,
-            "seed": seed, "dtype": "float64"}
-        for block, bias, init in plan["nets"] for seed in plan["seeds"]})
-    rows = []
-    for block, bias, init in plan["nets"]:
-        own = [trials[block, bias, init, seed] for seed in plan["seeds"]]
-        rows.append({"block": block, "gate_bias": bias, "init": init,
-                     "length": [trial.result["length"] for trial in own],
-                     "eleventh": [trial.result["eleventh"] for trial in own],
-                     "trials": [trial.hash for trial in own]})
-    return {"rows": rows}
+            "dtype": "float64"} for block, bias, init in plan["nets"]}, plan["seeds"])
+    return {"rows": [
+        {"block": block, "gate_bias": bias, "init": init,
+         "length": [trial.result["length"] for trial in trials],
+         "eleventh": [trial.result["eleventh"] for trial in trials],
+         "trials": [trial.hash for trial in trials]}
+        for (block, bias, init), trials in nets.items()]}
 
 
 # by b_T of highway nets, by weights of plain ones: label and line
@@ -114,7 +111,7 @@ def claims(record: dict) -> list[Claim]:
                    for init, row in plain.items()} for name in ("length", "eleventh")}
     length, eleventh = ends["length"], ends["eleventh"]
     return [
-        Claim(name="signal-length", source="ours", text=f"after {depth} plain blocks "
+        Claim(name="signal-length", text=f"after {depth} plain blocks "
               "more than a hundredth of the length of the differences between images "
               "is left with Glorot's and with orthogonal weights, and less with "
               "uniform weights of a third of Glorot's variance", ours=length, n=n,
@@ -122,7 +119,7 @@ def claims(record: dict) -> list[Claim]:
               test=lambda limit: agreed(
                   uniform < limit < min(others)
                   for uniform, *others in zip(*length.values(), strict=True))),
-        Claim(name="signal-directions", source="ours", text="in the same nets the "
+        Claim(name="signal-directions", text="in the same nets the "
               "eleventh direction of these differences, as a part of the longest, is "
               "more than a hundred times longer with orthogonal weights than with "
               "Glorot's", ours=eleventh, n=n, limit=100.0, after_data=True,

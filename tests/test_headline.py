@@ -6,7 +6,7 @@ from experiments import headline
 
 def test_a_trial_is_the_commands_net(digits):
     net = headline.Net("highway", 3, "uniform", 5e-3)
-    config = headline.make_config(headline.PLAN | headline.SMOKE, net, 1)
+    config = headline.make_config(headline.PLAN | headline.SMOKE, net) | {"seed": 1}
     found = headline.train_net(config, digits)
     settings = hn.Config(**config)
     data = hn.scale_pixels(hn.take_subset(digits, settings))

@@ -33,21 +33,8 @@ from __future__ import annotations
 from experiments.convolution import claims
 from experiments.convolution.figures import FIGURES
 from experiments.convolution.plan import PLAN, SMOKE
-from experiments.convolution.rows import (
-    count_parameters,
-    rows_by_depth,
-    rows_by_gate,
-    table,
-)
-from experiments.lab import Experiment, Lab
-
-
-def run(lab: Lab) -> dict:
-    """All trials -> the record: rows for each question."""
-    return {"parameters": count_parameters(), "gates": rows_by_gate(lab),
-            "depths": rows_by_depth(lab), "table_1": table(lab, "table_1"),
-            "table_2": table(lab, "table_2")}
-
+from experiments.convolution.rows import run
+from experiments.lab import Experiment
 
 EXPERIMENT = Experiment(
     name="convolution", doc=__doc__, plan=PLAN, smoke=SMOKE, run=run,

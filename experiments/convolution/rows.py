@@ -34,11 +34,11 @@ def percent(trials: list[Trial]) -> list[float | None]:
 # Depths
 
 
-def depth_config(plan: dict, block: str, depth: int, lr: float, seed: int) -> dict:
-    """The trial of a net that compares depths."""
+def depth_config(plan: dict, block: str, depth: int, lr: float) -> dict:
+    """The trial of a net that compares depths; it lacks the seed."""
     bias = {"gate_bias": BIASES[depth]} if block == "highway" else {}
     return plan["net"] | bias | {
-        "block": block, "stages": STAGES[depth], "lr": lr, "seed": seed,
+        "block": block, "stages": STAGES[depth], "lr": lr,
         "measure": "gates" if block == "highway" else "test"}
 
 
@@ -53,26 +53,22 @@ def rows_by_depth(lab: Lab) -> list[dict]:
     one with the least last training loss. Untrained highway nets are a control."""
     plan = lab.plan["depths"]
     nets = [(block, depth) for block in plan["lrs"] for depth in plan["depths"]]
-    tried = lab.trials(train, {
-        (net, lr): depth_config(plan, *net, lr, plan["seeds"][0])
-        for net in nets for lr in plan["lrs"][net[0]]})
-    best = {net: name_of_least({
-        lr: tried[net, lr].result["train_loss"][-1] for lr in plan["lrs"][net[0]]})
-        for net in nets}
-    runs = lab.trials(train, {(net, seed): depth_config(plan, *net, best[net], seed)
-                              for net in nets for seed in plan["seeds"]})
-    start = lab.trials(train, {
-        (net, seed): depth_config(plan, *net, best[net], seed) | {"epochs": 0}
-        for net in nets if net[0] == "highway" for seed in plan["seeds"]})
+    tried = lab.by_seed(train, {
+        (net, lr): depth_config(plan, *net, lr)
+        for net in nets for lr in plan["lrs"][net[0]]}, plan["seeds"][:1])
+    best = {net: name_of_least({lr: last_losses(tried[net, lr])[0]
+                                for lr in plan["lrs"][net[0]]}) for net in nets}
+    configs = {net: depth_config(plan, *net, best[net]) for net in nets}
+    start = lab.by_seed(train, {net: config | {"epochs": 0} for net, config
+                                in configs.items() if net[0] == "highway"},
+                        plan["seeds"])
     rows = []
-    for net in nets:
-        trials = [runs[net, seed] for seed in plan["seeds"]]
+    for net, trials in lab.by_seed(train, configs, plan["seeds"]).items():
         row = {"block": net[0], "depth": net[1], "lr": best[net],
                "train_loss": last_losses(trials), "test_percent": percent(trials),
                "trials": hashes(trials)}
         if net[0] == "highway":
-            row |= {"T": mean_gates(trials), "T_untrained": mean_gates(
-                [start[net, seed] for seed in plan["seeds"]])}
+            row |= {"T": mean_gates(trials), "T_untrained": mean_gates(start[net])}
         rows.append(row)
     return rows
 
@@ -91,14 +87,14 @@ def gate_nets(plan: dict) -> list[tuple[int, int, float]]:
 def rows_by_gate(lab: Lab) -> list[dict]:
     """The last training losses of each net, by learning rate and seed."""
     plan = lab.plan["gates"]
-    trials = lab.trials(train, {
-        (net, lr, seed): plan["net"] | {
+    runs = lab.by_seed(train, {
+        (net, lr): plan["net"] | {
             "stages": STAGES[net[0]], "gate": net[1], "gate_bias": net[2], "lr": lr,
-            "seed": seed, "measure": "nothing"}
-        for net in gate_nets(plan) for lr in plan["lrs"] for seed in plan["seeds"]})
+            "measure": "nothing"}
+        for net in gate_nets(plan) for lr in plan["lrs"]}, plan["seeds"])
     rows = []
     for net in gate_nets(plan):
-        own = [[trials[net, lr, seed] for seed in plan["seeds"]] for lr in plan["lrs"]]
+        own = [runs[net, lr] for lr in plan["lrs"]]
         rows.append({
             **dict(zip(("depth", "gate", "gate_bias"), net, strict=True)),
             "train_loss": [last_losses(trials) for trials in own],
@@ -182,3 +178,10 @@ def count_parameters() -> dict[str, int]:
             "Table 1, width 32": count("table 1", size=784, stages=STAGES[8], width=32),
             "Table 3, CIFAR-10": count("table 3"),
             "Table 3, CIFAR-100": count("table 3", classes=100)}
+
+
+def run(lab: Lab) -> dict:
+    """All trials -> the record: rows for each question."""
+    return {"parameters": count_parameters(), "gates": rows_by_gate(lab),
+            "depths": rows_by_depth(lab), "table_1": table(lab, "table_1"),
+            "table_2": table(lab, "table_2")}

@@ -133,17 +133,13 @@ def skip_all(config: dict, data: hn.Data) -> dict:
 def small_nets(lab: Lab) -> list[dict]:
     """Highway nets of fewer blocks -> a row for each depth: its seeds."""
     plan = lab.plan
-    trials = lab.trials(train_small, {(depth, seed): plan["net"] | {
-        "block": "highway", "lr": plan["lrs"]["highway"], "depth": depth, "seed": seed,
-        "images": plan["skip"]["images"]}
-        for depth in plan["small"] for seed in plan["seeds"]})
-    rows = []
-    for depth in sorted(plan["small"]):
-        own = [trials[depth, seed] for seed in plan["seeds"]]
-        rows.append({"depth": depth, "trials": [trial.hash for trial in own],
-                     "test": [trial.result["test"] for trial in own]}
-                    | {model: own[0].result[model] for model in MODELS})
-    return rows
+    nets = lab.by_seed(train_small, {depth: plan["net"] | {
+        "block": "highway", "lr": plan["lrs"]["highway"], "depth": depth,
+        "images": plan["skip"]["images"]} for depth in plan["small"]}, plan["seeds"])
+    return [{"depth": depth, "trials": [trial.hash for trial in trials],
+             "test": [trial.result["test"] for trial in trials]}
+            | {model: trials[0].result[model] for model in MODELS}
+            for depth, trials in nets.items()]
 
 
 def nets(lab: Lab) -> list[dict]:

@@ -153,6 +153,14 @@ class Lab:
                                  "and run again")
         return dict(zip(configs, trials, strict=True))
 
+    def by_seed(self, function: Callable, configs: Mapping[Any, dict],
+                seeds: Sequence[int]) -> dict[Any, list[Trial]]:
+        """The same of each config with every seed, {key: the trials of the seeds}."""
+        trials = self.trials(function, {
+            (key, seed): config | {"seed": seed}
+            for key, config in configs.items() for seed in seeds})
+        return {key: [trials[key, seed] for seed in seeds] for key in configs}
+
     def record(self, command: str) -> dict:
         """Run the experiment and judge its claims -> its record, as its file gives it
         back."""
