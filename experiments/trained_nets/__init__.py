@@ -126,8 +126,7 @@ def look_at_rates(lab: Lab, dataset: str) -> dict:
     chosen = list(dict.fromkeys([fitted, best]))
     nets |= looked(lab, dataset, chosen, plan["seeds"][1:], gate_bias=bias)
     return {"gate_bias": bias, "fitted": fitted, "held_out": best, "rates": [
-        rate_of({seed: nets[lr, seed] for seed in plan["seeds"]}, dataset, lr)
-        for lr in chosen]}
+        rate_of(nets, dataset, lr) for lr in chosen]}
 
 
 def look_at_plain(lab: Lab, dataset: str) -> dict:
@@ -138,24 +137,16 @@ def look_at_plain(lab: Lab, dataset: str) -> dict:
     lr = name_of_least({lr: trial.result["train_loss"][-1]
                         for lr, trial in found.items()})
     nets = looked(lab, dataset, [lr], plan["seeds"], block="plain")
-    return rate_of({seed: trial for (_, seed), trial in nets.items()}, dataset, lr)
+    return rate_of(nets, dataset, lr)
 
 
-def look_at_control(lab: Lab, dataset: str, bias: float, lr: float) -> dict:
-    """Highway nets with another b_T, at a learning rate chosen before. Raises
-    RecordError."""
-    nets = looked(lab, dataset, [lr], lab.plan["harder"]["seeds"], gate_bias=bias)
-    return {"gate_bias": bias, **rate_of(
-        {seed: trial for (_, seed), trial in nets.items()}, dataset, lr)}
-
-
-def rate_of(trials: dict[int, Trial], dataset: str, lr: float) -> dict:
-    """The nets of a learning rate, one for each seed, and how many of their blocks
-    matter. Raises RecordError if one diverged."""
-    if any(trial.result["training"]["status"] != "ok" for trial in trials.values()):
-        raise RecordError(f"a net for {dataset} diverged at lr {lr:g}")
+def rate_of(trials: dict[tuple[float, int], Trial], dataset: str, lr: float) -> dict:
+    """Of nets by rate and seed those of one rate, and how many of their blocks matter.
+    Raises RecordError if one diverged."""
     nets = [{"seed": seed, "trials": [trial.hash], **trial.result}
-            for seed, trial in trials.items()]
+            for (rate, seed), trial in trials.items() if rate == lr]
+    if any(net["training"]["status"] != "ok" for net in nets):
+        raise RecordError(f"a net for {dataset} diverged at lr {lr:g}")
     return {"lr": lr, "matter": [matter(net, 0.5) for net in nets], "nets": nets}
 
 
@@ -180,8 +171,10 @@ def run(lab: Lab) -> dict:
             record["pictures"][dataset] = trial.result["picture"] | {
                 "trials": [trial.hash]}
     for dataset, bias in lab.plan["harder"]["control"].items():
-        record["harder_control"][dataset] = look_at_control(
-            lab, dataset, bias, record["harder"][dataset]["fitted"])
+        lr = record["harder"][dataset]["fitted"]
+        found = looked(lab, dataset, [lr], seeds, gate_bias=bias)
+        record["harder_control"][dataset] = {"gate_bias": bias} | rate_of(
+            found, dataset, lr)
     return record
 
 

@@ -79,15 +79,10 @@ def heat(figure: Figure, axes: Axes, matrix: list, title: str, **look: Any) -> N
     figure.colorbar(image, ax=axes, aspect=12, pad=0.02).outline.set_visible(False)
 
 
-def seen_of(record: dict) -> dict[str, dict]:
-    """{data set: what was kept of one of its highway nets}, MNIST first."""
-    (seen,) = (net["picture"] for net in record["nets"]["highway"] if "picture" in net)
-    return {record["plan"]["dataset"]: seen} | record["pictures"]
-
-
 def draw_gates(record: dict) -> Figure:
     """From P1's Figure 2: mean T and T of one image, a column for each data set."""
-    found = seen_of(record)
+    (seen,) = (net["picture"] for net in record["nets"]["highway"] if "picture" in net)
+    found = {record["plan"]["dataset"]: seen} | record["pictures"]
     figure, panels = sheet(
         "One image opens a few gates far; averaged over all images, none is far open",
         "one highway net of each data set, after training",
