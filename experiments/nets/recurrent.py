@@ -477,6 +477,7 @@ class LanguageModel:
             "W_1": (4 * M, F + 1), "W_h_1": (4 * M, M),
             "W_2": (4 * M, M + 1), "W_h_2": (4 * M, M),
             "W_out": (self.words, M + 1)})
+        self.views = self.parameters.views      # flat -> {name: view}
         self.params = np.zeros(self.parameters.size, self.dtype)
         self._initialize(scale, gate_bias, seed)
 
@@ -501,10 +502,6 @@ class LanguageModel:
             if name in self.block.gates:
                 layers[:, rows[name]:rows[name] + F, F] += bias
         tensors["E"][PADDING] = 0
-
-    def views(self, flat: np.ndarray) -> dict[str, np.ndarray]:
-        """flat -> {name: view}."""
-        return self.parameters.views(flat)
 
     def cache(self, streams: int, steps: int) -> Cache:
         """A Cache for batches of so many streams and steps."""

@@ -122,10 +122,9 @@ def matrices(n: int, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def tiles_of(x: np.ndarray, sizes: Sizes) -> np.ndarray:
     """x (B, rows, S, C) with all the rows of its tiles -> a view (B, T, n, S C)."""
-    example, row, _, item = x.strides
-    return np.lib.stride_tricks.as_strided(
-        x, (len(x), sizes.tiles, sizes.points, sizes.S * sizes.C),
-        (example, sizes.rows * row, row, item))
+    windows = np.lib.stride_tricks.sliding_window_view(
+        x.reshape(*x.shape[:2], -1), sizes.points, axis=1)
+    return windows[:, ::sizes.rows].swapaxes(2, 3)
 
 
 class Lines:
