@@ -14,7 +14,6 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import partial
 from typing import Any
 
 from experiments.lab.experiment import (
@@ -26,14 +25,8 @@ from experiments.lab.experiment import (
     folder_of,
     get,
 )
-from experiments.lab.running import (
-    CORES,
-    describer,
-    duration,
-    run_trials,
-    seconds_of,
-)
-from experiments.lab.trials import Store, StoreError, Trial, read_packed
+from experiments.lab.running import CORES, describer, duration, seconds_of
+from experiments.lab.trials import Store, Trial, read_packed
 from highway_suite.records import environment, numbers_of, numerics
 from highway_suite.schema import RecordError
 from highway_suite.terminal import say
@@ -84,21 +77,16 @@ def train_again(lab: Lab, names: Collection[str], store: Store, jobs: int | None
                 ) -> dict[str, Trial]:
     """Run trials that a replay asked for once more, {hash of the committed one: new
     Trial}. Raises StoreError."""
-    source = lab.source
-    assert isinstance(source, Replay)
-    again: dict[str, Trial] = {}
-    groups: dict[str, list[str]] = {}
+    assert isinstance(lab.source, Replay)
+    groups: dict[tuple, dict[str, dict]] = {}
     for name in names:
-        about = source.asked[name].dataset
-        groups.setdefault(about["name"] if about else "", []).append(name)
-    for dataset, group in groups.items():
-        requests = [source.asked[name] for name in group]
-        trials = run_trials(requests, store, partial(lab.data, dataset) if dataset else
-                            (lambda: None), jobs=jobs)
-        again |= dict(zip(group, trials, strict=True))
-    for name, trial in again.items():
-        if trial.status == "failed":
-            raise StoreError(f"trial {name}, run again, failed: {trial.error}")
+        function, dataset, config = lab.source.asked[name]
+        about = function, dataset and dataset["name"]
+        groups.setdefault(about, {})[name] = config
+    new = Lab(lab.experiment, Training(store, {}, jobs), data_dir=lab.data_dir)
+    again: dict[str, Trial] = {}
+    for (function, dataset), configs in groups.items():
+        again |= new.trials(function, configs, dataset)
     return again
 
 
