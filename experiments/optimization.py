@@ -32,7 +32,7 @@ diverged has missed it for good.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -204,7 +204,11 @@ def run(lab: Lab) -> dict:
 # The figure
 
 
-LINES = {"highway": "-", "plain": DASHED, "plain, orthogonal": ":"}
+# by a net's name: label, colour and dashes of its line
+LOOKS: dict[str, tuple[str, str, Any]] = {
+    "highway": ("highway", colour_of("highway"), "-"),
+    "plain": ("plain,\nGlorot or He", colour_of("plain"), DASHED),
+    "plain, orthogonal": ("plain,\northogonal", LIGHT.own[0], ":")}
 
 
 def name_of(net: dict) -> str:
@@ -212,25 +216,14 @@ def name_of(net: dict) -> str:
     return ", ".join(filter(None, (net["block"], net.get("init"))))
 
 
-def label_of(net: dict) -> str:
-    """The same, beside its line."""
-    return (f"plain,\n{net['init']}" if net.get("init") else
-            "plain,\nGlorot or He" if net["block"] == "plain" else net["block"])
-
-
-def own_colour(net: dict) -> str:
-    """The colour of its block, or another for orthogonal weights."""
-    return LIGHT.own[0] if net.get("init") else colour_of(net["block"])
-
-
 def draw_curves(axes: Axes, nets: list[dict]) -> None:
     """The training losses of each net over epochs, on a log scale: thin each seed, a
     cross where it diverged, and thick their median."""
     for net in nets:
         rows = np.array(net["best"]["train_loss"], float)
-        epochs, colour = np.arange(1, rows.shape[1] + 1), own_colour(net)
+        epochs, (_, colour, line) = np.arange(1, rows.shape[1] + 1), LOOKS[name_of(net)]
         axes.plot(epochs, np.median(or_infinite(rows), axis=0), color=colour,
-                  linestyle=LINES[name_of(net)])
+                  linestyle=line)
         for row in rows:
             last = np.count_nonzero(np.isfinite(row))
             axes.plot(epochs, row, color=colour, linewidth=0.6)
@@ -269,7 +262,7 @@ def draw_panels(record: dict, depths: Sequence[int], title: str, height: float
     label_y(panels[0, 0], "training loss (log scale)" if columns == 1 else
             "training loss")
     label_right(axes, [(np.median(or_infinite(net["best"]["final"])),
-                        label_of(net), own_colour(net))
+                        *LOOKS[name_of(net)][:2])
                        for net in nets if net["depth"] == depth])
     return figure
 
