@@ -73,26 +73,22 @@ def make_training(config: dict, text: Text) -> Training:
                     Batches(text.valid, size, steps))
 
 
-def learn(training: Training, config: dict, checkpoint: Any = None) -> tuple[list, str]:
-    """Train by `hn.fit` -> its history, a row of each epoch, and its status."""
-    def validate(net, cache):
-        loss = mean_loss(net, training.valid, cache)
-        if not math.isfinite(perplexity(loss)):
-            raise hn.Diverged(f"validation loss {loss}")
-        return {"valid_perplexity": hn.significant(perplexity(loss))}
-    return hn.fit(training.net, training.batches,
-                  hn.SGD(training.net.params, momentum=0),
-                  lambda epoch, history: learning_rate(config, history),
-                  epoch_reporter(config), epochs=config["epochs"], clip=config["clip"],
-                  measure=validate, cache=training.cache, checkpoint=checkpoint)
-
-
 @trial_function("language.train", resumable=True)
 def train_model(config: dict, text: Text, checkpoint: Any = None) -> dict:
     """One trial: losses of each epoch, the test perplexity, and the validation
     perplexity with its gates held (None without gates)."""
     training = make_training(config, text)
-    history, status = learn(training, config, checkpoint)
+
+    def validate(net, cache):
+        loss = mean_loss(net, training.valid, cache)
+        if not math.isfinite(perplexity(loss)):
+            raise hn.Diverged(f"validation loss {loss}")
+        return {"valid_perplexity": hn.significant(perplexity(loss))}
+    history, status = hn.fit(
+        training.net, training.batches, hn.SGD(training.net.params, momentum=0),
+        lambda epoch, history: learning_rate(config, history), epoch_reporter(config),
+        epochs=config["epochs"], clip=config["clip"], measure=validate,
+        cache=training.cache, checkpoint=checkpoint)
     found: dict[str, Any] = {"test_perplexity": None, "held_gates": None}
     if status == "ok":
         loss = read_through(training.net, text.test, config["batch"] * config["steps"])
