@@ -94,6 +94,18 @@ PLAN: dict[str, Any] = {
 FEW: dict[str, list[dict]] = {
     "highway": [{"epochs": 1, "gate_bias": [-1.0, -3.0]}],
     "plain": [{"epochs": 1, "lr": [0.01, 0.03]}]}
+
+
+def small(table: dict, **net: int) -> dict:
+    """The plan of Table 1 or 2 for --smoke."""
+    return table | {
+        "dataset": "digits", "held_out": 1037, "epochs": 1,
+        "net": table["net"] | DIGITS | {"n_train": 400} | net,
+        "searches": {name: search | {"steps": FEW[search["fixed"]["block"]]}
+                     for name, search in table["searches"].items()},
+        "runs": [one | {"seeds": [0]} for one in table["runs"]]}
+
+
 SMOKE: dict[str, Any] = {
     "dataset": "digits",
     "depths": PLAN["depths"] | {
@@ -105,15 +117,4 @@ SMOKE: dict[str, Any] = {
         "biases": [0.0, -1.0, -3.0], "seeds": [0], "lrs": [0.1],
         "net": PLAN["gates"]["net"] | DIGITS | {
             "width": 2, "n_train": 100, "epochs": 1, "batch": 50, "piece": 50}},
-    "table_1": PLAN["table_1"] | {
-        "dataset": "digits", "held_out": 1037, "epochs": 1,
-        "net": PLAN["table_1"]["net"] | DIGITS | {"n_train": 400}, "searches": {
-            name: search | {"steps": FEW[search["fixed"]["block"]]}
-            for name, search in PLAN["table_1"]["searches"].items()},
-        "runs": [one | {"seeds": [0]} for one in PLAN["table_1"]["runs"]]},
-    "table_2": PLAN["table_2"] | {
-        "dataset": "digits", "held_out": 1037, "epochs": 1,
-        "net": PLAN["table_2"]["net"] | DIGITS | {"crop": 1, "n_train": 400},
-        "searches": {
-            name: search | {"steps": FEW[search["fixed"]["block"]]}
-            for name, search in PLAN["table_2"]["searches"].items()}}}
+    "table_1": small(PLAN["table_1"]), "table_2": small(PLAN["table_2"], crop=1)}
