@@ -484,23 +484,18 @@ class LanguageModel:
     def _initialize(self, scale: float, gate_bias: float, seed: int) -> None:
         """Draw each tensor, and H and each gate, from its own random stream."""
         F, tensors = self.features, self.views(self.params)
-        layers, rows = tensors.pop("layers"), {"H": 0, "T": 0, "C": 0}
+        layers = tensors.pop("layers")
+        names = ["H", "T", "C", *tensors]
         for k, name in enumerate("H" + self.block.gates):
-            rows[name] = k * F
-        names = [*rows, *tensors]
+            tensors[name] = layers[:, k * F:(k + 1) * F]
         streams = hn.streams(seed)["weights"].spawn(len(names))
         for name, stream in zip(names, streams, strict=True):
-            if name in ("H", *self.block.gates):
-                tensor = layers[:, rows[name]:rows[name] + F]
-            elif name in tensors:
-                tensor = tensors[name]
-            else:
-                continue
-            tensor[...] = np.random.default_rng(stream).uniform(-scale, scale,
-                                                                tensor.shape)
+            if name in tensors:
+                tensors[name][...] = np.random.default_rng(stream).uniform(
+                    -scale, scale, tensors[name].shape)
         for name, bias in (("T", gate_bias), ("C", -gate_bias)):    # both carry alike
-            if name in self.block.gates:
-                layers[:, rows[name]:rows[name] + F, F] += bias
+            if name in tensors:
+                tensors[name][..., F] += bias
         tensors["E"][PADDING] = 0
 
     def cache(self, streams: int, steps: int) -> Cache:
