@@ -144,12 +144,15 @@ def arrays_of_group(path: Path, group: dict[str, list], kind: str, dataset: hn.D
                     ) -> list[np.ndarray]:
     """A set of images -> training images, labels, test images, labels, if they are
     those of the data set. Raises DataError."""
-    labels = []
-    if not all(group.values()):
+    labels, counts = [], tuple(len(files) for files in group.values())
+    if not all(counts):
         raise hn.DataError("images to train and to test are not both there")
     if kind == ".png":
+        if counts != tuple(dataset.images):
+            raise hn.DataError(f"{counts} images to train and to test, expected "
+                               f"{dataset.images}")
         labels = sorted({label for files in group.values() for _, label, _ in files})
-        say(f"Decoding {sum(map(len, group.values())):,} images of {path}")
+        say(f"Decoding {sum(counts):,} images of {path}")
     return [array for files, expected in zip(group.values(), dataset.files, strict=True)
             for array in arrays_of(rows_of(files, kind, labels), expected)]
 
