@@ -1,7 +1,6 @@
 """The training loop of every net: what it asks, keeps, reports and survives."""
 
 import math
-import os
 import threading
 import time
 
@@ -68,40 +67,6 @@ def test_a_row_holds_the_means_over_the_steps_of_its_epoch():
     assert net.params[0] == pytest.approx(w) and [r["epoch"] for r in history] == [1, 2]
 
 
-def test_schedule_and_clip_rule_the_step():
-    asked, net = [], Valley(100.0)
-
-    def schedule(epoch, history):
-        asked.append((epoch, [row["epoch"] for row in history]))
-        return 0.5 ** epoch
-    history, _ = hn.fit(net, Targets(), hn.SGD(net.params, 0.0), schedule, epochs=3,
-                        clip=2.0)
-    assert asked == [(1, []), (2, [1]), (3, [1, 2])]
-    assert net.params[0] == pytest.approx(100 - 3 * 2 * (0.5 + 0.25 + 0.125))
-    assert history[0]["grad_norm"] > 90, "the norm is taken before the clip"
-
-
-def test_an_epoch_without_a_batch_is_refused():
-    data = hn.Batches(np.zeros((50, 4), "float32"), np.zeros(50, int), 64,
-                      np.random.default_rng(0))
-    net = hn.DeepNet(depth=1, hidden=2, inputs=4, classes=2)
-    with pytest.raises(ValueError, match="there is no batch"):
-        hn.fit(net, data, hn.Adam(net.params), constant, epochs=1)
-
-
-@pytest.mark.parametrize("untrained, epochs", [(False, [1, 2]), (True, [0, 1, 2])])
-def test_evaluate_is_asked_after_each_epoch_and_before_all_if_wanted(untrained, epochs):
-    reported, net = [], Valley(5.0)
-    history, _ = hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant,
-                        reported.append, epochs=2, untrained=untrained, cache="cache",
-                        measure=lambda net, cache: {"w": net.params[0], "by": cache})
-    assert [row["epoch"] for row in history] == epochs and net.sizes == []
-    if untrained:
-        assert history[0] == {"epoch": 0, "w": 5.0, "by": "cache"}
-    assert history[-1]["w"] == net.params[0] and history[-1]["by"] == "cache"
-    assert reported == history[-2:], "a row of training is reported, row 0 is not"
-
-
 @pytest.mark.parametrize("wrong", [
     {"train_loss": math.nan}, {"train_loss": math.inf}, {"other": math.nan},
     {"grad": math.nan}, {"grad": math.inf}, {"grad": 1e200}],
@@ -130,20 +95,6 @@ def test_a_weight_that_is_not_finite_ends_the_run(bad, step, epochs):
         measure=lambda net, cache: asked.append(1) or {})
     assert status == "diverged" and [row["epoch"] for row in history] == epochs
     assert len(asked) == len(epochs), "there is nothing left to measure"
-
-
-@pytest.mark.parametrize("at, epochs", [(0, []), (1, [0]), (2, [0, 1])])
-def test_an_evaluation_that_is_not_finite_ends_the_run(at, epochs):
-    calls, net = iter(range(3)), Valley(5.0)
-
-    def evaluate(net, cache):
-        if next(calls) == at:
-            raise hn.Diverged("a logit")
-        return {"fine": True}
-    history, status = hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant,
-                             epochs=2, measure=evaluate, untrained=True)
-    assert status == "diverged" and [row["epoch"] for row in history] == epochs
-    assert len(net.seen) == 3 * at
 
 
 def blas():
@@ -185,20 +136,6 @@ def test_the_first_of_several_threads_sets_the_number_and_what_was_comes_back():
         assert blas() == {2}
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes by fork")
-def test_a_process_forked_within_a_body_has_none():
-    told = 0
-    try:
-        with hn.blas_threads(1):
-            if (child := os.fork()) == 0:
-                with hn.blas_threads(2) as told:
-                    pass
-    finally:
-        if child == 0:
-            os._exit(told)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
-
-
 def test_a_training_is_the_same_alone_and_beside_another(rng):
     x, y = rng.uniform(-1, 1, (300, 784)), rng.integers(10, size=300)
     data = hn.Data(x, y, x, y)
@@ -226,57 +163,6 @@ def test_the_rule_of_threads():
 
 
 # Killed and resumed
-
-
-class Killed(BaseException):
-    """The process ends here."""
-
-
-def a_run(data, make, path=None, kill=None):
-    """A small net on 64 images, everything new but the checkpoint; killed in that step,
-    or between the steps of two epochs -> all that is left, and the number of steps."""
-    net = hn.DeepNet("highway", 2, 5, inputs=64, seed=1)
-    optimizer, steps = make(net.params), []
-    measure = net.gradient
-
-    def gradient(batch, cache):
-        steps.append(1)
-        if len(steps) == kill:
-            raise Killed
-        return measure(batch, cache)
-
-    def report(row):
-        if kill == -row["epoch"]:
-            raise Killed
-
-    def schedule(epoch, history):       # depends on what was measured
-        return 1e-2 * (0.5 + sum(row.get("train_loss", 0) for row in history))
-    net.gradient = gradient
-    batches = hn.Batches(data.x_train[:64], data.y_train[:64], 16,
-                         np.random.default_rng(2))
-    history, status = hn.fit(
-        net, batches, optimizer, schedule, report, epochs=3, clip=1.0,
-        untrained=True, checkpoint=path and Checkpoint(path, {}, ""),
-        measure=lambda net, cache: {
-            "acc": hn.evaluate(net, data.x_test, data.y_test, cache)[0]})
-    kept = [getattr(optimizer, name).tolist() for name in optimizer.kept]
-    return (net.params.tolist(), kept, history, status), len(steps)
-
-
-@pytest.mark.parametrize("make", [hn.Adam, lambda params: hn.SGD(params, 0.9)],
-                         ids=["adam", "sgd"])
-def test_killed_anywhere_and_resumed_is_uninterrupted_to_the_bit(digits, make,
-                                                                 tmp_path):
-    data = hn.scale_pixels(digits)
-    whole, steps = a_run(data, make)
-    assert whole[3] == "ok" and steps == 12
-    for kill in (1, 4, 5, 7, 9, 12, -1, -2, -3):    # in a step; after an epoch
-        path = tmp_path / f"{kill}.npz"
-        with pytest.raises(Killed):
-            a_run(data, make, path, kill)
-        done = -kill if kill < 0 else (kill - 1) // 4
-        for left in (12 - 4 * done, 0):     # a finished epoch is not run again
-            assert a_run(data, make, path) == (whole, left), kill
 
 
 def test_a_diverged_run_ends_alike_when_it_is_resumed(tmp_path):
