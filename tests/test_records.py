@@ -4,7 +4,6 @@ import json
 import math
 import os
 import re
-import stat
 import subprocess
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from test_cli import DIGITS, settings_of
 import highway_networks as hn
 from highway_networks import summarize
 from highway_suite import cli, records, studies
-from highway_suite.files import check_target, to_json, write_file, write_json
+from highway_suite.files import to_json
 from highway_suite.records import environment, numbers_of, read_record, read_with_hash
 from highway_suite.schema import RecordError, check_record, nets_of
 from tests.committed import tree
@@ -88,50 +87,6 @@ def test_a_record_says_whether_code_was_changed(tmp_path, monkeypatch):
     assert git_state() == (revision, True)
     monkeypatch.setenv("PATH", "")
     assert git_state() == (None, None), "no git"
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, [1.0, -math.inf], [[math.nan]]])
-def test_what_json_does_not_have_is_never_written(tmp_path, value):
-    path = tmp_path / "r.json"
-    path.write_text("old")
-    with pytest.raises(ValueError):
-        write_json(path, {"a": value})
-    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
-
-
-def test_a_failed_write_leaves_the_old_file_and_names_it(tmp_path, monkeypatch):
-    path = tmp_path / "r.json"
-    path.write_bytes(b"old")
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left") as caught:
-        write_file(path, b"new")
-    assert caught.value.filename == str(path)
-    assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
-
-
-def test_a_file_that_is_replaced_keeps_its_mode(tmp_path):
-    (tmp_path / "r.json").touch(mode=0o600)
-    write_file(tmp_path / "r.json", b"new")
-    assert stat.S_IMODE(os.stat(tmp_path / "r.json").st_mode) == 0o600
-
-
-@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
-def test_only_a_regular_file_is_replaced(tmp_path, kind):
-    path = tmp_path / "r.json"
-    if kind == "link":
-        path.symlink_to("other")
-    elif kind == "folder":
-        path.mkdir()
-    else:
-        os.mkfifo(path)
-    before = os.lstat(path)
-    for write in (lambda: check_target(path), lambda: write_file(path, b"new")):
-        with pytest.raises(OSError, match="regular"):
-            write()
-    assert os.lstat(path) == before
 
 
 GONE = object()
