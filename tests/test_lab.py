@@ -3,7 +3,6 @@
 import gc
 import itertools
 import json
-import math
 import os
 import random
 import re
@@ -19,16 +18,14 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
-from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments import claims as all_claims
 from experiments import variants
 from experiments.lab import Claim, experiment, main, running, trial_function
 from experiments.lab import cluster as cluster_of
-from experiments.lab.drawing import plain_numbers
 from experiments.lab.experiment import Lab, Replay, load_record, state_of
-from experiments.lab.judging import ahead, every, judge, or_infinite, or_zero, rank_p
+from experiments.lab.judging import ahead, every, judge, rank_p
 from experiments.lab.running import KILLED, run_trials
 from experiments.lab.trials import Request, Store, StoreError, read_packed
 from highway_suite import checkpoints
@@ -142,24 +139,6 @@ def test_a_killed_worker_costs_only_the_trial_that_kills(store, tmp_path, capfd)
     assert [trial.result for trial in trials] == [0, 1, None, 3, fourth, 5, 6, 7]
     assert trials[2].error == KILLED
     assert 2 <= capfd.readouterr().err.count("runs alone now") <= 4, "two at a time"
-
-
-def test_workers_that_end_as_they_start_are_one_line(store, tmp_path):
-    """As those of a script that starts them also when it is imported."""
-    script = tmp_path / "mine.py"
-    script.write_text(
-        "from pathlib import Path\n"
-        "from experiments.lab.running import run_trials\n"
-        "from experiments.lab.trials import Store\n"
-        "from tests import lab_toys as toys\n"
-        f"store = Store(Path({str(store.path)!r}))\n"
-        "run_trials(toys.requests_of(toys.square, 3), store, lambda: None, jobs=2)\n")
-    done = subprocess.run([sys.executable, str(script)], stderr=subprocess.PIPE,
-                          text=True, env=os.environ | {"PYTHONPATH": str(hn.HERE)})
-    # Python's resource tracker may add its own warnings below.
-    line, = [line for line in done.stderr.splitlines() if "StoreError: " in line]
-    assert "worker processes end as they start" in line
-    assert done.returncode == 1 and "__main__" in line
 
 
 def start(store, count, **environment):
@@ -349,11 +328,6 @@ def test_ahead_needs_enough_seeds_and_an_order():
     assert ahead([3, 4], [0, 1]) is None, "two seeds each cannot tell"
 
 
-def test_a_net_that_diverged_has_the_worst_of_all_numbers():
-    assert or_zero([0.5, None]) == [0.5, 0]
-    assert or_infinite([0.5, None]).tolist() == [0.5, math.inf]
-
-
 def test_every_verdict():
     def verdicts(numbers, control=None):
         found = judge(Claim(
@@ -519,16 +493,6 @@ def test_a_fresh_clone_goes_on_where_the_committed_trials_end(toy, tmp_path, mon
     assert set(lines[:3]) <= set(packed.read_text().splitlines(keepends=True))
 
 
-def test_what_is_no_picture_of_the_record_is_drawn_again(toy, tmp_path):
-    toy()
-    mark(tmp_path, dirty=False)
-    path = tmp_path / "results/toy/figure.png"
-    good = path.read_bytes()
-    for content in (b"", good[:20]):
-        path.write_bytes(content)
-        assert state_of(toys.EXPERIMENT) == "not drawn"
-
-
 def test_a_changed_plan_is_seen(toy, monkeypatch):
     toy()
     folder = hn.HERE / "results/toy/trials"
@@ -570,6 +534,9 @@ def test_a_record_of_another_kind_is_one_line(toy, tmp_path):
             load_record(path)
         assert "Make it" not in str(caught.value), "a file that is there"
         assert state_of(toys.EXPERIMENT) == "damaged"
+    path.write_text(good)
+    path.with_name("figure.png").write_bytes(b"")
+    assert state_of(toys.EXPERIMENT) == "not drawn"
     write_json(path, json.loads(good) | {"rows": []})
     assert state_of(toys.EXPERIMENT) == "damaged"
     path.write_text(good.replace('"holds"', '"open"'))
@@ -683,19 +650,3 @@ def test_trials_of_an_older_version_are_compared_as_such(toy, tmp_path, capsys,
     tamper(tmp_path, 4, 16, numpy="1.0")
     assert rechecked("toy-last") == 0
     assert "numpy" in capsys.readouterr().out
-
-
-def test_the_time_of_a_recheck_is_that_of_its_cores_or_of_the_longest_trial():
-    trials = [SimpleNamespace(seconds=seconds) for seconds in (10, 10, 10, 30)]
-    assert [running.seconds_of(trials, jobs) for jobs in (1, 2, 8)] == [65, 35, 35]
-
-
-@pytest.mark.parametrize("limits", [(0.02, 0.7), (1.1, 4), (1.1, 1.5)])
-def test_a_logarithmic_axis_has_plain_numbers(limits):
-    figure = Figure()
-    axes = figure.subplots()
-    axes.set(yscale="log", ylim=limits)
-    plain_numbers(axes.yaxis)
-    figure.canvas.draw()
-    labels = [label.get_text() for label in axes.get_yticklabels(which="both")]
-    assert len(list(map(float, filter(None, labels)))) > 2
