@@ -228,18 +228,6 @@ def test_layers_by_their_equations(kind, width, k, p, gate, side, block, rng):
         np.testing.assert_allclose(y, expected, atol=bound)
 
 
-def test_closed_highway_layers_copy_their_input(rng, dtype="float32"):
-    layers = [("plain", 3, 3, 1), *[("highway", 3, 3, 1)] * 10, ("dense", 5)]
-    net = ConvNet(layers, SIDE, gate_bias=-1000.0, dtype=dtype)
-    logits, cache = net.forward(rng.normal(size=(SIDE ** 2, 4)).astype(dtype))
-    xs = [layer.x for layer in cache.layers[1:]]
-    assert xs[0].any() and all(np.array_equal(x, xs[0]) for x in xs)
-    assert all((T == 0).all() for T in net.gates(np.ones((SIDE ** 2, 4), dtype)))
-    net.forward(rng.normal(size=(SIDE ** 2, 4)).astype(dtype), cache)
-    d = rng.normal(size=xs[0].shape).astype(dtype)
-    assert np.array_equal(cache.layers[5].backward(d.copy()), d)
-
-
 @pytest.mark.parametrize("size, stride, before, after", [
     (3, 2, 24, 12), (3, 2, 7, 3), (3, 2, 2, 1), (3, 2, 1, 1), (2, 2, 5, 3),
     (2, 1, 3, 2), (3, 3, 7, 3)])

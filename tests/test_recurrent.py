@@ -183,21 +183,6 @@ def test_forms_share_what_they_both_have():
     assert not np.array_equal(small_net(seed=4).params, small_net(seed=3).params)
 
 
-def test_a_layer_whose_gates_are_held(seed):
-    """T held at 0 copies the input, at 1 is a plain layer."""
-    net = small_net("highway", 1, seed)
-    words, cache = np.arange(net.words), net.cache(1, net.words)
-    before = cache.family.x[0]
-    usual = net.read(words, cache).copy()
-    cache.family.held = {0: np.zeros((net.features, 1))}
-    assert np.array_equal(net.read(words, cache), before)
-    cache.family.held = {0: np.ones((net.features, 1))}
-    H = np.maximum(net.views(net.params)["layers"][0, :net.features] @ before, 0)
-    np.testing.assert_allclose(net.read(words, cache)[:-1], H, atol=1e-12)
-    cache.family.held = {}
-    assert np.array_equal(net.read(words, cache), usual)
-
-
 def test_a_batch_of_other_words_leaves_no_trace_but_the_state(seed):
     net = small_net("full", 2, seed)
     expected, cache = gradient(net, seed), net.cache(STREAMS, STEPS)
