@@ -291,23 +291,6 @@ def test_records_and_arrays_are_drawn_on_the_axes_that_are_given(tmp_path):
     assert line(lost, "net diverged") == ([2], [0.6])
 
 
-@pytest.mark.parametrize("layout", [None, "constrained"])
-def test_a_part_of_a_figure_holds_a_net_of_any_name(layout):
-    whole = Figure(layout=layout)
-    part = whole.subfigures(1, 2)[1]
-    axes = plot_history({"$\\no$": {"epoch": [1, 2], "test_acc": [0.1, 0.2]}},
-                        part.subplots())
-    whole.draw_without_rendering()
-    label = axes.texts[0].get_window_extent()
-    assert part.bbox.x0 < axes.bbox.x0 < axes.bbox.x1 < label.x1 <= part.bbox.x1
-
-
-def test_gates_of_which_none_is_a_number_are_no_gates():
-    for plot in (plot_gates, plot_gate_history):
-        assert plot(np.full((3, 2), math.nan)).texts[0].get_text() == (
-            "no gate was recorded")
-
-
 def test_what_cannot_be_drawn_is_said():
     for source in ({}, {"epoch": []}, {"a": {"test_acc": [1.0]}}, [], 3):
         with pytest.raises(ValueError, match="neither a record|no net"):
