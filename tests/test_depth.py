@@ -1,4 +1,4 @@
-"""Depth: starts, training, use of blocks, rates, and verdicts on planted worlds."""
+"""Depth: starts, training, use of blocks, and what is said of it."""
 
 import math
 
@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.depth import EXPERIMENT, claims, plan, training, tutorial
+from experiments.depth import claims, plan, training, tutorial
 from experiments.depth.plan import PLAN, Net, net_config
-from experiments.lab import Lab, Trial
+from experiments.lab.judging import judge
 
 CONFIG = net_config(PLAN, Net(6, {"sum": 1.5}), 2e-3, 3, epochs=2, batch=64,
                     n_train=200, n_test=100)
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
 
 
 # Starts and training
@@ -39,7 +35,7 @@ def test_chrono_draws_time_scales_evenly_for_each_unit():
     assert 1 <= scales.min() < 1.05 and 198.95 < scales.max() <= 199
     assert scales.mean() == pytest.approx(100, rel=0.01)
     # sum of 1 / (1 + u), u even from 1 to L - 1
-    assert sigmoid(bias).sum(axis=0).mean() == pytest.approx(
+    assert (1 / (1 + scales)).sum(axis=0).mean() == pytest.approx(
         200 / 198 * math.log(100), rel=0.01)
 
 
@@ -119,91 +115,13 @@ def test_a_net_that_uses_three_blocks(layers, prefix, more):
     assert [claims.uses_more(row, blocks) for blocks in (2, 3, 4, 6)] == more
 
 
-# Worlds: what every trial would give if a law held; no net is trained
-
-
-def start_of(config):
-    """A trial's S before training, and its mean b_T."""
-    bias = training.initial_biases(config["gates"], config["depth"], 4, config["seed"])
-    return sigmoid(bias).sum() / 4, bias.mean()
-
-
-def lawful_loss(config):
-    """Loss by S alone, with a border."""
-    S, _ = start_of(config)
-    border = 12 if config["optimizer"] == "adam" else 6
-    if border < S:
-        return 2.3
-    longer = (12 / config["epochs"]) ** 0.5 if config["depth"] == 10 else 1
-    return min(0.07 * math.exp(0.005 * math.log(S) ** 2 + 0.12 * S), 2.3) * (
-        1 + 0.01 * config["seed"]) * longer
-
-
-def lawless_loss(config):
-    """Loss by b_T alone, least at -2."""
-    _, bias = start_of(config)
-    return min(0.07 * math.exp(0.3 * abs(bias + 2)), 2.3)
-
-
-def contrary_loss(config):
-    """The smaller each gate the better."""
-    _, bias = start_of(config)
-    return 2.3 if bias > -4 else 0.07
-
-
-class World:
-    """A source of trials, what each of which gives follows from its config. Shut gates
-    are not used; turned: they alone are, and the tutorial's plain nets learn."""
-
-    def __init__(self, loss, turned=False):
-        self.loss, self.turned = loss, turned
-
-    def give(self, name, config):
-        if name == "depth.tutorial":
-            return {"status": "ok", "test_acc": 0.9 if self.turned else 0.11}
-        S, _ = start_of(config)
-        loss = self.loss(config)
-        result = {"status": "ok", "train_loss": [2.3, loss],
-                  "test_acc": 0.1 if loss > plan.TRAINS else 0.94 if self.turned
-                  else 0.98}
-        if "measure" in config:
-            kept = config["measure"]["kept"]
-            times = 1 if (S < 1e-4) != self.turned else 3
-            result["used"] = {
-                "loss": loss, "closed_loss": times * loss,
-                "prefix": config["depth"] * (times > 1), "cut_loss": [],
-                "kept": {"blocks": kept, "loss": [times * loss] * len(kept)}}
-        return result
-
-    def trials(self, requests, load):
-        return [Trial(request.function.declared.name, 1, request.dataset,
-                      request.config, "ok", None, self.give(
-                          request.function.declared.name, request.config), 0.0, {})
-                for request in requests]
-
-
-@pytest.fixture(scope="module")
-def worlds():
-    return {name: Lab(EXPERIMENT, World(*world)).record(name) for name, world in (
-        ("lawful", (lawful_loss,)), ("lawless", (lawless_loss,)),
-        ("contrary", (contrary_loss, True)), ("dead", (lambda config: 2.3,)))}
-
-
-def verdicts(record):
-    return {claim["name"]: claim["verdict"] for claim in record["claims"]}
-
-
-def test_a_lawful_world_gets_its_law(worlds):
-    found = verdicts(worlds["lawful"])
-    assert {name: verdict for name, verdict in found.items() if verdict != "holds"} == {
-        "sgd-1000-blocks": "not learned", "thousand-layers-train": "not learned"}
-
-
-def test_other_worlds_do_not(worlds):
-    """No claim holds in all of them."""
-    found = verdicts(worlds["lawless"])
-    for name in found:
-        assert {verdicts(world)[name] for world in worlds.values()} != {"holds"}, name
-    assert {found[name] for name in (
-        "equal-sum-equal-loss", "sum-1-near-best-rule", "constant-t-as-good",
-        "sgd-1000-blocks")} == {"does not hold"}
+@pytest.mark.parametrize("used, verdict", [
+    ([{"prefix": 51}, {"prefix": 9000}], "holds"),
+    ([{"prefix": 50}, {"prefix": 9000}], "does not hold"),
+    ([None, {"prefix": 9000}], "does not hold")])       # one has diverged
+def test_ten_thousand_blocks_are_used_if_every_net_uses_more(used, verdict):
+    row = {"depth": 10_000, "used": used, "trials": [], "train_loss": [0.1, 0.1],
+           "test_acc": [0.97, 0.97]}
+    record = {"full": [row], "controls": {"schedule": [row]}}
+    _, claim = claims.claims_on_deepest(record)
+    assert judge(claim)["verdict"] == verdict
