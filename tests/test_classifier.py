@@ -78,16 +78,6 @@ def test_it_trains_the_machines_net(table):
     assert np.array_equal(net.gates(X), twin.gates(X))
 
 
-@pytest.mark.parametrize("names", [["x", "yy", "z"], [5, -1, 7], [0.0, 2.0, 1.0]])
-@pytest.mark.parametrize("rows, batch", [(5, 32), (230, 229)])
-def test_any_labels_and_any_count_of_rows(table, names, rows, batch):
-    X, y = table[0][:rows], np.array(names)[table[1][:rows]]
-    net = HighwayClassifier(**SMALL, batch_size=batch).fit(X.tolist(), y.tolist())
-    assert set(net.predict(X)) <= set(net.classes_) <= set(names)
-    assert np.array_equal(net.classes_[net.predict_proba(X).argmax(axis=1)],
-                          net.predict(X))
-
-
 def test_the_type_follows_X(table):
     X, y = table[0].astype("float32"), table[1]
     net = HighwayClassifier(**SMALL).fit(X, y)

@@ -29,7 +29,6 @@ from highway_suite.figures import (
 from highway_suite.pictures import PICTURES, render
 from highway_suite.studies import RUN, SWEEP, as_study
 from tests.committed import tree
-from tests.contracts import contrast
 from tests.records_for_figures import diverge, make_record, samples, save
 
 ROOT = Path(viz.__file__).parent
@@ -152,18 +151,6 @@ def test_several_seeds_are_a_mean_in_a_band():
     assert np.allclose(whiskers, np.stack([T.min(axis=0), T.max(axis=0)], axis=1))
     image, = draw("T_gate_evolution", record).axes[0].images
     assert np.allclose(image.get_array()[:, -1], T.mean(axis=0))
-
-
-def test_every_kind_of_net_has_a_colour_of_its_own_that_stands_out():
-    record = samples()["all forms"]
-    drawn = {item.get_label(): item.get_color()
-             for item in draw("learning_curves", record).axes[0].lines}
-    colours = {drawn[block] for block in record["config"]["blocks"]}
-    assert len(colours) == len(record["config"]["blocks"])
-    for colour, least in ((LIGHT.ink, 7), (LIGHT.soft, 4.5),
-                          (LIGHT.blocks["highway"], 3), (LIGHT.blocks["plain"], 3),
-                          *((colour, 3) for colour in LIGHT.own)):
-        assert contrast(colour, LIGHT.paper) > least
 
 
 def test_runs_that_diverged_end_in_a_cross_and_are_left_out_of_the_mean():

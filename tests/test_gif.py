@@ -16,7 +16,6 @@ from highway_suite.figures import LIGHT, plot_gates, plot_history
 from highway_suite.studies import as_study
 from tests.committed import tree
 from tests.records_for_figures import (
-    as_earlier,
     diverge,
     make_record,
     samples,
@@ -56,17 +55,6 @@ def test_a_frame_for_each_epoch_and_the_last_is_held_first(tmp_path):
     assert header["loop"] == 0                  # for ever
     assert header["comment"].decode() == "record SHA-256 " + hashlib.sha256(
         Path(run).read_bytes()).hexdigest()
-
-
-def test_frames_that_differ_in_nothing_but_the_epoch_are_not_merged():
-    record = make_record(epochs=5)
-    for block in ("highway", "plain"):
-        record["runs"][0][block]["history"]["test_acc"] = [0.5] * 5
-    record["runs"][0]["highway"]["layer_T_history"] = [[0, [0.1] * 6]]
-    decoded, times, _ = decode(encode_gif(draw_frames(as_study(record)), ""))
-    assert len(decoded) == 6 and times[0] == 3000
-    one = draw_frames(as_study(as_earlier(make_record(epochs=1))))
-    assert decode(encode_gif(one, ""))[1] == [3000]
 
 
 def test_a_frame_draws_the_record_up_to_its_epoch_on_the_same_axes():
