@@ -136,30 +136,7 @@ def test_the_products_are_those_of_a_step():
     assert np.array_equal(cache.x, inputs)
 
 
-# Records and the command line
-
-KINDS = [{"vendor": vendor, "vector_unit": unit, "blas_kernel": kernel}
-         for vendor, unit, kernel in (("AMD", "AVX-512", "SkylakeX"),
-                                      ("Intel", "AVX-512", "SkylakeX"),
-                                      ("AMD", "AVX-512", "Zen"))]
-
-
-def test_a_record_keeps_other_processors_and_other_contests(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "RECORD", tmp_path / "speed.json")
-    record = records.read()
-    one, two = measured(Twin(1.0), Twin(2.0)), measured(Twin(1.0), Twin(3.0))
-    for kind in KINDS:
-        record = records.with_entry(record, kind, {"a": one, "b": one}, {"seconds": 1})
-    changed = records.with_entry(record, KINDS[1], {"a": two})
-    assert changed["processors"][::2] == record["processors"][::2]
-    assert changed["processors"][1] == {**KINDS[1], "contests": {"a": two, "b": one},
-                                        "deepest": {"seconds": 1}}
-    records.write(changed)
-    assert records.read() == changed
-    digest = hashlib.sha256(records.RECORD.read_bytes()).hexdigest()
-    with Image.open(records.RECORD.with_suffix(".png")) as picture:
-        picture.load()
-        assert picture.info["Record-SHA-256"] == digest
+# The record and the command line
 
 
 def test_the_committed_record_is_of_commits_and_drawn():

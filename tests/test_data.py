@@ -207,13 +207,6 @@ def test_what_goes_with_the_arrays_is_checked(wrong, digits):
     assert type(told.classes) is int and told.classes == 10
 
 
-def test_data_have_ten_classes_unless_more_are_told():
-    y = np.array([0, 10, 2, 9])
-    with pytest.raises(hn.DataError, match="to 10"):
-        hn.Data(ONES, y, ONES, y)
-    hn.Data(ONES, y, ONES, y, classes=11)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_pixels_are_scaled_once(digits, dtype):
     scaled = hn.scale_pixels(digits, dtype)

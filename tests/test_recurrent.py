@@ -113,25 +113,6 @@ def test_the_state_goes_on_from_batch_to_batch(seed):
     assert not np.allclose(net.forward(halves[1]._replace(first=True), cache), parts[1])
 
 
-def test_large_logits_lose_nothing(seed):
-    """exp of them is not finite, or 0; log p is right all the same, and so is dW."""
-    net = small_net(seed=seed, dtype="float32")
-    batch = small_batch(net, seed, dropped=False)
-    for factor, bias in ((3000, 0), (1, 2000), (1, -2000)):
-        W = net.views(net.params)["W_out"]
-        W *= factor
-        W[:, -1] += bias
-        cache = net.cache(STREAMS, STEPS)
-        found = net.forward(batch, cache)
-        logits = W.astype(float) @ cache.softmax.x
-        logits -= logits.max(axis=0)
-        columns = np.arange(logits.shape[1])
-        expected = np.log(np.exp(logits).sum(axis=0)) - logits[
-            batch.following.ravel(), columns]
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-3)
-        assert np.isfinite(net.backward(cache)).all()
-
-
 def test_dropout_drops_at_its_rate_and_keeps_the_mean(seed):
     net = small_net(seed=seed, units=200, dropout=0.3)
     cache = net.cache(STREAMS, STEPS)

@@ -27,18 +27,6 @@ def test_no_text_is_stale():
     assert not texts.stale()
 
 
-def test_the_lecture_holds_every_line_of_the_machines():
-    """A paragraph that is taken for a heading of its own would be lost without a word.
-    """
-    text = (hn.HERE / "docs" / "lecture.md").read_text("utf-8")
-    page = re.sub(r"\[(results/\w+)\]\([^)]+\)", r"\1", text).split()    # of links
-    _, _, told = (hn.__doc__ or "").partition("The trouble with depth.")
-    there = "".join(page)
-    for paragraph in told.strip().split("\n\n"):
-        words = "".join(paragraph.split()[5:])      # without its heading
-        assert words in there, paragraph
-
-
 @pytest.mark.parametrize("page", pages(), ids=str)
 def test_links_lead_somewhere(page):
     for link in LINK.findall(page.read_text("utf-8")):
