@@ -403,13 +403,6 @@ def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_p
         "rows"]
 
 
-def test_only_what_no_trial_has_is_no_fresh_run(toy, tmp_path, capsys):
-    toy()
-    with pytest.raises(SystemExit, match="x=77"):
-        toy("--fresh", "--only", "x=77")
-    assert not [*(tmp_path / "runs").glob("toy*/record.json")]
-
-
 def mark_seconds(tmp_path):
     """Let the committed trials have taken 77 seconds -> them."""
     packed = tmp_path / "results/toy/trials/square.jsonl"
@@ -421,6 +414,9 @@ def mark_seconds(tmp_path):
 def test_only_leaves_a_fresh_run_alone(toy, tmp_path):
     """Its results, and what an interrupted one has kept."""
     toy()
+    with pytest.raises(SystemExit, match="x=77"):       # which no trial has
+        toy("--fresh", "--only", "x=77")
+    assert not [*(tmp_path / "runs").glob("toy*/record.json")]
     trials = mark_seconds(tmp_path)
     interrupted = Store(tmp_path / "runs/toy/trials.sqlite")
     for trial in trials.values():
@@ -503,13 +499,6 @@ def test_a_changed_plan_is_seen(toy, monkeypatch):
     toy()
     assert len(read_packed(folder)) == 3, "what the plan no longer asks for is dropped"
     assert [path.name for path in folder.iterdir()] == ["square.jsonl"]
-
-
-def test_a_damaged_line_of_the_store_is_an_error_that_names_the_file(store):
-    run(toys.requests_of(toys.square, 1), store)
-    store.execute("UPDATE trials SET line = substr(line, 1, 50)")
-    with pytest.raises(StoreError, match="trials.sqlite"):
-        store.of("toy.%")
 
 
 def test_a_damaged_line_is_named(toy, tmp_path):
