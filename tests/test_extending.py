@@ -27,9 +27,6 @@ def test_a_block_of_ones_own(monkeypatch, tmp_path, seed):
                        seed=seed)
     for dtype in ("float32", "float64"):
         check_block("own", dtype, seed)
-    net = small_net("own", 3, seed=seed)
-    net.save(tmp_path / "net.npz")
-    assert np.array_equal(hn.DeepNet.load(tmp_path / "net.npz").params, net.params)
     words = ["--depth", "25", "--init", "glorot", "--lr", "1e-3", "--epochs", "6"]
     record = main(["--dataset", "digits", "--blocks", "own,plain", *words,
                    "--jobs", "1", "--out", str(tmp_path / "r.json")])
@@ -95,18 +92,14 @@ def test_a_data_set_of_ones_own(stripes):
     assert record["runs"][0]["highway"]["final_test_acc"] > 0.95
 
 
-def test_its_arrays_cannot_be_written_and_its_content_has_a_hash(stripes, monkeypatch):
-    data = hn.load_dataset("stripes")
-    with pytest.raises(ValueError, match="read-only"):
-        data.y_train[0] = 1
-    known = content_hash("stripes")
-    row = hn.DATASETS["stripes"]
+def test_its_content_has_a_hash(stripes, monkeypatch):
+    """By which trials of experiments tell data from other data of the name."""
+    known, row = content_hash("stripes"), hn.DATASETS["stripes"]
     monkeypatch.setitem(hn.DATASETS, "stripes", row._replace(files=row.files[1:]))
     assert content_hash("stripes") != known
     monkeypatch.setitem(hn.DATASETS, "stripes", row._replace(files=()))
-    for name in ("stripes", "stars"):
-        with pytest.raises(hn.DataError, match=name):
-            content_hash(name)
+    with pytest.raises(hn.DataError, match="stripes"):
+        content_hash("stripes")
 
 
 @pytest.mark.parametrize("change", [{"images": (60000, 10000)}, {"images": (60, 300)},

@@ -153,15 +153,6 @@ def test_a_training_is_the_same_alone_and_beside_another(rng):
     assert np.array_equal(alone, beside) and blas() == before
 
 
-def test_the_rule_of_threads():
-    """One for a narrow net, what BLAS uses, None, for a wide one, or what is asked."""
-    assert [hn.threads_for(50), hn.threads_for(1000)] == [1, None]
-    assert hn.threads_for(50, 3) == hn.threads_for(1000, 3) == 3
-    for wrong in (0, 1.5, "2"):
-        with pytest.raises(ValueError, match="allowed"):
-            hn.threads_for(50, wrong)
-
-
 # Killed and resumed
 
 

@@ -235,7 +235,3 @@ def test_the_home_folder_is_meant_wherever_a_path_is_named(tmp_path, monkeypatch
     net = hn.DeepNet("plain", 1, 2)
     net.save("~/net")
     assert (hn.DeepNet.load("~/net").params == net.params).all()
-    monkeypatch.setenv("HIGHWAY_DATA_DIR", "~/data")
-    for folder in (Path("~/data"), None):
-        with pytest.raises(hn.MissingData, match=re.escape(str(tmp_path / "data"))):
-            hn.load_dataset("mnist", folder)
