@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from test_training import trained
 
 import highway_networks as hn
 from experiments.depth import claims, plan, training, tutorial
@@ -45,8 +46,7 @@ def test_nets_train_as_hn_train_does(digits):
              "init")
     config = hn.Config(**{name: CONFIG[name] for name in names},
                        gate_bias=math.log(1.5 / 4.5))
-    data = hn.scale_pixels(hn.take_subset(digits, config))
-    history, _, _ = hn.train(hn.make_net(config, data), data, config)
+    history, _, _ = trained(digits, config)
     assert result["train_loss"] == history["train_loss"]
     assert result["test_acc"] == history["test_acc"][-1]
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from test_training import trained
 
 import highway_networks as hn
 from experiments import variants
@@ -41,8 +42,7 @@ def test_without_ties_it_is_the_same_training(digits):
     settings = hn.Config(init="glorot", n_test=len(digits.x_test), **{
         name: value for name, value in config.items()
         if name not in ("start", "ties")})
-    data = hn.scale_pixels(hn.take_subset(digits, settings))
-    history, _, _ = hn.train(hn.make_net(settings, data), data, settings)
+    history, _, _ = trained(digits, settings)
     assert found["train_loss"] == pytest.approx(history["train_loss"], rel=1e-6)
     assert found["test_acc"] == pytest.approx(history["test_acc"][-1], abs=2e-3)
 
