@@ -340,17 +340,6 @@ def test_no_setting_and_no_backend_of_the_user_matters(tmp_path):
     assert done.stdout == expected
 
 
-def test_a_missing_or_broken_file_is_one_line_and_nothing_is_drawn(tmp_path):
-    good, bad = save(tmp_path / "good.json", make_record()), tmp_path / "a bad.json"
-    for content in (b"{", b"\xff\xfe", None):
-        bad.write_bytes(content) if content else bad.unlink()
-        for words in (["--run", str(bad)], ["--run", good, "--sweep", str(bad)]):
-            with pytest.raises(SystemExit) as stop:
-                viz.main([*words, "--out-dir", str(tmp_path)])
-            assert str(bad) in stop.value.code and "\n" not in stop.value.code
-    assert not list(tmp_path.glob("*.png"))
-
-
 def test_the_records_of_the_folder_come_before_those_of_the_scripts(tmp_path,
                                                                    monkeypatch):
     """Found beside the scripts from any folder; a record of one's own is drawn here."""

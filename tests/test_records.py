@@ -12,6 +12,7 @@ import pytest
 from test_cli import DIGITS, settings_of
 
 import highway_networks as hn
+import visualize_highway_networks as viz
 from highway_networks import summarize
 from highway_suite import cli, records, studies
 from highway_suite.files import to_json
@@ -154,6 +155,11 @@ def test_a_file_that_is_no_record_is_one_line_and_not_to_be_replaced(tmp_path, t
         read_with_hash(path, "make it")
     line = str(caught.value)
     assert line.startswith(str(path)) and "\n" not in line and "make it" not in line
+    for flag in ("--run", "--sweep"):
+        with pytest.raises(SystemExit) as stop:
+            viz.main([flag, str(path), "--out-dir", str(tmp_path)])
+        assert line in stop.value.code and "\n" not in stop.value.code
+    assert list(tmp_path.iterdir()) == [path], "nothing is drawn"
 
 
 def test_a_record_of_data_that_a_script_added_is_for_that_script(tmp_path, monkeypatch):
