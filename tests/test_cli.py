@@ -11,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -215,34 +216,19 @@ def test_main_in_another_thread_may_start_processes():
     assert made and len(made[0]["runs"]) == 1
 
 
-OWN_BLOCK = """
-import numpy as np
-import highway_networks as hn
-from highway_suite.cli import main
-
-def forward(x, rows, y, scratch):
-    np.add(rows[0], x, out=y)
-
-def backward(d, x, rows, dH, scratch):
-    np.copyto(dH, d)
-
-hn.BLOCKS["own"] = hn.Block("", forward, backward)
-if __name__ == "__main__":
-    for record in ("residual.json", "plain.json"):
-        main("--dataset digits --jobs 2 --depth 2 --epochs 2 "
-             f"--blocks own,residual,plain --out {record}".split())
-        hn.BLOCKS["own"] = hn.BLOCKS["plain"]
-"""
-
-
-def test_a_block_of_a_script_trains_in_worker_processes(tmp_path):
+def test_a_block_of_ones_own_trains_in_worker_processes(monkeypatch):
     """The same mathematics as residual, then as plain, and so the same numbers, also in
     processes that have trained an earlier block of the name."""
-    (tmp_path / "own.py").write_text(OWN_BLOCK)
-    subprocess.run([sys.executable, "own.py"], cwd=tmp_path, check=True,
-                   env={**os.environ, "PYTHONPATH": str(hn.HERE)}, capture_output=True)
-    for block in ("residual", "plain"):
-        run = read_record(tmp_path / f"{block}.json")["runs"][0]
+    def forward(x, rows, y, scratch):
+        np.add(rows[0], x, out=y)
+
+    def backward(d, x, rows, dH, scratch):
+        np.copyto(dH, d)
+    words = "--dataset digits --jobs 2 --depth 2 --epochs 2 --no-save --blocks"
+    for block, own in (("residual", hn.Block("", forward, backward)),
+                       ("plain", hn.BLOCKS["plain"])):
+        monkeypatch.setitem(hn.BLOCKS, "own", own)
+        run = cli.main([*words.split(), "own,residual,plain"])["runs"][0]
         assert run["own"]["history"] == run[block]["history"]
         assert run["own"]["label"] == "own 2"
     assert run["residual"]["history"] != run["plain"]["history"]
