@@ -92,8 +92,6 @@ def claims(record):
     return [Claim(name="toy-last", source="ours", text="the last square is at least "
                   "ten", ours={"x2": [row["x2"] for row in record["rows"]]},
                   rows=[last], limit=10, test=lambda limit: last["x2"] >= limit),
-            Claim(name="toy-all", source="ours", text="squares are numbers", ours=0,
-                  rows=record["rows"], test=lambda: "x2" in last),
             Claim(name="toy-of-none", source="ours", text="squares are not counted",
                   ours=0, rows=[], test=lambda: True)]
 
