@@ -398,26 +398,6 @@ def test_a_finger_draws_points_and_closes_but_does_not_scroll_by_mistake(open_pa
     assert page.evaluate("scrollY") > before and address_of(page) == "#i=28&c=12-22"
 
 
-@browser_test
-def test_each_step_of_the_walk_shows_what_it_speaks_of(open_page):
-    """Its button does something."""
-    page = open_page(script="Math.random = () => 0.3")      # or it may draw the same
-    states = page.evaluate("explorer.walk.steps.map(step => addressOf(step.state))")
-    current = page.locator("#dots [aria-current=step]")
-    for i, state in enumerate(states):
-        if i:
-            page.locator("#next").click()
-        assert address_of(page) == state and current.inner_text() == str(i + 1)
-        words = page.locator("#readout").inner_text()
-        page.locator("#steps .shown .large").click()
-        if i == len(states) - 1:
-            assert page.locator("#start").is_visible()
-        else:
-            assert (address_of(page), page.locator("#readout").inner_text()) != (
-                state, words)
-            assert current.inner_text() == str(i + 1)
-
-
 # The second room: nets in training
 
 
