@@ -163,14 +163,6 @@ def test_another_processor_goes_on_when_asked_and_is_noted(data, halfway, tmp_pa
     assert arm["environments"] == [there, here]
 
 
-def test_what_cannot_be_written_is_said_before_the_first_epoch(data, tmp_path):
-    (tmp_path / "file").touch()
-    os.mkfifo(tmp_path / "fifo")
-    for name in ("file/run.npz", "fifo"):
-        with pytest.raises(OSError):
-            train(ADAM, data, tmp_path / name, kill=1)
-
-
 def test_the_command_goes_on_with_its_checkpoints(tmp_path, monkeypatch):
     """Each net has its own; a run of more epochs takes up those of a shorter one."""
     monkeypatch.chdir(tmp_path)

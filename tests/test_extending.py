@@ -112,11 +112,7 @@ def test_files_that_its_row_does_not_describe_are_refused(stripes, monkeypatch, 
         hn.load_dataset("stripes")
 
 
-def test_a_missing_or_broken_file_of_it_is_one_line(stripes):
-    path = stripes / "test-labels.txt"
-    path.write_bytes(path.read_bytes().replace(b"2", b"1"))
-    with pytest.raises(SystemExit, match="test-labels.txt.*other numbers"):
+def test_a_missing_file_of_it_is_one_line(stripes):
+    (stripes / "test-labels.txt").unlink()
+    with pytest.raises(SystemExit, match="test-labels.txt: No such"):
         main(["--dataset", "stripes", "--no-save", "--jobs", "1"])
-    path.unlink()
-    with pytest.raises(hn.DataError, match="test-labels.txt: No such"):
-        hn.load_dataset("stripes")
