@@ -78,6 +78,13 @@ def test_it_trains_the_machines_net(table):
     assert np.array_equal(net.gates(X), twin.gates(X))
 
 
+@pytest.mark.parametrize("rows, batch", [(5, 32), (230, 229)])
+def test_any_count_of_rows(table, rows, batch):
+    X, y = table[0][:rows], table[1][:rows]
+    net = HighwayClassifier(**SMALL, batch_size=batch).fit(X.tolist(), y.tolist())
+    assert set(net.predict(X)) <= set(y)
+
+
 def test_the_type_follows_X(table):
     X, y = table[0].astype("float32"), table[1]
     net = HighwayClassifier(**SMALL).fit(X, y)

@@ -1,6 +1,7 @@
 """The training loop of every net: what it asks, keeps, reports and survives."""
 
 import math
+import os
 import threading
 import time
 
@@ -134,6 +135,20 @@ def test_the_first_of_several_threads_sets_the_number_and_what_was_comes_back():
             time.sleep(0.005)
         first.join()            # the last one out is another thread
         assert blas() == {2}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes by fork")
+def test_a_process_forked_within_a_body_has_none():
+    told = 0
+    try:
+        with hn.blas_threads(1):
+            if (child := os.fork()) == 0:
+                with hn.blas_threads(2) as told:
+                    pass
+    finally:
+        if child == 0:
+            os._exit(told)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
 
 
 def test_a_training_is_the_same_alone_and_beside_another(rng):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -426,6 +427,13 @@ def test_only_leaves_a_fresh_run_alone(toy, tmp_path):
     made = read_packed(tmp_path / "runs/toy-x=2/trials")
     assert {trial.config["x"]: trial.seconds == 77 for trial in made.values()} == {
         1: True, 2: False, 3: True, 4: True}
+
+
+def test_an_experiment_may_have_no_claims(toy, monkeypatch):
+    bare = replace(toys.EXPERIMENT, claims=lambda record: ())
+    monkeypatch.setattr(sys.modules["experiments.toy"], "EXPERIMENT", bare)
+    toy()
+    assert state_of(bare) == "complete"
 
 
 def test_a_committed_trial_stays_though_the_store_has_another(toy, tmp_path):

@@ -24,6 +24,19 @@ from tests.records_for_figures import make_arm, make_record
 ROOT = Path(hn.__file__).parent
 
 
+@pytest.mark.parametrize("kind", ["link", "folder"])
+def test_only_a_regular_file_is_replaced(tmp_path, kind, capsys):
+    path = tmp_path / "r.json"
+    if kind == "link":
+        path.symlink_to("other")
+    else:
+        path.mkdir()
+    with pytest.raises(SystemExit):
+        cli.main([*DIGITS, "--out", str(path)])
+    assert "not a regular file" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [path]
+
+
 @pytest.fixture
 def record(tmp_path):
     path = tmp_path / "r.json"
