@@ -96,7 +96,7 @@ def read() -> dict:
 def write(record: dict) -> None:
     """The record and its picture. Raises OSError."""
     content = (to_json(record) + "\n").encode()
-    with style(LIGHT):
+    with style():
         picture = saved(draw(record), "png", "speed", COMMAND,
                         hashlib.sha256(content).hexdigest())
     write_file(RECORD, content)

@@ -215,7 +215,7 @@ def make_picture(nets: dict) -> bytes:
                 "watch the gradient.", size=17, linespacing=1.5, **write)
     for k, block in enumerate(BLOCKS):
         answers = forming(nets[block], image, range(first - 1, last))
-        colour, bottom = LIGHT.blocks[block], 0.59 - 0.2 * k
+        colour, bottom = COLOURS[block], 0.59 - 0.2 * k
         axes = figure.add_axes((0.29, bottom, 0.55, 0.15))
         axes.imshow(answers, aspect="auto", interpolation="nearest", vmin=0, vmax=1,
                     cmap=LinearSegmentedColormap.from_list("", ["#F1F4F7", colour]))

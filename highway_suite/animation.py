@@ -13,7 +13,6 @@ import numpy as np
 
 from highway_suite import figures
 from highway_suite.figures import (
-    LIGHT,
     gated_arms,
     new_figure,
     plot_gates,
@@ -52,7 +51,7 @@ def draw_frames(study: Study) -> list[np.ndarray]:
     a still preview shows: in the loop it is the last."""
     frames, last = [], max(arm.epoch[-1] for arm in study.deepest)
     gated = next(iter(gated_arms(study)), None)
-    with style(LIGHT):
+    with style():
         figure, curves, gates = new_figure(who_learns(study), caption(
             study, study.deepest, "line, bar: mean over seeds; band, whisker: lowest "
             "to highest", learns(study)), (2, 1.4), CLOCK)

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -40,25 +40,20 @@ import highway_networks as hn
 from highway_suite.studies import Arm, Study, as_study
 
 
-class Theme(NamedTuple):
-    """Colours. Those of the blocks are Okabe and Ito's, safe for the colour-blind."""
+class LIGHT:
+    """The colours but those of the blocks."""
 
-    paper: str
-    ink: str
-    soft: str       # captions and reference lines
-    grid: str
-    blocks: dict    # by kind
-    own: tuple      # of kinds that are not in the table
+    paper, ink, grid = "#FFFFFF", "#1F2328", "#DDE2E7"
+    soft = "#59636E"        # captions and reference lines
+    own = "#7B3FA0", "#7A6A00", "#A0003C", "#444444"    # of kinds not in the table
 
 
-COLOURS = {     # of the blocks, on every figure
-    "plain": "#D55E00", "residual": "#009E73", "t_only": "#E69F00",
-    "c_only": "#CC79A7", "highway": "#0072B2", "full": "#56B4E9"}
-LIGHT = Theme("#FFFFFF", "#1F2328", "#59636E", "#DDE2E7", COLOURS,
-              ("#7B3FA0", "#7A6A00", "#A0003C", "#444444"))
+COLOURS = {     # of the blocks, on every figure: Okabe and Ito's, for the colour-blind
+    "plain": "#D55E00", "residual": "#009E73", "scaled_residual": "#000000",
+    "t_only": "#E69F00", "c_only": "#CC79A7", "highway": "#0072B2", "full": "#56B4E9"}
 GATE_COLOURS = "viridis"    # even steps of brightness: it survives grey print
-MARKERS = {"highway": "o", "plain": "s", "residual": "^", "t_only": "D", "c_only": "v",
-           "full": "P"}
+MARKERS = {"highway": "o", "plain": "s", "residual": "^", "scaled_residual": "X",
+           "t_only": "D", "c_only": "v", "full": "P"}
 OWN_MARKERS = "ph*d"
 BLOCK_AXIS = "block (1 is at the input)"
 NAMES = {"test_acc": "test accuracy", "train_acc": "training accuracy",
@@ -78,19 +73,19 @@ DPI = 200
 
 
 @contextmanager
-def style(theme: Theme) -> Iterator[None]:
+def style() -> Iterator[None]:
     """Matplotlib's own defaults and ours on top, whatever the user's settings are."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({
             "font.size": 10, "axes.labelsize": 10.5, "svg.hashsalt": "highway",
-            "savefig.facecolor": theme.paper, "figure.facecolor": theme.paper,
-            "axes.facecolor": theme.paper, "text.color": theme.ink,
-            "axes.labelcolor": theme.ink, "axes.edgecolor": theme.soft,
-            "xtick.color": theme.soft, "ytick.color": theme.soft,
-            "xtick.labelcolor": theme.ink, "ytick.labelcolor": theme.ink,
+            "savefig.facecolor": LIGHT.paper, "figure.facecolor": LIGHT.paper,
+            "axes.facecolor": LIGHT.paper, "text.color": LIGHT.ink,
+            "axes.labelcolor": LIGHT.ink, "axes.edgecolor": LIGHT.soft,
+            "xtick.color": LIGHT.soft, "ytick.color": LIGHT.soft,
+            "xtick.labelcolor": LIGHT.ink, "ytick.labelcolor": LIGHT.ink,
             "axes.spines.top": False, "axes.spines.right": False,
-            "axes.axisbelow": True, "grid.color": theme.grid, "grid.linewidth": 0.9,
+            "axes.axisbelow": True, "grid.color": LIGHT.grid, "grid.linewidth": 0.9,
             "lines.linewidth": 2.2, "lines.markersize": 5, "figure.dpi": DPI,
         })
         yield
@@ -126,7 +121,7 @@ def drawn_on(axes: Axes | None) -> Iterator[Axes]:
     if axes is not None:
         yield axes
         return
-    with style(LIGHT):
+    with style():
         figure, axes = new_figure("", ())
         yield axes
         figure.draw_without_rendering()     # makes the ticks, while the style holds

@@ -23,7 +23,6 @@ from PIL import Image, ImageSequence
 
 import highway_networks as hn
 from highway_suite.figures import (
-    LIGHT,
     arm_colour,
     chosen_gates,
     gated_arms,
@@ -210,7 +209,7 @@ PICTURES: dict[str, Callable[[Study], Figure]] = {
 
 def render(name: str, study: Study, kind: str = "png") -> bytes:
     """A picture's name and its Study -> the bytes of its file."""
-    with style(LIGHT):
+    with style():
         return saved(PICTURES[name](study), kind, name, study.command, study.sha256)
 
 

@@ -19,7 +19,6 @@ import make_highway_networks_gif as gif
 import visualize_highway_networks as viz
 from highway_suite import figures
 from highway_suite.figures import (
-    LIGHT,
     plot_depth_sweep,
     plot_gate_history,
     plot_gates,
@@ -40,7 +39,7 @@ def few_pixels(monkeypatch):
 
 
 def draw(name, record):
-    with figures.style(LIGHT):
+    with figures.style():
         return PICTURES[name](as_study(record))
 
 
@@ -202,7 +201,7 @@ def texts_of(axes):
 def check_places(figure):
     """Raise AssertionError where a text leaves the figure or covers another, or a line
     leaves its axes."""
-    with figures.style(LIGHT):
+    with figures.style():
         figure.canvas.draw()
     texts = [*figure.texts, *(text for axes in figure.axes for text in texts_of(axes))]
     boxes = [(text.get_text(), text.get_window_extent())

@@ -23,7 +23,7 @@ from experiments.lab.judging import Claim, judge
 from experiments.lab.running import describer, run_trials, seconds_of
 from experiments.lab.trials import Request, Store, StoreError, Trial, read_packed
 from highway_suite.datasets import content_hash, load
-from highway_suite.figures import LIGHT, saved, style
+from highway_suite.figures import saved, style
 from highway_suite.files import parse_json, to_json, write_file
 from highway_suite.records import environment, read_with_hash
 from highway_suite.schema import DICT, LINE, LIST, RecordError, check, one_of, whole
@@ -237,7 +237,7 @@ def sound(name: str) -> Iterator[None]:
 
 def draw(experiment: Experiment, record: dict, digest: str) -> dict[str, bytes]:
     """{name of the file: PNG} of a record's figures, each naming the record's hash."""
-    with sound(experiment.name), style(LIGHT):
+    with sound(experiment.name), style():
         return {f"{name}.png": saved(make(record), "png",
                                      f"experiments.{experiment.name}",
                                      record["command"], digest)
