@@ -28,9 +28,11 @@ so that their variance is 1 / (3 U). Each block then divides the length of the s
 about sqrt(3), as tanh is nearly linear where its argument is small. On the way back it
 divides the length of the gradient by the same factor. Thirty blocks divide both by
 10^7. The gradient of a weight is a product of both: the first blocks have a signal but
-no gradient, the last ones have a gradient but no signal, and no block learns. The
-output is the same for all images, and the loss stays at ln 10, that of guessing. Adam
-rescales small gradients, but it cannot bring back the image.
+no gradient, the last ones have a gradient but no signal. At the command's rate no block
+learns: the output is the same for all images, and the loss stays at ln 10, that of
+guessing. Adam rescales small gradients, so that the weights can grow at a lower rate,
+but slowly. At a rate of 0.0001, 30 blocks read 21 to 23 % of the digits after 12
+epochs, and 50 blocks guess.
 
 Glorot's rule (--init glorot; he for relu) triples the variance. The signal then loses a
 quarter of its length in the first block and less in each of the next; from the tenth
@@ -39,13 +41,13 @@ paper's plain nets of 10 and 20 layers train very well. But lengths are kept onl
 average. A product of many matrices stretches a few directions and flattens all others.
 The signals of a thousand images form a cloud, which is long in some directions and thin
 in others; its lengths are the singular values of the centred signals. Sort the
-directions by length. The means of ten classes span at most nine, so we look
-beyond them, at the eleventh. Before the first block the eleventh is about half as long
-as the first. After a hundred blocks of 50 units it is 1,700 to 8,300 times shorter than
-the first, and hardly anything but the first few directions is left to tell images
-apart. An orthogonal matrix (--init orthogonal) keeps the length in every direction.
-tanh still shortens the signal, but almost alike in all directions, and plain nets then
-learn at a greater depth.
+directions by length. The means of ten classes span at most nine directions, so we look
+safely beyond them, at the eleventh. Before the first block the eleventh is about half
+as long as the first. After a hundred blocks of 50 units it is 1,700 to 8,300 times
+shorter than the first, and hardly anything but the first few directions is left to tell
+images apart. An orthogonal matrix (--init orthogonal) keeps the length in every
+direction. tanh still shortens the signal, but almost alike in all directions, and plain
+nets then learn at a greater depth.
 
 The gate. A highway block has a second layer beside H, the gate T, a number between 0
 and 1 for each unit. It learns where to take H and where to leave the input alone:
@@ -116,7 +118,8 @@ of BLOCKS. They share the net around them.
     full               T learned         C learned
 
 A residual net has no gate, and each block adds to its signal. In a scaled residual
-net all blocks together add no more in a deep net than in a shallow one.
+net, before training, all blocks together add no more in a deep net than in a shallow
+one.
 
 One batch on its way:
 
@@ -1005,12 +1008,12 @@ class Data:
                 raise DataError(f"x must be finite, and row {bad} is not: leave it "
                                 "out, or use np.nan_to_num(x)")
             if y.dtype.kind not in "iu" or y.min() < 0 or y.max() >= self.classes:
-                found = (f"{y.min()} to {y.max()}" if y.dtype.kind in "iu" else
+                found = (f"{y.min()} to {y.max()}. Where they start at 1, use y - 1; "
+                         "or is `classes` wrong?" if y.dtype.kind in "iu" else
                          f"{y.dtype}, which np.unique(y, return_inverse=True)[1] "
                          "turns into them")
                 raise DataError("labels must be whole numbers from 0 to "
-                                f"{self.classes - 1}; these are {found}. Where they "
-                                "start at 1, use y - 1; or is `classes` wrong?")
+                                f"{self.classes - 1}; these are {found}")
 
     def __repr__(self) -> str:
         return (f"Data(x_train {self.x_train.shape} {self.x_train.dtype}, x_test "

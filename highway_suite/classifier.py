@@ -175,7 +175,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     def _whole_or_as_before(self):
         """Where the body fails, or is interrupted, the net is that of before."""
         params = self.net_.params.copy()
-        before = copy.deepcopy({"_optimizer": self._optimizer, "_rng": self._rng})
+        names = "_optimizer", "_rng", "n_iter_", "history_", "loss_curve_"
+        before = copy.deepcopy({name: getattr(self, name) for name in names})
         try:
             yield
         except BaseException:

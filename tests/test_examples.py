@@ -4,6 +4,7 @@ import re
 import runpy
 import sys
 
+import numpy as np
 import pytest
 
 import highway_networks as hn
@@ -51,6 +52,34 @@ def test_a_training_goes_on(example, tmp_path):
     assert "ok: test accuracy 0." in first.out and "epoch 6/6" in first.err
     again = example("resume")
     assert again.out == first.out and again.err == ""
+
+
+def test_a_long_night_goes_on(example, monkeypatch):
+    """It is stopped in its tenth pass, and ends with the net of one fit."""
+    joblib = pytest.importorskip("joblib")
+    datasets = pytest.importorskip("sklearn.datasets")
+    from sklearn.model_selection import train_test_split
+
+    from highway_suite import HighwayClassifier
+    a_pass, left = HighwayClassifier.partial_fit, 10
+
+    def partial_fit(self, *args, **kwargs):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        return a_pass(self, *args, **kwargs)
+    monkeypatch.setattr(HighwayClassifier, "partial_fit", partial_fit)
+    with pytest.raises(KeyboardInterrupt):
+        example("long_night")
+    told = example("long_night").out
+    assert told.count("pass ") == 50 and "\npass 50: 0.9" in told
+    scaler, net, _ = joblib.load("runs/night.joblib")
+    X, y = datasets.load_digits(return_X_y=True)
+    X, _, y, _ = train_test_split(X, y, random_state=0)
+    whole = HighwayClassifier(depth=30, max_iter=50, random_state=0)
+    whole.fit(scaler.transform(X), y)
+    assert np.array_equal(net.net_.params, whole.net_.params)
 
 
 def test_a_search_on_all_cores(example):

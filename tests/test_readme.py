@@ -41,10 +41,6 @@ def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng):
     loaded = space["joblib"].load("net.joblib")
     assert np.array_equal(loaded.predict(space["X_test"]),
                           space["search"].predict(space["X_test"]))
-    space |= run("partial_fit", **space)
-    scaler, deep, best = space["joblib"].load("night.joblib")
-    assert deep.n_iter_ == 50 and best > 0.9
-    assert deep.score(scaler.transform(space["X_test"]), space["y_test"]) > 0.9
 
 
 def test_a_table_with_words_and_gaps_is_learned(tmp_path, monkeypatch, rng):

@@ -125,7 +125,7 @@ def draw_biases(record: dict) -> Figure:
         axes.invert_xaxis()
         plain_numbers(axes.yaxis)
     label_y(panels[0], "last training loss")
-    panels[0].legend(frameon=False, fontsize=SMALL, loc="upper right")
+    panels[0].legend(fontsize=SMALL, loc="upper right", framealpha=1, fancybox=False)
     return figure
 
 

@@ -43,7 +43,8 @@ def draw_passes(record: dict) -> Figure:
     axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
     axes.invert_yaxis()
     plain_numbers(axes.xaxis)
-    axes.legend(frameon=False, fontsize=SMALL, loc="upper right")
+    axes.legend(frameon=False, fontsize=SMALL, loc="lower left",
+                bbox_to_anchor=(-0.02, 0.98), ncols=2)
     return figure
 
 

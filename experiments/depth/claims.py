@@ -172,8 +172,8 @@ def claims_on_thousand(rows: list[dict], shut: float) -> list[Claim]:
     return [
         own("thousand-layers-train", "1000 highway layers (999 blocks) train with Adam:"
             " with the b_T of the lowest training loss their test error is at most "
-            f"5 %. The control is the same net with b_T = {shut:g}: its gates are shut"
-            ". Ours is the test accuracy",
+            f"5 %. The control is the same net with b_T = {shut:g}: its gates are "
+            "closed. Ours is the test accuracy",
             [best, closed], by_bias([best, closed], lambda row: row["test_acc"]), 5,
             reaches(best), control=reaches(closed), n=len(best["trials"])),
         own("thousand-layers-used", "there is a b_T with which all our nets of 1000 "

@@ -158,9 +158,9 @@ def recheck_claim(name: str, store: Store, *, minutes: float, sample: int,
 
 
 def announce(deciding: list[Trial], seconds: float, cores: int) -> None:
-    """Say which trials decide a claim, and about how long they take."""
-    print(f"trials that decide it: {len(deciding)} (about {duration(seconds)}, "
-          f"processes: {cores})")
+    """Say which trials decide a claim, and how long they take where they were made."""
+    print(f"trials that decide it: {len(deciding)} (about {duration(seconds)} where "
+          f"they were made, processes: {cores})")
     describe = describer([trial.config for trial in deciding])
     first, rest = deciding[:12], deciding[12:]
     for trial in first:

@@ -13,7 +13,7 @@ template there are
     run, sweep          run.json and run_sweep.json;  experiments: name -> Experiment
     lecture, code       parts of highway_networks.py
     speed               benchmarks/speed.json; its ranges over kinds of processor
-    filters             percent, number, span, mean, table; words of a value
+    filters             percent, decimal, number, span, mean, table; words of a value
 """
 
 from __future__ import annotations
@@ -62,6 +62,11 @@ def number(value: float | None, digits: int = 4) -> str:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 10 ** max(digits - 1, 3) else (
         f"{value:.{digits}g}")
+
+
+def decimal(value: float) -> str:
+    """0.0001, and not 1e-4."""
+    return np.format_float_positional(value, trim="-")
 
 
 def percent(fraction: float, digits: int = 1) -> str:
@@ -281,8 +286,8 @@ def rendered() -> dict[Path, bytes]:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(hn.HERE), undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    environment.filters |= {"percent": percent, "number": number, "span": span,
-                            "mean": mean, "words": words, "table": table}
+    environment.filters |= {"percent": percent, "decimal": decimal, "number": number,
+                            "span": span, "mean": mean, "words": words, "table": table}
     records = all_records()
     claims = all_claims(records)
     environment.globals |= {

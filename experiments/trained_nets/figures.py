@@ -86,12 +86,13 @@ def draw_gates(record: dict) -> Figure:
     figure, panels = sheet(
         "One image opens a few gates far; averaged over all images, none is far open",
         "one highway net of each data set, after training",
-        "mean: over all images", "block 1 is at the input", height=4.6, rows=2,
-        columns=len(found), sharex=True, sharey=True, squeeze=False)
+        "mean: over all images; mind its scale", "block 1 is at the input",
+        height=4.6, rows=2, columns=len(found), sharex=True, sharey=True, squeeze=False)
+    largest = max(np.max(seen["T_mean"]) for seen in found.values())
     for axes, (data, seen) in zip(panels.T, found.items(), strict=True):
         title = hn.DATASETS[data].title
-        heat(figure, axes[0], seen["T_mean"],
-             f"{title}: mean T, at most {np.max(seen['T_mean']):.2f}", vmin=0, vmax=1)
+        heat(figure, axes[0], seen["T_mean"], f"{title}: mean T", vmin=0,
+             vmax=np.ceil(20 * largest) / 20)
         heat(figure, axes[1], seen["T_one"], f"T of one image, class {seen['label']}",
              vmin=0, vmax=1)
         axes[1].set_xlabel("unit")
@@ -114,11 +115,11 @@ def draw_classes(record: dict) -> Figure:
         "squared differences of a class's mean T from that of all images",
         f"line: block {early}")
     for (state, shares), line in zip(found.items(), ("-", DASHED), strict=True):
-        draw_band(axes, range(1, shares.shape[1] + 1), shares, LIGHT.own[0],
-                  linestyle=line, label=state)
+        draw_band(axes, range(1, shares.shape[1] + 1), shares,
+                  colour_of("highway"), linestyle=line, label=state)
     axes.axvline(early, color=LIGHT.soft, linewidth=1.2, linestyle=":")
-    axes.set(xlabel=f"up to {BLOCK_AXIS}", ylim=(0, 101))
-    label_y(axes, "share of the differences, %")
+    axes.set(xlabel=BLOCK_AXIS, ylim=(0, 101))
+    label_y(axes, "share of the differences up to a block, %")
     axes.legend(frameon=False, fontsize=SMALL, loc="lower right")
     return figure
 

@@ -1,0 +1,41 @@
+"""Train on a table overnight: the net is saved after each pass over the rows.
+
+    python3 -m examples.long_night
+
+After Ctrl-C or a kill the same command goes on, and ends with the same net. It goes on
+with the net in the file, whatever table or depth stands here: for another one delete
+the two files first.
+"""
+
+import os
+
+import joblib
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+from highway_suite import HighwayClassifier
+
+PASSES = 50
+NIGHT, BEST = "runs/night.joblib", "runs/best.joblib"
+X, y = load_digits(return_X_y=True)     # put your rows here, and their labels
+X, X_held, y, y_held = train_test_split(X, y, random_state=0)
+
+os.makedirs("runs", exist_ok=True)
+if os.path.exists(NIGHT):
+    scaler, net, best = joblib.load(NIGHT)
+else:
+    scaler = StandardScaler().fit(X)    # or another transformer of rows
+    net, best = HighwayClassifier(depth=30, random_state=0), 0
+while getattr(net, "n_iter_", 0) < PASSES:
+    net.partial_fit(scaler.transform(X), y, classes=sorted(set(y)))
+    score = net.score(scaler.transform(X_held), y_held)
+    if score > best:
+        best = score
+        joblib.dump((scaler, net), BEST)
+    joblib.dump((scaler, net, best), f"{NIGHT}.part")
+    os.replace(f"{NIGHT}.part", NIGHT)  # whole, or as it was
+    print(f"pass {net.n_iter_}: {score:.3f}", flush=True)
+
+scaler, net = joblib.load(BEST)
+print(f"best on held-out rows: {net.score(scaler.transform(X_held), y_held):.3f}")
