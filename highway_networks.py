@@ -30,9 +30,9 @@ divides the length of the gradient by the same factor. Thirty blocks divide both
 10^7. The gradient of a weight is a product of both: the first blocks have a signal but
 no gradient, the last ones have a gradient but no signal. At the command's rate no block
 learns: the output is the same for all images, and the loss stays at ln 10, that of
-guessing. Adam rescales small gradients, so that the weights can grow at a lower rate,
-but slowly. At a rate of 0.0001, 30 blocks read 21 to 23 % of the digits after 12
-epochs, and 50 blocks guess.
+guessing. Adam rescales small gradients, so that these weights do grow with a lower
+learning rate, but slowly. At a rate of 0.0001, 30 blocks read 21 to 23 % of the digits
+after 12 epochs, and 50 blocks guess.
 
 Glorot's rule (--init glorot; he for relu) triples the variance. The signal then loses a
 quarter of its length in the first block and less in each of the next; from the tenth
@@ -93,18 +93,19 @@ momentum SGD then changes the weights.
 Why b_T starts negative. At first W_T x is small and T is nearly sigmoid(b_T). Each
 block then multiplies signal and gradient by about 1 - T. With b_T = -2 this factor is
 0.88, and after thirty blocks 0.02 is left. That is little, but it is 300,000 times as
-much as in the plain net. With b_T = -4, 0.58 is left after thirty blocks. Therefore b_T
-starts below 0 (section 2.2 of the paper), and lower in deeper nets. With b_T =
-logit(1 / L), where logit is the inverse of sigmoid, T is 1 / L, and (1 - 1 / L)^L is
-about 1 / e = 0.37 at every depth. So more blocks do not shrink signal and gradient any
-further. Nets of 10 and of 10,000 blocks then learn alike with Adam (results/depth).
+much as in the plain net above. (With Glorot's weights a plain net keeps more length,
+but loses directions.) With b_T = -4, 0.58 is left after thirty blocks. Therefore b_T
+starts below 0 (section 2.2 of the paper), and lower in deeper nets. With
+b_T = logit(1 / L), where logit is the inverse of sigmoid, T is 1 / L, and (1 - 1 / L)^L
+is about 1 / e = 0.37 at every depth. So more blocks do not shrink signal and gradient
+any further. Nets of 10 and of 10,000 blocks then learn alike with Adam (results/depth).
 
 But b_T must not start too low. H learns only through T, and a gate that is nearly
-closed opens late. If the T of a unit rounds to 0 for every image, all gradients of this
-unit are 0 (as the code computes it, for z_T below about -20), and its gate never opens.
-After the start, dT = (H - x) * dy decides which gates open: those of the units where H
-would lower the loss more than x does. The other gates close further, and mostly carry
-their input.
+closed opens late. If the T of a unit rounds to 0 for every image (as the code computes
+it, for z_T below about -20), the gradients of all weights of this unit are 0. Its dy
+still passes on to x, but its own weights cannot open the gate. After the start,
+dT = (H - x) * dy decides which gates open: those of the units where H would lower the
+loss more than x does. The other gates close further, and mostly carry their input.
 
 The family. y = H * T + x * C, with C the carry gate, has seven members here, the rows
 of BLOCKS. They share the net around them.
@@ -304,7 +305,7 @@ def activate(z: np.ndarray, H: np.ndarray, gates: np.ndarray, activation: Activa
     """z (R, B) -> H and the gates in place; H and gates are the two parts of z's rows.
 
     sigmoid(z) = 0.5 + 0.5 tanh(z / 2), so one tanh call can serve H and every gate. In
-    float32 T is a multiple of 2^-25, and 0 below about z = -20: it then never opens.
+    float32 T is a multiple of 2^-25, and 0 below about z = -20.
     half is 0.5 as an array: NumPy converts a Python number on every call.
     """
     if not gates.size:
@@ -470,9 +471,14 @@ BLOCKS: dict[str, Block | Callable[[int], Block]] = {
 
 
 def block_of(kind: str, depth: int) -> Block:
-    """The row of BLOCKS for nets of so many blocks."""
+    """The row of BLOCKS for nets of so many blocks. Raises ValueError for one with
+    other gates than T and C."""
     row = BLOCKS[kind]
-    return row if isinstance(row, Block) else row(depth)
+    block = row if isinstance(row, Block) else row(depth)
+    if block.gates not in ("", "T", "C", "TC"):
+        raise ValueError(f"gates of {kind!r} are {block.gates!r}; allowed: '', 'T', "
+                         "'C', 'TC'")
+    return block
 
 
 # --------------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
     python3 -m examples.long_night
 
-After Ctrl-C or a kill the same command goes on, and ends with the same net. It goes on
-with the net in the file, whatever table or depth stands here: for another one delete
-the two files first.
+After Ctrl-C or a kill the same command goes on, and ends with the same two nets: that
+of the last pass and that of the best one. It goes on with the net in the file, whatever
+table or depth stands here: for another one delete the two files first.
 """
 
 import os
@@ -26,7 +26,7 @@ if os.path.exists(NIGHT):
     scaler, net, best = joblib.load(NIGHT)
 else:
     scaler = StandardScaler().fit(X)    # or another transformer of rows
-    net, best = HighwayClassifier(depth=30, random_state=0), 0
+    net, best = HighwayClassifier(depth=30, random_state=0), -1
 while getattr(net, "n_iter_", 0) < PASSES:
     net.partial_fit(scaler.transform(X), y, classes=sorted(set(y)))
     score = net.score(scaler.transform(X_held), y_held)

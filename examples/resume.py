@@ -4,12 +4,9 @@ where it was.
     python3 -m examples.resume
 """
 
-from pathlib import Path
-
 import highway_networks as hn
 import highway_suite
 
-Path("runs").mkdir(exist_ok=True)
 config = hn.Config(depth=20, epochs=6)
 data = hn.scale_pixels(highway_suite.load("digits"))
 history, layer_T, status = hn.train(hn.make_net(config, data), data, config,

@@ -233,7 +233,7 @@ def draw_best(record: dict) -> Figure:
         f"{best['scaled residual']}",
         f"{data_of(record['plan'])}: median and range of "
         f"{len(record['plan']['seeds'])} seeds (dotted: median), at "
-        "the best settings; L blocks",
+        "the best settings; L: number of blocks",
         height=4.2)
     labels = [(90, "chance", LIGHT.soft)]
     for kind, (label, line) in SHOWN.items():

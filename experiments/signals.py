@@ -68,11 +68,11 @@ def run(lab: Lab) -> dict:
 
 # by b_T of highway nets, by weights of plain ones: label and line
 LINES: dict[Any, tuple[str, dict]] = {
-    "uniform": ("plain, uniform", {"linestyle": ":"}),
-    "glorot": ("plain, Glorot", {"linestyle": DASHED}),
-    "orthogonal": ("plain,\northogonal", {}),
-    -2: ("highway,\n$b_T$\xa0=\xa0−2", {"linestyle": DASHED}),
-    "auto": ("highway,\n$b_T$ = logit(1/L)", {})}
+    "uniform": ("┈ plain, uniform", {"linestyle": ":"}),
+    "glorot": ("╌ plain, Glorot", {"linestyle": DASHED}),
+    "orthogonal": ("─ plain,\northogonal", {}),
+    -2: ("╌ highway,\n$b_T$\xa0=\xa0−2", {"linestyle": DASHED}),
+    "auto": ("─ highway,\n$b_T$ = logit(1/L)", {})}
 
 
 def draw(record: dict) -> Figure:

@@ -230,9 +230,10 @@ def claims_on_ties(nets: dict[str, dict]) -> list[Claim]:
               ours={"points": listed(cost, 4), "standard error": listed(error, 2)},
               test=lambda points: cost < points - 2 * error or None),
         Claim(name="share-gates", source="P2 4.3", text="highway nets whose layers "
-              "share their gates are ahead of plain and of residual nets, by test "
-              "accuracy. Theirs is a net for speech", paper="better than both",
-              after_data=True, rows=[gates, *others], n=len(before),
+              "share their gates are ahead of plain and of residual nets, all with "
+              "Glorot's weights, by test accuracy. Theirs is a net for speech",
+              paper="better than both", after_data=True, rows=[gates, *others],
+              n=len(before),
               ours={name: listed(np.mean(or_zero(nets[name]["test_acc"])))
                     for name in names},
               test=lambda: every(ahead(gates["test_acc"], other["test_acc"])
@@ -254,8 +255,8 @@ def draw(record: dict) -> Figure:
     plan, starts = record["plan"], record["starts"]
     found = claim_on_starts(starts).ours
     figure, axes = sheet(
-        f"Highway nets learn from {found['highway']} starts, plain nets from "
-        f"{found['plain']}",
+        f"Highway nets learn with {found['highway']} pairs of start and activation, "
+        f"plain nets with {found['plain']}",
         f"{data_of(plan)}: {plan['depth']} blocks of "
         f"{plan['hidden']} units, {plan['n_train']:,} images, {plan['epochs']} epochs",
         "rows: start of W_H, activation",

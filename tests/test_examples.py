@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from test_readme import run
 
 import highway_networks as hn
 
@@ -80,6 +81,7 @@ def test_a_long_night_goes_on(example, monkeypatch):
     whole = HighwayClassifier(depth=30, max_iter=50, random_state=0)
     whole.fit(scaler.transform(X), y)
     assert np.array_equal(net.net_.params, whole.net_.params)
+    run("runs/best.joblib", X_test=X)
 
 
 def test_a_search_on_all_cores(example):

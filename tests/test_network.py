@@ -229,6 +229,12 @@ def test_what_is_no_saved_net_is_refused(change, tmp_path):
         hn.DeepNet.load(tmp_path / "net.npz")
 
 
+def test_a_misspelt_gate_is_refused(monkeypatch):
+    monkeypatch.setitem(hn.BLOCKS, "mine", hn.BLOCKS["highway"]._replace(gates="t"))
+    with pytest.raises(ValueError, match="'t'; allowed: '', 'T'"):
+        hn.DeepNet("mine", 3)
+
+
 def test_a_net_whose_block_is_not_there_says_so(tmp_path, monkeypatch):
     monkeypatch.setitem(hn.BLOCKS, "mine", hn.BLOCKS["highway"])
     hn.DeepNet("mine", 3).save(tmp_path / "net.npz")

@@ -28,7 +28,7 @@ LOOKS = {3: (colour_of("highway"), "o", -0.12), 1: (LIGHT.own[2], "s", 0.0),
 def label_of(row: dict) -> str:
     """A net of Table 1: its kind, its width, whose settings."""
     other = "" if row["settings_of"] == row["net"] else (
-        "\n(the paper's settings)" if row["settings_of"] == "authors" else
+        "\n(the authors' settings)" if row["settings_of"] == "authors" else
         "\n(settings of width 16)")
     return f"{row['block']}, width {row['width']}{other}"
 

@@ -142,7 +142,7 @@ def draw_harder(record: dict) -> Figure:
         f"Blocks that matter, of {plan['net']['depth']}: "
         + ", ".join(label for _, label, _ in drawn), "median and range of the "
         f"{len(plan['harder']['seeds'])} seeds, at the rate of least training error",
-        "a block matters that costs more than 0.5 (dotted)")
+        "a block that costs more than 0.5 points (dotted) matters")
     for (count, label, values), colour, at in zip(drawn, LIGHT.own, LABELS,
                                                   strict=False):
         draw_band(axes, range(1, len(values[0]) + 1), values, colour)
