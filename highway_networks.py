@@ -471,13 +471,13 @@ BLOCKS: dict[str, Block | Callable[[int], Block]] = {
 
 
 def block_of(kind: str, depth: int) -> Block:
-    """The row of BLOCKS for nets of so many blocks. Raises ValueError for one with
-    other gates than T and C."""
+    """The row of BLOCKS for nets of so many blocks. Raises ValueError for one that is
+    no Block, or has other gates than T and C."""
     row = BLOCKS[kind]
-    block = row if isinstance(row, Block) else row(depth)
-    if block.gates not in ("", "T", "C", "TC"):
-        raise ValueError(f"gates of {kind!r} are {block.gates!r}; allowed: '', 'T', "
-                         "'C', 'TC'")
+    block = row(depth) if callable(row) else row
+    if not isinstance(block, Block) or block.gates not in ("", "T", "C", "TC"):
+        raise ValueError(f"BLOCKS[{kind!r}] gives {block!r:.99}, no Block with gates "
+                         "'', 'T', 'C' or 'TC'")
     return block
 
 

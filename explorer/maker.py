@@ -242,6 +242,8 @@ def main(argv: list | None = None) -> None:
                         default=hn.HERE / "docs" / "explorer.html",
                         help="the page to write; its picture lies beside it, as .png")
     options = parser.parse_args(argv)
+    if options.out.suffix == ".png":
+        parser.error("argument --out: the page's picture gets this name")
     try:
         record = load_record()
         nets = load_nets(record)

@@ -54,10 +54,11 @@ def weighed(*arrays: np.ndarray) -> list[float]:
             for array in arrays]
 
 
-def computed_by(block: hn.Block, units: int) -> str:
+def computed_by(config: hn.Config) -> str:
     """What a block makes of some fixed numbers, forward and backward: a block of the
     caller's may change while its name stays."""
-    rng, shape = np.random.default_rng(0), (units, 4)
+    block = hn.block_of(config.block, config.depth)
+    rng, shape = np.random.default_rng(0), (config.hidden, 4)
     x, dy, y, dH, scratch, H = rng.uniform(-4, 4, (6, *shape))
     rows = H, *rng.uniform(0, 1, (len(block.gates), *shape))
     block.forward(x, rows, y, scratch)
@@ -115,6 +116,7 @@ class Checkpoint:
             return []
         try:
             state, found = self.read(arrays)
+            self.seconds_before = float(state["seconds"])
             for name, stream in streams.items():
                 stream.bit_generator.state = state["streams"][name]
         except Exception as error:      # zipfile, zlib, numpy: each its own kind
@@ -123,14 +125,13 @@ class Checkpoint:
                                   "this one away to begin anew") from error
         for name, array in arrays.items():
             array[...] = found[name]
-        self.seconds_before = float(state["seconds"])
         self.environments = [there for there in state["environments"]
                              if there != this_process()] + [this_process()]
         return state["history"]
 
     def read(self, arrays: Mapping[str, np.ndarray]) -> tuple[dict, dict]:
-        """The file's state, checked, and its arrays of these names. Raises errors of
-        many kinds."""
+        """The file's state, checked, and its arrays, shaped like these. Raises errors
+        of many kinds."""
         most = sum(array.nbytes for array in arrays.values()) + LIMIT
         content = io.BytesIO(read_file(self.path, most))
         with zipfile.ZipFile(content) as archive:
@@ -140,7 +141,13 @@ class Checkpoint:
         self.check(state)
         content.seek(0)
         with np.load(content) as members:       # no pickles
-            return state, {name: members[name] for name in arrays}
+            found = {name: members[name] for name in arrays}
+        for name, array in arrays.items():
+            there = found[name]
+            if (there.shape, there.dtype) != (array.shape, array.dtype):
+                raise ValueError(f"its array {name!r} is {there.dtype} {there.shape}, "
+                                 f"not {array.dtype} {array.shape}")
+        return state, found
 
     def check(self, state: dict) -> None:
         """Raise ValueError, saying what differs, unless this training can go on."""
@@ -170,7 +177,6 @@ class Checkpoint:
 def of_training(path: str | Path, config: hn.Config, data: hn.Data,
                 anyway: bool = False) -> Checkpoint:
     """The checkpoint of `highway_networks.train` with these settings and data."""
-    block = computed_by(hn.block_of(config.block, config.depth), config.hidden)
-    settings = {**vars(config), "what its block computes": block}
+    settings = {**vars(config), "what its block computes": computed_by(config)}
     return Checkpoint(path, settings, data_hash(
         data.x_train, data.y_train, data.x_test, data.y_test), anyway)

@@ -1,4 +1,4 @@
-"""Pictures of trained nets, and what all pictures share: theme, labels, lines, axes.
+"""Pictures of trained nets, and what all pictures share: colours, labels, lines, axes.
 
     axes = plot_history("run.json")                 test accuracy after each epoch
     axes = plot_history(history, series="train_loss")       of hn.train

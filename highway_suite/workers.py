@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import highway_networks as hn
+from highway_suite.checkpoints import CheckpointError, computed_by
 from highway_suite.terminal import say
 
 START_SECONDS = 0.6     # that starting processes takes
@@ -39,10 +40,15 @@ def train_here(config: hn.Config, data: hn.Data, checkpoint: Any) -> dict:
     return hn.train_arm(config, data, Lines(config), checkpoint)
 
 
-def train_in_worker(block: Any, config: hn.Config, *task: Any) -> dict:
+def train_in_worker(block: Any, computes: str, config: hn.Config, *task: Any) -> dict:
     """The same in another process, on one BLAS thread. The caller's block comes along,
-    for that process may not have it, or may have an older one of this name."""
+    for that process may not have it, or may have an older one of this name; computes:
+    what the caller's computes, which a module that was reloaded since does not. Raises
+    CheckpointError."""
     hn.BLOCKS[config.block] = block
+    if computed_by(config) == computed_by(config) != computes:      # not a random one
+        raise CheckpointError(f"block {config.block!r} has changed since the processes "
+                              "started: start Python anew")
     with hn.blas_threads(1):
         return train_here(config, *task)
 
@@ -150,7 +156,8 @@ def train_all(tasks: list[tuple], jobs: int) -> list[dict]:
     else:
         joblib = find_joblib()
         done = joblib.Parallel(n_jobs=jobs, **options())(
-            joblib.delayed(train_in_worker)(hn.BLOCKS[task[0].block], *task)
+            joblib.delayed(train_in_worker)(
+                hn.BLOCKS[task[0].block], computed_by(task[0]), *task)
             for task in work)
     arms = dict(zip(order, done, strict=True))
     return [arms[i] for i in range(len(tasks))]

@@ -1,6 +1,7 @@
 """A training that was killed goes on and ends with the same bits, or refuses to."""
 
 import os
+import zipfile
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import highway_networks as hn
 import highway_suite
 from highway_suite import checkpoints, cli
-from highway_suite.checkpoints import CheckpointError, of_training
+from highway_suite.checkpoints import STATE, CheckpointError, of_training
 from tests.contracts import check_resumes
 
 ADAM = hn.Config(depth=3, hidden=8, epochs=4, batch=50, n_train=200, n_test=60,
@@ -67,11 +68,24 @@ def test_killed_in_any_step_it_goes_on_to_the_bit(kill, change, data, tmp_path,
                   left=16 - (kill - 1) // 4 * 4)
 
 
+def rewrite(path, state=bytes, **change):
+    with np.load(path) as members:
+        arrays = {name: members[name] for name in members.files if name != STATE}
+        text = state(members[STATE])
+    np.savez(path, **arrays | {name: how(arrays[name]) for name, how in change.items()})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(STATE, text)
+
+
 BROKEN = {
     "half-written": lambda path: path.write_bytes(path.read_bytes()[:3000]),
     "zeros in it": lambda path: path.write_bytes(
         path.read_bytes()[:1500] + bytes(9) + path.read_bytes()[1509:]),
-    "another archive": lambda path: np.savez(path, params=np.zeros(3))}
+    "another archive": lambda path: np.savez(path, params=np.zeros(3)),
+    "a short array": lambda path: rewrite(path, v=lambda v: v[:1]),
+    "another type": lambda path: rewrite(path, v=lambda v: v.astype("int8")),
+    "no seconds": lambda path: rewrite(path, state=lambda state: state.replace(
+        b'"seconds"', b'"minutes"'))}
 
 
 @pytest.fixture(scope="module")
@@ -142,9 +156,10 @@ def test_a_block_that_has_changed_is_refused(data, tmp_path, monkeypatch):
     config = replace(ADAM, block="scaled")
     done = train(config, data, tmp_path / "t.npz")
     assert train(config, data, tmp_path / "t.npz") == done
-    monkeypatch.setitem(hn.BLOCKS, "scaled", scaled(0.1))
-    with pytest.raises(CheckpointError, match="block computes"):
-        train(config, data, tmp_path / "t.npz")
+    for changed in (scaled(0.1), lambda L: scaled(L / 10)):
+        monkeypatch.setitem(hn.BLOCKS, "scaled", changed)
+        with pytest.raises(CheckpointError, match="block computes"):
+            train(config, data, tmp_path / "t.npz")
 
 
 def test_another_processor_goes_on_when_asked_and_is_noted(data, halfway, tmp_path,

@@ -140,6 +140,18 @@ def test_a_later_pass_that_fails_leaves_the_net_as_it_was(table, monkeypatch):
         patch.setattr(hn.Adam, "step", interrupted)
         one.partial_fit(X, y)
     assert one.n_iter_ == 1 and np.array_equal(one.net_.params, other.net_.params)
+    a_pass = HighwayClassifier._train
+
+    def interrupted_after(self, *args):
+        a_pass(self, *args)
+        raise KeyboardInterrupt
+    with monkeypatch.context() as patch:
+        patch.setattr(HighwayClassifier, "_train", interrupted_after)
+        with pytest.raises(KeyboardInterrupt):
+            one.partial_fit(X, y)
+        with pytest.raises(KeyboardInterrupt):
+            (fitted := HighwayClassifier(**SMALL)).fit(X, y)
+    assert len(one.loss_curve_) == one.n_iter_ == 1 and not hasattr(fitted, "net_")
     one.partial_fit(X, y), other.partial_fit(X, y)
     assert np.array_equal(one.net_.params, other.net_.params)
 

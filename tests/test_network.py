@@ -229,10 +229,22 @@ def test_what_is_no_saved_net_is_refused(change, tmp_path):
         hn.DeepNet.load(tmp_path / "net.npz")
 
 
-def test_a_misspelt_gate_is_refused(monkeypatch):
-    monkeypatch.setitem(hn.BLOCKS, "mine", hn.BLOCKS["highway"]._replace(gates="t"))
-    with pytest.raises(ValueError, match="'t'; allowed: '', 'T'"):
+@pytest.mark.parametrize("row", [
+    hn.BLOCKS["highway"]._replace(gates="t"), lambda L: None, lambda L: "plain",
+    ("", hn.plain_forward, hn.plain_backward)])
+def test_a_row_that_is_no_block_is_refused(row, monkeypatch):
+    monkeypatch.setitem(hn.BLOCKS, "mine", row)
+    with pytest.raises(ValueError, match=r"BLOCKS\['mine'\]"):
         hn.DeepNet("mine", 3)
+
+
+def test_a_block_of_the_depth_is_loaded_for_its_depth(tmp_path, monkeypatch):
+    monkeypatch.setitem(hn.BLOCKS, "mine", lambda L: hn.BLOCKS[
+        "plain" if L < 5 else "highway"])
+    for depth, gates in ((3, ""), (6, "T")):
+        net = hn.DeepNet("mine", depth)
+        net.save(tmp_path / "net.npz")
+        assert hn.DeepNet.load(tmp_path / "net.npz").block.gates == gates
 
 
 def test_a_net_whose_block_is_not_there_says_so(tmp_path, monkeypatch):
