@@ -8,7 +8,7 @@ import numpy as np
 from highway_suite.samples import TRAINED, mnist_images, trained_net
 
 images, labels = mnist_images()         # forty that ship
-x = images * 2 / 255 - 1                # as the nets were trained
+x = images / 127.5 - 1                  # as the nets were trained
 print("right, of forty images of MNIST:  all blocks   without 21   without 10 to 25")
 for block in TRAINED:
     net = trained_net(block)
