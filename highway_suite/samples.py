@@ -14,7 +14,7 @@ TRAINED = ("highway", "residual", "plain")
 
 def mnist_images() -> tuple[np.ndarray, np.ndarray]:
     """The forty images, uint8 (40, 784), and their labels (40,); mnist40/README.md says
-    which they are."""
+    which they are. A net takes images / 127.5 - 1; images * 2 would overflow."""
     with np.load(HERE / "mnist40" / "images.npz") as archive:
         return archive["images"], archive["labels"]
 
