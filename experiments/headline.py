@@ -232,7 +232,7 @@ def draw_best(record: dict) -> Figure:
         f"highway nets {best['highway, auto']}, scaled residual nets "
         f"{best['scaled residual']}",
         f"{data_of(record['plan'])}: median and range of "
-        f"{len(record['plan']['seeds'])} seeds (dotted: median), at "
+        f"{len(record['plan']['seeds'])} seeds (Glorot: median), at "
         "the best settings; L: number of blocks",
         height=4.2)
     labels = [(90, "chance", LIGHT.soft)]

@@ -139,8 +139,8 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
               paper="< 0.5", limit=1, **about(nets, share("of_mean"), rarely)),
         Claim(name="gates-selective", source="P1 4.1", text="T of a single example is "
               "sparser than the mean T, by Hoyer's measure. A mean is always less "
-              "sparse. So ours says by which factor training raises the difference: it "
-              "must be above 2",
+              "sparse, in untrained nets too. So ours is the difference in trained "
+              "nets over that in untrained ones: it must be above 2",
               paper="very selective", limit=2,
               **about(nets, [sparser(net) for net in nets], gt)),
         Claim(name="gates-tell-class", source="P1 4.1", text="the gates differ by "
