@@ -1509,8 +1509,8 @@ def make_net(config: Config, data: Data) -> DeepNet:
 
 
 def check_fit(net: DeepNet, data: Data, config: Config) -> None:
-    """Raise ValueError where a net is not of this Config or not for these Data, or a
-    batch takes more images than there are: the record would state something else.
+    """Raise ValueError where the sizes, the block or the activation of a net are not
+    those of this Config or of these Data, or a batch takes more images than there are.
     Warns where x_train is far from scaled."""
     of_data = {"inputs": data.x_train.shape[1], "classes": data.classes}
     for name, made in (net.settings | {"dtype": net.dtype.name}).items():

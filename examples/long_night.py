@@ -4,7 +4,7 @@
 
 After Ctrl-C or a kill the same command goes on, and ends with the same two nets: that
 of the last pass and that of the best one. It goes on with the net in the file, whatever
-table or depth stands here: for another one delete the two files first.
+table or depth stands here: for another table or depth delete the two files first.
 """
 
 import os
@@ -21,6 +21,13 @@ NIGHT, BEST = "runs/night.joblib", "runs/best.joblib"
 X, y = load_digits(return_X_y=True)     # put your rows here, and their labels
 X, X_held, y, y_held = train_test_split(X, y, random_state=0)
 
+
+
+def save(what, file):
+    joblib.dump(what, f"{file}.part")
+    os.replace(f"{file}.part", file)    # whole, or as it was
+
+
 os.makedirs("runs", exist_ok=True)
 if os.path.exists(NIGHT):
     scaler, net, best = joblib.load(NIGHT)
@@ -32,9 +39,8 @@ while getattr(net, "n_iter_", 0) < PASSES:
     score = net.score(scaler.transform(X_held), y_held)
     if score > best:
         best = score
-        joblib.dump((scaler, net), BEST)
-    joblib.dump((scaler, net, best), f"{NIGHT}.part")
-    os.replace(f"{NIGHT}.part", NIGHT)  # whole, or as it was
+        save((scaler, net), BEST)
+    save((scaler, net, best), NIGHT)
     print(f"pass {net.n_iter_}: {score:.3f}", flush=True)
 
 scaler, net = joblib.load(BEST)

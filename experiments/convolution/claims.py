@@ -126,8 +126,8 @@ def claims_on_narrow(nets: dict[tuple, dict], depths: Sequence[int]) -> list[Cla
     return [
         Claim(name="narrow-gates-unstable", source="P2 5.1", text="gates that are 1x1 "
               "convolutions seem to make learning unstable (theirs: residual nets of "
-              "110 layers with batch normalization; for ours see the next claim of "
-              "narrow gates)", paper="He et al. 2016", ours=None, rows=(), n=None,
+              "110 layers with batch normalization; for ours see "
+              "narrow-gates-fail)", paper="He et al. 2016", ours=None, rows=(), n=None,
               test=None, why=OTHER_NETS),
         Claim(name="narrow-gates-fail", text="more runs fail with 1x1 gates than with "
               "3x3 gates, by at least 25 points, at 8 and at 28 blocks. A run fails if "
