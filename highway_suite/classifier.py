@@ -129,8 +129,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         """One more pass over rows X (N, P) and their labels y (N,) -> self.
 
         classes: all labels that will come; the first call needs it. Mean and spread
-        are those of the rows of that call, and it makes the net and the optimiser, which
-        stay. early_stopping plays no part.
+        are those of the rows of that call, which also makes net and optimiser.
+        early_stopping plays no part.
         """
         first = not hasattr(self, "net_")
         if classes is not None:
