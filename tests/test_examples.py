@@ -67,6 +67,8 @@ def test_a_long_night_goes_on(example, monkeypatch):
     from sklearn.model_selection import train_test_split
 
     from highway_suite import HighwayClassifier
+    X, y = (part[:300] for part in datasets.load_digits(return_X_y=True))
+    monkeypatch.setattr(datasets, "load_digits", lambda return_X_y: (X, y))
     a_pass, left = HighwayClassifier.partial_fit, 10
 
     def partial_fit(self, *args, **kwargs):
@@ -79,9 +81,8 @@ def test_a_long_night_goes_on(example, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         example("long_night")
     told = example("long_night").out
-    assert told.count("pass ") == 50 and "\npass 50: 0.9" in told
+    assert told.count("pass ") == 50 and float(told.split()[-1]) > 0.8
     scaler, net, _ = joblib.load("runs/night.joblib")
-    X, y = datasets.load_digits(return_X_y=True)
     X, _, y, _ = train_test_split(X, y, random_state=0)
     whole = HighwayClassifier(depth=30, max_iter=50, random_state=0)
     whole.fit(scaler.transform(X), y)
