@@ -22,7 +22,6 @@ X, y = load_digits(return_X_y=True)     # put your rows here, and their labels
 X, X_held, y, y_held = train_test_split(X, y, random_state=0)
 
 
-
 def save(what, file):
     joblib.dump(what, f"{file}.part")
     os.replace(f"{file}.part", file)    # whole, or as it was

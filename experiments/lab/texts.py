@@ -269,7 +269,7 @@ def wrapped(text: str) -> str:
             items = re.split(r"(?:^|\n)- ", paragraph)[1:]
             return "\n".join("- " + fill(item, 78).replace("\n", "\n  ")
                              for item in items)
-        kept = re.sub(r" ([-+*=]) ", "\0\\1\0", " ".join(paragraph.split()))
+        kept = re.sub(r" ([-+*=/]) ", "\0\\1\0", " ".join(paragraph.split()))
         kept = re.sub(r"`[^`]{,75}`", lambda found: found[0].replace(" ", "\0"), kept)
         return textwrap.fill(kept, width, break_long_words=False, break_on_hyphens=False
                              ).replace("\0", " ")
