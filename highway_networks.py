@@ -29,10 +29,10 @@ about sqrt(3), as tanh is nearly linear where its argument is small. On the way 
 divides the length of the gradient by the same factor. Thirty blocks divide both by
 10^7. The gradient of a weight is a product of both: the first blocks have a signal but
 no gradient, the last ones have a gradient but no signal. At a learning rate of 0.005,
-the default of --lr, no block learns: the output is the same for all images, and the
-loss stays at ln 10, that of guessing. Adam rescales small gradients, so that these
-weights do grow with a lower learning rate, but slowly. At a rate of 0.0001, 30 blocks
-read 21 to 23 % of the digits after 12 epochs, and 50 blocks guess.
+the default of --lr, the net does not learn: the output is the same for all images, and
+the loss stays at ln 10, that of guessing. Adam rescales small gradients, so the weights
+do move, but at this rate to no use. At a rate of 0.0001 the net learns slowly: 30
+blocks read 21 to 23 % of the digits after 12 epochs, and 50 blocks guess.
 
 Glorot's rule (--init glorot; he for relu) triples the variance. The signal then loses a
 quarter of its length in the first block and less in each of the next; from the tenth
@@ -1735,7 +1735,8 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
             where.add_argument(flag + "s", type=several(number), metavar="A,B,...",
                                help=f"several values of {flag}")
         where.add_argument(flag, type=number, choices=meta["choices"],
-                           metavar=None if meta["choices"] else "N",
+                           metavar=None if meta["choices"] else "|".join((
+                               "N", *meta["words"])),
                            help=f"{meta['help']} (default: {item.default})")
 
 

@@ -3,8 +3,7 @@
     python3 -m examples.long_night
 
 After Ctrl-C or a kill the same command goes on, and ends with the same two nets: that
-of the last pass and that of the best one. It goes on with the net in the file, whatever
-table or depth stands here: for another table or depth delete the two files first.
+of the last pass and that of the best one.
 """
 
 import os
@@ -28,18 +27,20 @@ def save(what, file):
 
 
 os.makedirs("runs", exist_ok=True)
+net, best = HighwayClassifier(depth=30, random_state=0), -1
+scaler = StandardScaler().fit(X)        # or another transformer of rows
+key = joblib.hash((net.get_params(), X, y))
 if os.path.exists(NIGHT):
-    scaler, net, best = joblib.load(NIGHT)
-else:
-    scaler = StandardScaler().fit(X)    # or another transformer of rows
-    net, best = HighwayClassifier(depth=30, random_state=0), -1
+    scaler, net, best, old = joblib.load(NIGHT)
+    if old != key:
+        raise SystemExit(f"{NIGHT} is of another table or net: delete it and {BEST}")
 while getattr(net, "n_iter_", 0) < PASSES:
     net.partial_fit(scaler.transform(X), y, classes=sorted(set(y)))
     score = net.score(scaler.transform(X_held), y_held)
     if score > best:
         best = score
         save((scaler, net), BEST)
-    save((scaler, net, best), NIGHT)
+    save((scaler, net, best, key), NIGHT)
     print(f"pass {net.n_iter_}: {score:.3f}", flush=True)
 
 scaler, net = joblib.load(BEST)

@@ -82,12 +82,15 @@ def test_a_long_night_goes_on(example, monkeypatch):
         example("long_night")
     told = example("long_night").out
     assert told.count("pass ") == 50 and float(told.split()[-1]) > 0.8
-    scaler, net, _ = joblib.load("runs/night.joblib")
+    scaler, net, *_ = joblib.load("runs/night.joblib")
     X, _, y, _ = train_test_split(X, y, random_state=0)
     whole = HighwayClassifier(depth=30, max_iter=50, random_state=0)
     whole.fit(scaler.transform(X), y)
     assert np.array_equal(net.net_.params, whole.net_.params)
     run("runs/best.joblib", X_test=X)
+    monkeypatch.setattr(datasets, "load_digits", lambda return_X_y: (X, y))
+    with pytest.raises(SystemExit, match="another table"):
+        example("long_night")
 
 
 def test_a_search_on_all_cores(example):
