@@ -29,11 +29,12 @@ def save(what, file):
 os.makedirs("runs", exist_ok=True)
 net, best = HighwayClassifier(depth=30, random_state=0), -1
 scaler = StandardScaler().fit(X)        # or another transformer of rows
-key = joblib.hash((net.get_params(), X, y))
+key = joblib.hash((net.get_params(), scaler.transform(X), y))
 if os.path.exists(NIGHT):
     scaler, net, best, old = joblib.load(NIGHT)
     if old != key:
-        raise SystemExit(f"{NIGHT} is of another table or net: delete it and {BEST}")
+        raise SystemExit(f"{NIGHT} is of another table, scaler or net: delete it and "
+                         f"{BEST}")
 while getattr(net, "n_iter_", 0) < PASSES:
     net.partial_fit(scaler.transform(X), y, classes=sorted(set(y)))
     score = net.score(scaler.transform(X_held), y_held)
