@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab.drawing import sheet
-from highway_suite.figures import LIGHT, SMALL, saved, style
+from highway_suite.figures import SMALL, TINTS, saved, style
 from highway_suite.files import parse_json, read_file, to_json, write_file
 from highway_suite.records import environment
 
@@ -134,18 +134,18 @@ def draw(record: Mapping) -> Figure:
     for contest, name, times, number in rivals(record):
         row = rows.index((contest, name)) + 0.36 * (
             number - (len(record["processors"]) - 1) / 2)
-        axes.plot([times["least"], times["largest"]], [row, row], color=LIGHT.ink,
+        axes.plot([times["least"], times["largest"]], [row, row], color=TINTS.ink,
                   linewidth=1.5)
         axes.plot(times["median"], row, MARKERS[number % len(MARKERS)],
-                  color=LIGHT.ink)
+                  color=TINTS.ink)
         axes.annotate(f"{times['median']:.2f}", (times["largest"], row), size=SMALL,
                       xytext=(4, 0), textcoords="offset points", va="center",
-                      bbox={"color": LIGHT.paper, "pad": 0.5})
+                      bbox={"color": TINTS.paper, "pad": 0.5})
     axes.set_yticks(range(len(rows)), [f"{contest}\n{name}" for contest, name in rows],
                     size=SMALL)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
-    axes.axvline(1, color=LIGHT.ink, lw=1)
+    axes.axvline(1, color=TINTS.ink, lw=1)
     axes.margins(x=0.12)
     axes.grid(axis="x")
     axes.set_xlabel("time of a step / time of ours")

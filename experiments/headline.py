@@ -54,7 +54,7 @@ from experiments.lab.judging import (
     or_infinite,
     or_zero,
 )
-from highway_suite.figures import LIGHT, fit_depths, label_right
+from highway_suite.figures import TINTS, fit_depths, label_right
 
 KINDS = {       # name: block, b_T
     "plain": ("plain", -2.0), "residual": ("residual", -2.0),
@@ -214,7 +214,7 @@ SHOWN: dict[str, tuple[str, dict]] = {
     "scaled residual": ("▲ scaled\nresidual", {"marker": "^"}),
     "plain": ("plain, best\nweights", {}),
     "highway": ("○ highway,\n$b_T$\xa0=\xa0−2",
-                {"marker": "o", "markerfacecolor": LIGHT.paper, "linestyle": DASHED}),
+                {"marker": "o", "markerfacecolor": TINTS.paper, "linestyle": DASHED}),
     "highway, auto": ("■ highway,\nT = 1/L at first", {"marker": "s"})}
 
 
@@ -235,7 +235,7 @@ def draw_best(record: dict) -> Figure:
         f"{len(record['plan']['seeds'])} seeds (Glorot: median), at "
         "the best settings; L: number of blocks",
         height=4.2)
-    labels = [(90, "chance", LIGHT.soft)]
+    labels = [(90, "chance", TINTS.soft)]
     for kind, (label, line) in SHOWN.items():
         seeds = 100 - 100 * np.array([or_zero(row["test_acc"]) for row in nets[kind]]).T
         colour = colour_of(kind.split(",")[0].removeprefix("scaled "))

@@ -43,7 +43,7 @@ from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.drawing import DASHED, colour_of, data_of, draw_level, sheet
 from experiments.lab.judging import FEWER_EPOCHS, every, listed, or_infinite
 from experiments.lab.papers import FIGURE_1_EPOCHS
-from highway_suite.figures import LIGHT, label_right, label_y
+from highway_suite.figures import TINTS, label_right, label_y
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
@@ -208,7 +208,7 @@ def run(lab: Lab) -> dict:
 LOOKS: dict[str, tuple[str, str, Any]] = {
     "highway": ("highway", colour_of("highway"), "-"),
     "plain": ("plain,\nGlorot or He", colour_of("plain"), DASHED),
-    "plain, orthogonal": ("plain,\northogonal", LIGHT.own[0], ":")}
+    "plain, orthogonal": ("plain,\northogonal", TINTS.own[0], ":")}
 
 
 def name_of(net: dict) -> str:

@@ -30,7 +30,7 @@ import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, main, trial_function
 from experiments.lab.drawing import colour_of, data_of, sheet
 from experiments.lab.judging import ahead, every, listed, or_infinite, or_zero
-from highway_suite.figures import LIGHT
+from highway_suite.figures import TINTS
 
 PLAN = {"dataset": "mnist", "depth": 50, "hidden": 50, "n_train": 6000,
         "epochs": 12, "batch": 128, "clip": 5.0, "gate_bias": -4.0,
@@ -272,7 +272,7 @@ def draw(record: dict) -> Figure:
     axes.invert_yaxis()
     axes.set(xlabel="test accuracy, %", xlim=(0, 100))
     axes.grid(axis="y")
-    axes.axvline(100 * TRAINS, color=LIGHT.soft, linewidth=1.2, linestyle=":")
+    axes.axvline(100 * TRAINS, color=TINTS.soft, linewidth=1.2, linestyle=":")
     for x, block in ((0.1, "plain"), (0.93, "highway")):
         axes.text(x, 1.02, block, color=colour_of(block), weight="bold", ha="center",
                   transform=axes.transAxes)

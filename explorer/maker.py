@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 import highway_suite
-from highway_suite.figures import COLOURS, GATE_COLOURS, LIGHT
+from highway_suite.figures import COLOURS, GATE_COLOURS, TINTS
 from highway_suite.files import parse_json, path_of, read_file, write_file
 from highway_suite.records import load_net
 from highway_suite.samples import mnist_images
@@ -155,8 +155,8 @@ def facts(record: dict) -> dict:
 
 def colours() -> dict:
     """The colours of the figures, for the style."""
-    light = {"page": LIGHT.paper, "text": LIGHT.ink, "muted": LIGHT.soft,
-             "rule": LIGHT.grid} | {kind: COLOURS[kind] for kind in BLOCKS}
+    light = {"page": TINTS.paper, "text": TINTS.ink, "muted": TINTS.soft,
+             "rule": TINTS.grid} | {kind: COLOURS[kind] for kind in BLOCKS}
     return {name: " ".join(f"--{part}: {value};" for part, value in values.items())
             for name, values in (("light", light), ("dark", light | DARK))}
 
@@ -201,8 +201,8 @@ def forming(net: hn.DeepNet, image: np.ndarray, closed: range) -> np.ndarray:
 def make_picture(nets: dict) -> bytes:
     """The PNG of 1200 x 630 that other sites show: the three answers as they form."""
     image, first, last = mnist_images()[0][SHOWN], *CLOSED
-    figure = Figure(figsize=(12, 6.3), dpi=100, facecolor=LIGHT.paper)
-    write = {"family": "DejaVu Sans", "color": LIGHT.ink}
+    figure = Figure(figsize=(12, 6.3), dpi=100, facecolor=TINTS.paper)
+    write = {"family": "DejaVu Sans", "color": TINTS.ink}
     figure.text(0.04, 0.885, "Highway networks, to touch", size=34, weight="bold",
                 **write)
     figure.text(0.04, 0.815, f"Blocks {first} to {last} of {nets['plain'].depth} are "
@@ -219,7 +219,7 @@ def make_picture(nets: dict) -> bytes:
         axes = figure.add_axes((0.29, bottom, 0.55, 0.15))
         axes.imshow(answers, aspect="auto", interpolation="nearest", vmin=0, vmax=1,
                     cmap=LinearSegmentedColormap.from_list("", ["#F1F4F7", colour]))
-        axes.axvspan(first - 0.5, last + 0.5, color=LIGHT.soft, alpha=0.15, lw=0)
+        axes.axvspan(first - 0.5, last + 0.5, color=TINTS.soft, alpha=0.15, lw=0)
         axes.axis("off")
         for digit in (0, 9):
             axes.text(-1, digit, f"{digit}", size=14, ha="right", va="center", **write)

@@ -40,7 +40,7 @@ import highway_networks as hn
 from highway_suite.studies import Arm, Study, as_study
 
 
-class LIGHT:
+class TINTS:
     """The colours but those of the blocks."""
 
     paper, ink, grid = "#FFFFFF", "#1F2328", "#DDE2E7"
@@ -79,13 +79,13 @@ def style() -> Iterator[None]:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({
             "font.size": 10, "axes.labelsize": 10.5, "svg.hashsalt": "highway",
-            "savefig.facecolor": LIGHT.paper, "figure.facecolor": LIGHT.paper,
-            "axes.facecolor": LIGHT.paper, "text.color": LIGHT.ink,
-            "axes.labelcolor": LIGHT.ink, "axes.edgecolor": LIGHT.soft,
-            "xtick.color": LIGHT.soft, "ytick.color": LIGHT.soft,
-            "xtick.labelcolor": LIGHT.ink, "ytick.labelcolor": LIGHT.ink,
+            "savefig.facecolor": TINTS.paper, "figure.facecolor": TINTS.paper,
+            "axes.facecolor": TINTS.paper, "text.color": TINTS.ink,
+            "axes.labelcolor": TINTS.ink, "axes.edgecolor": TINTS.soft,
+            "xtick.color": TINTS.soft, "ytick.color": TINTS.soft,
+            "xtick.labelcolor": TINTS.ink, "ytick.labelcolor": TINTS.ink,
             "axes.spines.top": False, "axes.spines.right": False,
-            "axes.axisbelow": True, "grid.color": LIGHT.grid, "grid.linewidth": 0.9,
+            "axes.axisbelow": True, "grid.color": TINTS.grid, "grid.linewidth": 0.9,
             "lines.linewidth": 2.2, "lines.markersize": 5, "figure.dpi": DPI,
         })
         yield
@@ -105,7 +105,7 @@ def new_figure(title: str, notes: Sequence[str], panels: Sequence[float] = (2.4,
     figure = Figure(figsize=(WIDTH, height))
     FigureCanvasAgg(figure)
     figure.text(EDGE / WIDTH, 1 - 0.1 / height, title, va="top", **TITLE)
-    figure.text(EDGE / WIDTH, 0.08 / height, caption, size=SMALL, color=LIGHT.soft,
+    figure.text(EDGE / WIDTH, 0.08 / height, caption, size=SMALL, color=TINTS.soft,
                 va="bottom", linespacing=1.35, parse_math=False)
     axes = []
     for panel in panels:
@@ -317,7 +317,7 @@ def fit_depths(axes: Axes, depths: Sequence[int]) -> None:
 
 def reference(axes: Axes, height: float) -> None:
     """A dashed line across the axes: chance, ln C, where the gates started."""
-    axes.axhline(height, color=LIGHT.soft, linewidth=1.2, linestyle=(0, (4, 3)),
+    axes.axhline(height, color=TINTS.soft, linewidth=1.2, linestyle=(0, (4, 3)),
                  zorder=1.5)
 
 
@@ -334,7 +334,7 @@ def mean_and_range(values: np.ndarray) -> Iterator[np.ndarray]:
 
 def arm_colour(arm: Arm) -> str:
     """The colour of a kind of nets."""
-    return COLOURS.get(arm.block, LIGHT.own[arm.place % len(LIGHT.own)])
+    return COLOURS.get(arm.block, TINTS.own[arm.place % len(TINTS.own)])
 
 
 def draw_line(axes: Axes, x: Any, values: np.ndarray, arm: Arm, marked: bool) -> None:
@@ -405,7 +405,7 @@ def draw_guess(axes: Axes, study: Study, series: str) -> list[tuple]:
     if math.isnan(height):
         return []
     reference(axes, height)
-    return [(height, text, LIGHT.soft)]
+    return [(height, text, TINTS.soft)]
 
 
 # --------------------------------------------------------------------------------------
@@ -538,7 +538,7 @@ def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, start: float) -> None:
                               color=arm_colour(arm), label="T", zorder=2))
     if len(T) > 1:
         axes.plot(np.repeat(blocks, 3), np.column_stack([low, high, gaps]).ravel(),
-                  color=LIGHT.ink, linewidth=min(1.8, 120 / len(mean)), alpha=0.6,
+                  color=TINTS.ink, linewidth=min(1.8, 120 / len(mean)), alpha=0.6,
                   solid_capstyle="butt", label="T range", zorder=3)
 
 
@@ -568,7 +568,7 @@ def plot_gates(source: Any, axes: Axes | None = None, *, block: str | None = Non
         name = ("start" if study.gate_bias is None else
                 f"$\\sigma({study.gate_bias:.4g})$")
         label_right(axes, [(start, f"↑ above\n{name} = {start:.3g}\n↓ below",
-                            LIGHT.soft)])
+                            TINTS.soft)])
         whole_ticks(axes.xaxis, 1, L)
         axes.set_xlabel(BLOCK_AXIS)
         k = len(epoch) if upto is None else np.searchsorted(epoch, upto, side="right")
@@ -602,13 +602,13 @@ def plot_gate_history(source: Any, axes: Axes | None = None, *,
         scale = axes.figure.colorbar(image, format=f"{{x:.{digits}g}}",
                                      cax=axes.inset_axes((1.028, 0, 0.031, 1)))
         scale.outline.set_visible(False)
-        scale.ax.axhline(start, color=LIGHT.paper, linewidth=1.5)
+        scale.ax.axhline(start, color=TINTS.paper, linewidth=1.5)
         scale.ax.set_title("mean T", size=10, loc="left")
         axes.set_xlim(x[0], max(x[-1], last + 0.5))
         if epoch[-1] < last:
             axes.text((x[-1] + axes.get_xlim()[1]) / 2, 0.5, rotation=90, ha="center",
                       s="× diverged" if arm.diverged.all() else "not recorded",
-                      va="center", color=LIGHT.soft,
+                      va="center", color=TINTS.soft,
                       transform=axes.get_xaxis_transform())
         whole_ticks(axes.xaxis, epoch[0], last)
         whole_ticks(axes.yaxis, 1, arm.depth)

@@ -12,7 +12,7 @@ from PIL import Image
 import make_highway_networks_gif as gif
 from highway_suite import animation, figures
 from highway_suite.animation import draw_frames, encode_gif, frame_epochs
-from highway_suite.figures import COLOURS, LIGHT, plot_gates, plot_history
+from highway_suite.figures import COLOURS, TINTS, plot_gates, plot_history
 from highway_suite.studies import as_study
 from tests.committed import tree
 from tests.records_for_figures import (
@@ -85,7 +85,7 @@ def test_the_file_shows_what_was_drawn_in_the_very_colours(monkeypatch):
     for drawn, shown in zip(frames, decoded, strict=True):
         away = np.abs(drawn.astype(int) - shown).max(axis=2)
         assert away.max() < 100 and (away > 0).mean() < 0.03    # shades of edges
-        for colour in (LIGHT.paper, COLOURS["highway"], LIGHT.grid):
+        for colour in (TINTS.paper, COLOURS["highway"], TINTS.grid):
             rgb = [int(colour[i:i + 2], 16) for i in (1, 3, 5)]
             same = (drawn == rgb).all(axis=2)
             assert same.any() and (shown[same] == rgb).all()

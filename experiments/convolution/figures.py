@@ -19,10 +19,10 @@ from experiments.lab.drawing import (
 )
 from experiments.lab.judging import or_infinite
 from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS
-from highway_suite.figures import LIGHT, SMALL, fit_depths, label_right, label_y
+from highway_suite.figures import SMALL, TINTS, fit_depths, label_right, label_y
 
-LOOKS = {3: (colour_of("highway"), "o", -0.12), 1: (LIGHT.own[2], "s", 0.0),
-         0: (LIGHT.own[3], "D", 0.12)}      # by gate; the last is a shift along b_T
+LOOKS = {3: (colour_of("highway"), "o", -0.12), 1: (TINTS.own[2], "s", 0.0),
+         0: (TINTS.own[3], "D", 0.12)}      # by gate; the last is a shift along b_T
 
 
 def label_of(row: dict) -> str:
@@ -49,10 +49,10 @@ def draw_table(record: dict) -> Figure:
         for value in row["test_percent"]:
             axes.plot(value or np.nan, at, "o", color=colour_of(row["block"]),
                       markersize=6, alpha=0.7, markeredgewidth=0)
-        axes.plot(row["mean"] or np.nan, at, "|", color=LIGHT.ink, markersize=16,
+        axes.plot(row["mean"] or np.nan, at, "|", color=TINTS.ink, markersize=16,
                   markeredgewidth=2)
         if at in own and row["width"] in TABLE_1:
-            axes.plot(TABLE_1[row["width"]]["mean"], at, "D", color=LIGHT.ink,
+            axes.plot(TABLE_1[row["width"]]["mean"], at, "D", color=TINTS.ink,
                       fillstyle="none", markersize=8)
     axes.set_yticks(range(len(rows)), map(label_of, rows))
     axes.set(xlabel="test accuracy, %", ylim=(len(rows) - 0.5, -0.5))
@@ -73,7 +73,7 @@ def draw_depths(record: dict) -> Figure:
         f"with gates, at {medians['plain'][-1]:.2g} without",
         f"{data_of(record['plan'])}, {plan['epochs']} epochs; lines are medians of "
         f"{losses['plain'].shape[1]} runs", "plain nets have half the parameters")
-    labels = [(np.log(10), "chance", LIGHT.soft)]
+    labels = [(np.log(10), "chance", TINTS.soft)]
     for block, values in losses.items():
         axes.plot(depths, medians[block], color=colour_of(block),
                   linestyle=DASHED if block == "plain" else "-")
@@ -119,7 +119,7 @@ def draw_biases(record: dict) -> Figure:
                       linewidth=1.2, markersize=7, fillstyle="none", label=name)
             axes.plot(at, losses, mark, color=colour, markersize=3)
         draw_level(axes, TRAINS)
-        axes.axvline(BIASES[depth], color=LIGHT.grid, linewidth=14, zorder=0)
+        axes.axvline(BIASES[depth], color=TINTS.grid, linewidth=14, zorder=0)
         axes.set(yscale="log", xlabel="$b_T$ before training", xticks=plan["biases"])
         axes.set_title(f"{depth} blocks", size=10, loc="right")
         axes.invert_xaxis()

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from experiments.data_movement.claims import chosen, nets_of, ratios
 from experiments.lab.drawing import colour_of, data_of, plain_numbers, sheet
 from experiments.lab.papers import spoken
-from highway_suite.figures import LIGHT, SMALL, label_y
+from highway_suite.figures import SMALL, TINTS, label_y
 
 MODEL = ("ByteDMD: a byte that is read costs the square root of its depth in a stack, "
          "where what was used last is on top")
@@ -34,11 +34,11 @@ def draw_passes(record: dict) -> Figure:
             own = [value for key, value in found.items() if key[-1] == name]
             axes.plot([min(own), max(own)], [row, row], color=colour_of(block))
             axes.plot(np.median(own), row, "o", color=colour_of(block), markersize=7,
-                      fillstyle=fill, markerfacecoloralt=LIGHT.paper)
+                      fillstyle=fill, markerfacecoloralt=TINTS.paper)
     for name, fill in (("forward pass", "full"), ("training step", "none")):
-        axes.plot([], [], "o", color=LIGHT.soft, markersize=7, fillstyle=fill,
+        axes.plot([], [], "o", color=TINTS.soft, markersize=7, fillstyle=fill,
                   label=name)
-    axes.axvline(1, color=LIGHT.soft, linewidth=1.2, linestyle=":")
+    axes.axvline(1, color=TINTS.soft, linewidth=1.2, linestyle=":")
     axes.set(xscale="log", xlabel="ByteDMD of a pass / the plain net's")
     axes.set_yticks(range(len(rows)), [label for label, _, _ in rows])
     axes.invert_yaxis()
@@ -74,7 +74,7 @@ def draw_skipping(record: dict) -> Figure:
               markersize=8)
     for row in record["small"]:
         axes.plot([row["bytedmd"] / unit] * len(row["test"]),
-                  100 * np.array(row["test"]), "D", color=LIGHT.ink, markersize=4,
+                  100 * np.array(row["test"]), "D", color=TINTS.ink, markersize=4,
                   fillstyle="none")
         axes.annotate(f"{row['depth']}", (row["bytedmd"] / unit,
                                           100 * max(row["test"])), (0, 5),
@@ -84,7 +84,7 @@ def draw_skipping(record: dict) -> Figure:
              ylim=(best - 9, best + 1.3))
     label_y(axes, "test accuracy, %")
     for height, colour, told in (
-            (0.28, LIGHT.ink, "◇ trained with as many blocks\nas stand above"),
+            (0.28, TINTS.ink, "◇ trained with as many blocks\nas stand above"),
             (0.05, colour_of("highway"), "pruned from the whole net;\n"
              f"● to {min(left)} to {max(left)} blocks")):
         axes.text(0.98, height, told, color=colour, ha="right",

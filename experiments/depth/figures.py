@@ -25,7 +25,7 @@ from experiments.lab.drawing import (
 )
 from experiments.lab.judging import or_infinite
 from experiments.lab.papers import GUIDELINE
-from highway_suite.figures import LIGHT, SMALL, fit_depths, label_right, label_y
+from highway_suite.figures import SMALL, TINTS, fit_depths, label_right, label_y
 
 LOW = 1                 # the largest S that all depths tried and trained well with
 
@@ -56,7 +56,7 @@ def draw_law(record: dict) -> Figure:
                       linewidth=1.5, marker="o", markersize=3.5, label=f"{depth:,}")
         axes.set(xscale="log", yscale="log", xlabel="S (log scale)")
         ends = axes.get_xlim()
-        axes.axvspan(ends[0], LOW, color=LIGHT.grid, alpha=0.5, zorder=0)
+        axes.axvspan(ends[0], LOW, color=TINTS.grid, alpha=0.5, zorder=0)
         axes.set_xlim(ends)
         axes.set_title(name, size=10, loc="right")
         axes.xaxis.set_major_formatter("{x:g}")
@@ -68,8 +68,8 @@ def draw_law(record: dict) -> Figure:
 
 RULES = {       # rule: its name in the figure and its colour
     "S = 1": ("$b_T$ = logit(1/L)", colour_of("highway")),
-    "b_T = -2": ("$b_T$ = −2", LIGHT.own[0]), "-L/10": ("$b_T$ = −L/10", LIGHT.own[1]),
-    "chrono": ("T drawn", LIGHT.own[2]), "constant T": ("T = {:g}", LIGHT.own[3])}
+    "b_T = -2": ("$b_T$ = −2", TINTS.own[0]), "-L/10": ("$b_T$ = −L/10", TINTS.own[1]),
+    "chrono": ("T drawn", TINTS.own[2]), "constant T": ("T = {:g}", TINTS.own[3])}
 
 
 def draw_rules(record: dict) -> Figure:
@@ -93,7 +93,7 @@ def draw_rules(record: dict) -> Figure:
         "T drawn: from 1/L to 1/2 for each unit",
         "−L/10 was not tried beyond 300 blocks; at 10,000, T = 0.0001 is 1/L",
         height=3.6)
-    labels = [(GUESSING, "chance", LIGHT.soft)]
+    labels = [(GUESSING, "chance", TINTS.soft)]
     for rule, losses in lines.items():
         name, colour = RULES[rule]
         axes.plot([*losses], [row[0] for row in losses.values()], color=colour,
@@ -178,7 +178,7 @@ def draw_use(record: dict) -> Figure:
         f"{data_of(record['plan'])}: all images, lines of one seed",
         "needed: the number of first blocks that keep the loss within "
         f"{100 * (KEEPS - 1):.0f} % (dotted); range of the seeds")
-    for row, colour in zip(rows, LIGHT.own, strict=False):
+    for row, colour in zip(rows, TINTS.own, strict=False):
         used = row["used"][0]
         cut = np.array(used["cut_loss"]) / used["loss"]
         blocks = np.linspace(0, row["depth"], len(cut))

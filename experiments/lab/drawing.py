@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from highway_suite import figures
-from highway_suite.figures import COLOURS, EDGE, LIGHT, SMALL, TITLE, WIDTH, fold
+from highway_suite.figures import COLOURS, EDGE, SMALL, TINTS, TITLE, WIDTH, fold
 
 DASHED = (0, (3, 1.2))
 
@@ -24,7 +24,7 @@ def sheet(title: str, *notes: str, height: float = 3.4, rows: int = 1,
     figure.get_layout_engine().set(w_pad=EDGE, h_pad=EDGE)
     width, left = WIDTH - 2 * EDGE, {"x": EDGE / WIDTH, "ha": "left"}
     figure.suptitle(fold([title], width, **TITLE), **left, **TITLE)
-    figure.supxlabel(fold(notes, width, size=SMALL), size=SMALL, color=LIGHT.soft,
+    figure.supxlabel(fold(notes, width, size=SMALL), size=SMALL, color=TINTS.soft,
                      **left)
     return figure, figure.subplots(rows, columns, **shared)
 
@@ -36,7 +36,7 @@ def data_of(plan: dict) -> str:
 
 def colour_of(block: str) -> str:
     """The colour of a block on every figure; grey, if it was added to hn.BLOCKS."""
-    return COLOURS.get(block, LIGHT.soft)
+    return COLOURS.get(block, TINTS.soft)
 
 
 def signed(value: float) -> str:
@@ -52,7 +52,7 @@ def draw_band(axes: Axes, x: Any, values: Any, colour: str, **line: Any) -> None
                       alpha=0.2, linewidth=0)
 
 
-def draw_level(axes: Axes, height: float, colour: str = LIGHT.soft) -> None:
+def draw_level(axes: Axes, height: float, colour: str = TINTS.soft) -> None:
     """A dotted line across the axes."""
     axes.axhline(height, color=colour, linewidth=1.2, linestyle=":", zorder=1.5)
 

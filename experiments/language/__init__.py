@@ -39,7 +39,7 @@ from experiments.lab.judging import agreed, listed, or_infinite
 from experiments.lab.papers import TABLE_1A, spoken
 from experiments.language.text import content, load
 from experiments.language.train import train_model
-from highway_suite.figures import LIGHT, SMALL
+from highway_suite.figures import SMALL, TINTS
 
 SEEDS: dict[tuple, list] = {        # of each net: block, layers
     ("highway", 1): [0, 1], ("highway", 2): [0, 1], ("full", 2): [0, 1],
@@ -115,19 +115,19 @@ def draw(record: dict) -> Figure:
         height=3.9)
     nets = sorted(record["nets"], reverse=True, key=lambda net: np.median(
         or_infinite(net["test_perplexity"])))
-    with_gate, without = LIGHT.own[:2]
+    with_gate, without = TINTS.own[:2]
     for at, net in enumerate(nets):
         gated = net["depth"] and net["block"] in ("full", "highway", "c_only")
         colour = with_gate if gated else without
         for value in net["test_perplexity"]:
             axes.plot(value or np.nan, at, "o", color=colour, markersize=7)
         for name, mark in (("small", "D"), ("large", "s")):
-            axes.plot(net[name] or np.nan, at, mark, color=LIGHT.soft, markersize=6,
+            axes.plot(net[name] or np.nan, at, mark, color=TINTS.soft, markersize=6,
                       fillstyle="none")
     for mark, fill, colour, label in (("o", "full", with_gate, "ours, a gate on x"),
                                       ("o", "full", without, "ours, no gate on x"),
-                                      ("D", "none", LIGHT.soft, "Kim et al."),
-                                      ("s", "none", LIGHT.soft, "P2")):
+                                      ("D", "none", TINTS.soft, "Kim et al."),
+                                      ("s", "none", TINTS.soft, "P2")):
         axes.plot([], [], mark, color=colour, label=label, fillstyle=fill)
     axes.legend(fontsize=SMALL, loc="upper center", bbox_to_anchor=(0.36, 1.2), ncols=4,
                 frameon=False, handletextpad=0, columnspacing=1)

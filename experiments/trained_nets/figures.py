@@ -21,7 +21,7 @@ from experiments.lab.drawing import (
 )
 from experiments.lab.papers import spoken
 from experiments.trained_nets.claims import matter, nets_at, rises
-from highway_suite.figures import BLOCK_AXIS, LIGHT, SMALL, label_right, label_y
+from highway_suite.figures import BLOCK_AXIS, SMALL, TINTS, label_right, label_y
 
 WAYS = {"as computed": None, "mean over\nall images": "all",
         "mean over the\nimages of its class": "its class"}
@@ -39,7 +39,7 @@ def draw_routing(record: dict) -> Figure:
         f"medians, dots are the {len(nets)} highway nets",
         "the mean of the class tells the net the class")
     axes.bar(range(len(WAYS)), middle, 0.5, color=colour_of("highway"))
-    axes.plot(errors, ".", color=LIGHT.ink, markersize=4)
+    axes.plot(errors, ".", color=TINTS.ink, markersize=4)
     for place, value, most in zip(range(len(WAYS)), middle, errors.max(axis=1),
                                   strict=True):
         axes.text(place, most + 1.5, f"{value:.1f}", ha="center")
@@ -117,7 +117,7 @@ def draw_classes(record: dict) -> Figure:
     for (state, shares), line in zip(found.items(), ("-", DASHED), strict=True):
         draw_band(axes, range(1, shares.shape[1] + 1), shares,
                   colour_of("highway"), linestyle=line, label=state)
-    axes.axvline(early, color=LIGHT.soft, linewidth=1.2, linestyle=":")
+    axes.axvline(early, color=TINTS.soft, linewidth=1.2, linestyle=":")
     axes.set(xlabel=BLOCK_AXIS, ylim=(0, 101))
     label_y(axes, "share of the differences up to a block, %")
     axes.legend(frameon=False, fontsize=SMALL, loc="lower right")
@@ -143,7 +143,7 @@ def draw_harder(record: dict) -> Figure:
         + ", ".join(label for _, label, _ in drawn), "median and range of the "
         f"{len(plan['harder']['seeds'])} seeds, at the rate of least training error",
         "a block that costs more than 0.5 points (dotted) matters")
-    for (count, label, values), colour, at in zip(drawn, LIGHT.own, LABELS,
+    for (count, label, values), colour, at in zip(drawn, TINTS.own, LABELS,
                                                   strict=False):
         draw_band(axes, range(1, len(values[0]) + 1), values, colour)
         axes.annotate(label, (count, 0.5), at, textcoords="offset points", color=colour,
