@@ -5,7 +5,7 @@
 
 import numpy as np
 
-from highway_suite.samples import TRAINED, mnist_images, trained_net
+from highway_suite.nets import TRAINED, mnist_images, trained_net
 
 images, labels = mnist_images()         # forty that ship
 x = images / 127.5 - 1                  # as the nets were trained

@@ -9,6 +9,7 @@ import highway_suite
 
 config = hn.Config(depth=20, epochs=6)
 data = hn.scale_pixels(highway_suite.load("digits"))
-history, layer_T, status = hn.train(hn.make_net(config, data), data, config,
-                                    checkpoint="runs/resume.npz", progress=True)
+net = hn.make_net(config, data)
+history, layer_T, status = highway_suite.train(net, data, config, progress=True,
+                                               checkpoint="runs/resume.npz")
 print(f"{status}: test accuracy {history['test_acc'][-1]:.2f}")

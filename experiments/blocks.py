@@ -43,6 +43,7 @@ from experiments.lab.judging import (
 from experiments.lab.papers import TABLE_1A, name_of, spoken
 from experiments.nets.perceptrons import hold_out
 from experiments.nets.sizes import matched_width
+from highway_suite.datasets import DATASETS
 from highway_suite.figures import fit_depths, label_right
 
 WIDTH = 50              # of the highway nets that the others are matched to
@@ -79,7 +80,7 @@ class Setting(NamedTuple):
 
 def match_width(net: Net, dataset: str) -> int:
     """The width whose parameters are nearest to those of the highway net."""
-    row = hn.DATASETS[dataset]
+    row = DATASETS[dataset]
     return matched_width(net.block, net.depth, WIDTH, math.prod(row.shape), row.classes)
 
 
@@ -104,7 +105,7 @@ def untried(accuracies: dict[Setting, float | None], plan: dict) -> list[Setting
 
 def make_config(plan: dict, net: Net, setting: Setting, **rest: int) -> dict:
     """The trial of one net; with split_seed it is one of the search."""
-    train, test = hn.DATASETS[plan["dataset"]].images
+    train, test = DATASETS[plan["dataset"]].images
     held = plan["held_out"]
     images = (train - held, held) if "split_seed" in rest else (train, test)
     return {"block": net.block, "depth": net.depth, "init": "glorot",

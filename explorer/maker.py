@@ -31,11 +31,11 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 import highway_suite
+from highway_suite.datasets import DATASETS
 from highway_suite.figures import COLOURS, GATE_COLOURS, TINTS
 from highway_suite.files import parse_json, path_of, read_file, write_file
-from highway_suite.records import load_net
-from highway_suite.samples import mnist_images
-from highway_suite.schema import RecordError
+from highway_suite.nets import load_net, mnist_images, weights_hash
+from highway_suite.records import RecordError
 
 SITE = ""               # the address of docs/ on its host, with a slash at its end
 NETS = "results/trained_nets"   # the folder of the trained nets and their record
@@ -64,9 +64,11 @@ def load_record() -> dict:
 
 def load_nets(record: dict) -> dict[str, hn.DeepNet]:
     """The first seed's nets, {block: DeepNet}. Raises RecordError."""
-    return {block: load_net(hn.HERE / NETS / f"{block}.npz",
-                            record["nets"][block][0]["training"]["sha256"])
-            for block in BLOCKS}
+    nets = {block: load_net(hn.HERE / NETS / f"{block}.npz") for block in BLOCKS}
+    for block, net in nets.items():
+        if weights_hash(net) != record["nets"][block][0]["training"]["sha256"]:
+            raise RecordError(f"{NETS}/{block}.npz: not the weights of its record")
+    return nets
 
 
 def pack_rows(weights: np.ndarray, biases: np.ndarray) -> bytes:
@@ -140,7 +142,7 @@ def facts(record: dict) -> dict:
     """Every number of the text, by name."""
     plan = record["plan"]
     depth, hidden = (plan["net"][name] for name in ("depth", "hidden"))
-    n_train, _ = hn.DATASETS[plan["dataset"]].images
+    n_train, _ = DATASETS[plan["dataset"]].images
     found = {"depth": depth, "layers": depth + 1, "last": depth - 1, "hidden": hidden,
              "epochs": plan["epochs"], "n_train": f"{n_train:,}",
              "images_rule": IMAGES_RULE, "most_residual": MOST_RESIDUAL, "site": SITE,

@@ -12,7 +12,6 @@ import copy
 import math
 import warnings
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import highway_networks as hn
+from highway_suite.training import Progress
 
 # Config's names for what scikit-learn's estimators call otherwise.
-NAMES = {"lr": "learning_rate", "batch": "batch_size", "epochs": "max_iter",
-         "threads": "n_threads"}
+NAMES = {"lr": "learning_rate", "batch": "batch_size", "epochs": "max_iter"}
 SPREADS = 0.1, 10       # of inputs; what lies outside is warned of
 FAR = 5                 # spreads; a feature's mean further from 0 is warned of
 FLOATS = np.float64, np.float32
@@ -67,7 +66,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         n_iter_no_change epochs without a better accuracy there, and keep the best
         weights. Without it every fit takes max_iter epochs.
     random_state: int, RandomState or None. verbose: show the training on stderr.
-    n_threads: of BLAS; None: 1 for a narrow net, else what BLAS uses by default.
+    n_threads: of BLAS. More than 1 pay for hundreds of units on an idle machine;
+        beside another busy process they cost several times the time.
 
     X is never scaled. Only the initial weights of the input projection follow it: they
     are divided by the spread of X, the square root of the mean variance of its
@@ -86,7 +86,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
                  init="glorot", gate_bias="auto", optimizer="adam", learning_rate=1e-3,
                  batch_size=32, max_iter=50, clip=5.0, early_stopping=False,
                  validation_fraction=0.1, n_iter_no_change=10, random_state=None,
-                 verbose=False, n_threads=None):
+                 verbose=False, n_threads=1):
         self.block = block
         self.depth = depth
         self.hidden = hidden
@@ -190,7 +190,6 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     def _config(self, dtype: str) -> hn.Config:
         """The machine's own Config, which checks every value."""
         try:
-            hn.threads_for(1, self.n_threads)
             return hn.Config(
                 block=self.block, seed=self._seed, depth=self.depth, hidden=self.hidden,
                 activation=self.activation, init=self.init, gate_bias=self.gate_bias,
@@ -246,16 +245,24 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         config = self._config(X.dtype.name)
         size = len(X) // math.ceil(len(X) / config.batch)
         watch = Watch(self.net_, self.n_iter_no_change) if held_out else None
-        progress = hn.Progress(replace(config, epochs=epochs)) if self.verbose else None
+        batches: Any = hn.Batches(X, labels, size, self._rng)
+        shown = Progress(f"{config.block:>7} {config.depth}", epochs
+                         ) if self.verbose else None
+
+        def tell(row):
+            if shown:
+                shown.report(row)
+            return watch(row) if watch else None
 
         def measure(net, cache):
             x, y = held_out
             return {"validation_acc": float(hn.evaluate(net, x, y, cache)[0])}
         rows, status = hn.fit(
-            self.net_, hn.Batches(X, labels, size, self._rng), self._optimizer,
-            lambda *_: config.lr, watch, epochs=epochs, clip=config.clip,
-            measure=measure if held_out else None, progress=progress,
-            threads=hn.threads_for(self.hidden, self.n_threads))
+            self.net_, shown.watch(batches) if shown else batches, self._optimizer,
+            lambda *_: config.lr, tell, epochs=epochs, clip=config.clip,
+            measure=measure if held_out else None, threads=self.n_threads)
+        if shown:
+            shown.close()
         if status == "diverged":
             raise hn.Diverged(
                 f"in epoch {len(rows) + 1} the loss or a weight was no longer "

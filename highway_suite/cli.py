@@ -5,60 +5,80 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import re
 import shlex
-import sys
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import highway_networks as hn
-from highway_suite.checkpoints import Checkpoint, CheckpointError, of_training
-from highway_suite.datasets import load_as_asked
-from highway_suite.files import check_target
-from highway_suite.records import COMMAND, environment, write_record
-from highway_suite.schema import JUST_GUESSING, NAME, check
-from highway_suite.terminal import in_range, prepare_streams, say
+from highway_suite.checkpoints import Checkpoint, of_training
+from highway_suite.datasets import DATASETS, MissingData, load_as_asked
+from highway_suite.files import check_target, expanded, path_of
+from highway_suite.records import COMMAND, JUST_GUESSING, environment, write_record
+from highway_suite.terminal import in_range, prepare_streams
 from highway_suite.workers import (
     ended_by_signals,
     find_joblib,
     processes_for,
-    start_workers,
     train_all,
 )
 
 PROGRAM = COMMAND.split()[-1]
-PLAN = {item.name for item in fields(hn.Config)} | {    # what makes a run
-    "seeds", "depths", "blocks", "plain_hidden", "dataset"}
-
-# --------------------------------------------------------------------------------------
-# Flags
+QUICK = {"depths": [10], "epochs": 5, "n_train": 2000, "n_test": 1000}
+BLOCK = re.compile(r"(?!(depth|seed|wallclock_sec)$)[A-Za-z0-9_.+-]{1,24}")
+                        # a flag, a key of the record and a label of pictures
 
 
-def thread_count(text: str) -> int | None:
-    """An argparse type: a number of threads, or auto, which is None."""
-    return None if text == "auto" else in_range(int, 1, 1024)(text)
+class Parser(argparse.ArgumentParser):
+    """One for all flags: --quick fills in what was not given, and what does not go
+    together is refused."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        options = super().parse_args(args, namespace)
+        options.given = dict(vars(options))
+        for name in ("data_dir", "out"):
+            if path := getattr(options, name):
+                setattr(options, name, expanded(path))
+        if options.quick:
+            for name, value in QUICK.items():
+                setattr(options, name, options.given.get(name, value))
+        for block in getattr(options, "blocks", ()):
+            if not BLOCK.fullmatch(block):
+                self.error(f"argument --blocks: {block!r} is no name of a block")
+        if options.no_save and options.out:
+            self.error("argument --out: not allowed with argument --no-save")
+        if (options.jobs or 1) > 1 and find_joblib() is None:
+            self.error("argument --jobs: more than 1 needs joblib")
+        if options.threads > 1 and (options.jobs or 1) > 1:
+            self.error("argument --threads: not allowed with more than one of --jobs")
+        return options
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The machine's command line and what the suite adds."""
-    parser = hn.build_parser(PROGRAM)
-    parser.add_argument("--dataset", choices=("auto", *hn.DATASETS), default="auto",
+    parser = hn.build_parser(Parser)
+    parser.prog = PROGRAM
+    parser.add_argument("--dataset", choices=("auto", *DATASETS), default="auto",
                         help="auto: MNIST, or with a warning the shipped digits where "
                              "it cannot be had (default: auto)")
+    parser.add_argument("--plain-hidden", type=int, metavar="N",
+                        help="units of the plain net (default: --hidden); 71 matches "
+                             "the parameters of 50 highway units, as in the paper")
+    parser.add_argument("--quick", action="store_true", default=False,
+                        help="ten blocks, five epochs and 2000 images, each unless "
+                             "given")
     parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
                         default=None, help="processes (default: one per core, if that "
                         "is worth their start)")
-    parser.add_argument("--threads", type=thread_count, metavar="N", default=None,
-                        help="of BLAS, in one process: a number, or auto, all for one "
-                        f"net of {hn.WIDE} units or more, else 1 (default: auto)")
-    parser.add_argument("--checkpoint", metavar="FILE", type=hn.path_of, default=None,
+    parser.add_argument("--threads", type=in_range(int, 1, 1024), metavar="N",
+                        default=1, help="of BLAS, in one process: worth it for one net "
+                        "of hundreds of units on an idle machine (default: 1)")
+    parser.add_argument("--checkpoint", metavar="FILE", type=path_of, default=None,
                         help="go on from where an interrupted run, or one of fewer "
                         "--epochs, has got to; each net has FILE with its name added")
-    parser.add_argument("--anyway", action="store_true", default=False,
-                        help="go on also where the checkpoint was made by another "
-                        "processor, library or number of threads, and say so in "
-                        "the record")
     parser.add_argument("--no-save", action="store_true", default=False,
                         help="write no record")
     parser.add_argument("--version", action="version",
@@ -66,42 +86,61 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def check_flags(settings: dict, own: dict, fail: Callable) -> list[hn.Config]:
-    """The nets to train. Fail where a value is not allowed, or flags do not go
-    together, or cannot be done here, or a block has a name that no record can hold."""
+# --------------------------------------------------------------------------------------
+# How to load, to train and to write
+
+
+def load(options: argparse.Namespace) -> tuple[dict, hn.Data]:
+    """The settings that the data set decides, its name and no more images than it has,
+    and its Data. Raises hn.DataError, also where more images were asked for."""
+    for path in (options.checkpoint, options.out):
+        if path:
+            check_target(path)          # before anything is fetched
     try:
-        for block in settings["blocks"]:
-            check(block, NAME, "--blocks")
-        configs = hn.make_configs(settings)
-    except ValueError as error:
-        fail(str(error))
-    check_out(own["checkpoint"], fail, "--checkpoint")
-    if own["no_save"] and own["out"]:
-        fail("argument --out: not allowed with argument --no-save")
-    if (own["jobs"] or 1) > 1 and find_joblib() is None:
-        fail("argument --jobs: more than 1 needs joblib")
-    if (own["threads"] or 1) > 1 and hn.threadpoolctl is None:
-        fail("argument --threads: more than 1 needs threadpoolctl")
-    if (own["threads"] or 1) > 1 and (own["jobs"] or 1) > 1:
-        fail("argument --threads: not allowed with more than one of --jobs")
-    return configs
+        dataset, data = load_as_asked(options.dataset, options.data_dir)
+    except MissingData as error:
+        raise MissingData(f"{error}, or use --dataset digits") from error
+    decided: dict[str, Any] = {"dataset": dataset}
+    for name, most in (("n_train", len(data.x_train)), ("n_test", len(data.x_test))):
+        if options.given.get(name, 0) > most:
+            raise hn.DataError(f"argument --{name.replace('_', '-')}: "
+                               f"{options.given[name]} is more than the {most} images "
+                               f"of {dataset}")
+        decided[name] = min(getattr(options, name, getattr(hn.Config, name)), most)
+    return decided, data
 
 
-def fit_to_data(settings: dict, given: dict, fail: Callable) -> dict:
-    """`hn.cap_images`, but fail where more were asked for, or a batch takes more."""
-    capped = hn.cap_images(settings)
-    for name, most in (("n_train", "n_train"), ("n_test", "n_test"),
-                       ("batch", "n_train")):
-        if (given if name == most else capped).get(name, 0) > capped[most]:
-            fail(f"argument --{name.replace('_', '-')}: {settings[name]} is more than "
-                 f"the {capped[most]} images of {settings['dataset']}")
-    return capped
+def checkpoint_of(path: Path | None, config: hn.Config, data: hn.Data
+                  ) -> Checkpoint | None:
+    """FILE.npz -> the checkpoint FILE-highway-30-0.npz of a net."""
+    if path is None:
+        return None
+    name = path.name.removesuffix(".npz")
+    name = f"{name}-{config.block}-{config.depth}-{config.seed}.npz"
+    return of_training(path.with_name(name), config, data)
+
+
+def train(configs: list[hn.Config], data: hn.Data, options: argparse.Namespace
+          ) -> list[dict]:
+    """The arms of the record. Raises ValueError."""
+    subsets = {seed: hn.take_subset(data, replace(configs[0], seed=seed))
+               for seed in {config.seed for config in configs}}
+    tasks = [(config, subsets[config.seed], checkpoint_of(
+        options.checkpoint, config, subsets[config.seed])) for config in configs]
+    jobs = options.jobs or (1 if options.threads > 1 else processes_for(configs))
+    try:
+        return train_all(tasks, min(jobs, len(configs)), options.threads)
+    except BrokenExecutor:
+        raise OSError("a process was killed or lacks memory; no record written. Try "
+                      "--jobs 1, or smaller nets") from None
 
 
 def flags_of(settings: dict) -> list[tuple[str, str]]:
     """The flags that make this run: the seeds, and what differs from the headline."""
-    headline = hn.cap_images(hn.resolve({"dataset": settings["dataset"]}))
-    headline |= {"dataset": "mnist", "plain_hidden": settings["hidden"]}
+    headline = hn.resolve({}) | {"plain_hidden": settings["hidden"]}
+    for name, most in zip(("n_train", "n_test"), DATASETS[settings["dataset"]].images,
+                          strict=True):
+        headline[name] = min(headline[name], most)
     flags = []
     for name, value in settings.items():
         if name != "seeds" and value == headline[name]:
@@ -128,61 +167,57 @@ def command_of(flags: list[tuple[str, str]], out: Path | None) -> str:
     """The command that makes this record again, without paths of this machine."""
     if out is not None and out != default_out(flags):
         flags = [*flags, ("out", out.name if out.is_absolute() else out.as_posix())]
-    words = (f"--{k}{'=' if v.startswith('-') else ' '}{shlex.quote(v)}"
-             for k, v in flags)
+    words = (f"--{name}{'=' if value.startswith('-') else ' '}{shlex.quote(value)}"
+             for name, value in flags)
     return " ".join([COMMAND, *words])
 
 
-def check_out(out: Path | None, fail: Callable, flag: str = "--out") -> None:
-    """Fail before the start where a file cannot be written, or its folder is missing.
-    """
-    try:
-        if out:
-            check_target(out)
-            if not out.parent.is_dir() and out.parent != Path("runs"):
-                raise OSError(2, f"{out.parent} is not a folder")
-    except OSError as error:
-        fail(f"argument {flag}: {out}: {error.strerror}")
+def write(settings: dict, options: argparse.Namespace) -> Callable:
+    """-> save(record), which writes it, if it has a place, and returns what there is to
+    say. Raises OSError now, where it could not be written."""
+    flags = flags_of(settings)
+    out = None if options.no_save else options.out or default_out(flags)
+    if out:
+        check_target(out)
+        if not out.parent.is_dir() and out.parent != Path("runs"):
+            raise OSError(2, "no such folder", str(out.parent))
+
+    def save(record):
+        record |= {"command": command_of(flags, options.out),
+                   "env": environment(options.threads)}
+        told = [table_of(record)]
+        try:
+            if out:
+                out.parent.mkdir(exist_ok=True)
+                told.append(f"wrote {out}" if write_record(out, record) else
+                            f"{out} has these numbers already and is left as it is")
+        except OSError as error:        # a full disk: the numbers are said all the same
+            raise OSError(f"{out}: {error.strerror}; nothing written\n{told[0]}"
+                          ) from error
+        return "\n".join([*told, *advice_on(record)])
+    return save
 
 
-# --------------------------------------------------------------------------------------
-# The run
+def table_of(record: dict) -> str:
+    """The small table at the end."""
+    lines = [" net, blocks   seed  parameters  test acc  train loss  seconds"]
+    for run in record["runs"]:
+        for block in record["config"]["blocks"]:
+            arm = run[block]
+            shown = (f"{arm['final_test_acc']:8.4f}  {arm['final_train_loss']:10.4f}"
+                     if arm["status"] == "ok" else "diverged           -")
+            lines.append(f"{arm['label']:>12}  {arm['seed']:>5}  "
+                         f"{arm['parameters']:>10,}  {shown}  "
+                         f"{arm['wallclock_sec']:7.2f}")
+    for row in record["summary"]:
+        if row["test_acc_std"] is not None:
+            lines.append(f"{row['block']} {row['depth']}: test accuracy "
+                         f"{row['test_acc_mean']:.4f} +- {row['test_acc_std']:.4f} "
+                         f"over {row['n'] - row['diverged']} seeds")
+    return "\n".join(lines)
 
 
-def obtain(dataset: str, data_dir: Path | None, jobs: int) -> tuple[str, hn.Data]:
-    """The data set's name and Data, fetched if need be while processes start."""
-    starting = start_workers(jobs)
-    try:
-        return load_as_asked(dataset, data_dir)
-    except hn.MissingData as error:
-        raise hn.MissingData(f"{error}, or use --dataset digits") from error
-    finally:
-        list(starting)
-
-
-def checkpoint_of(path: Path, config: hn.Config, data: hn.Data,
-                  anyway: bool) -> Checkpoint:
-    """FILE.npz -> the checkpoint FILE-highway-30-0.npz of a net."""
-    name = path.name.removesuffix(".npz")
-    name = f"{name}-{config.block}-{config.depth}-{config.seed}.npz"
-    return of_training(path.with_name(name), config, data, anyway)
-
-
-def train(configs: list[hn.Config], data: hn.Data, own: dict, jobs: int
-          ) -> tuple[list[dict], int | None]:
-    """The arms and their number of BLAS threads."""
-    subsets = {seed: hn.take_subset(data, replace(configs[0], seed=seed))
-               for seed in {config.seed for config in configs}}
-    file = own["checkpoint"]
-    tasks = [(config, subsets[config.seed], file and checkpoint_of(
-        file, config, subsets[config.seed], own["anyway"])) for config in configs]
-    widest = max(config.hidden for config in configs)
-    with hn.blas_threads(1 if jobs > 1 else hn.threads_for(widest, own["threads"])
-                         ) as threads:
-        return train_all(tasks, jobs), threads
-
-
-def advice_on(record: dict) -> str:
+def advice_on(record: dict) -> list[str]:
     """What to try where a highway net guesses, as the pictures judge that; what the
     headline's contrast rests on; or nothing."""
     lines = []
@@ -196,69 +231,16 @@ def advice_on(record: dict) -> str:
                  else f"a more negative --gate-bias than {bias:.3g}")
         lines.append(f"{arm['label']}, seed {arm['seed']}, did not learn: try {other}, "
                      "or a smaller --lr")
-    headline = hn.resolve({}) | {"seeds": record["seeds"]}
-    if record["config"] == headline:
+    if record["config"] == hn.resolve({}) | {"seeds": record["seeds"]}:
         lines.append("This plain net fails by its initialisation and learning rate at "
                      "least as much as by its depth: python3 -m experiments.headline "
                      "shows it.")
-    return "\n".join(lines)
-
-
-def finish(record: dict, arms: list[dict], out: Path | None) -> None:
-    """Write the record, if it has a place, and only then print what came out: a broken
-    stream cannot lose it. Exits with 1 and a line that says why, if nothing could be
-    written."""
-    error, told = None, ""
-    try:
-        if out:
-            out.parent.mkdir(exist_ok=True)
-            told = (f"wrote {out}" if write_record(out, record) else
-                    f"{out} has these numbers already and is left as it is")
-    except OSError as caught:
-        error = caught
-    said = say(hn.table_of(arms), sys.stdout)
-    if error:
-        sys.exit(f"{PROGRAM}: {out}: {error.strerror}; nothing written")
-    if out:
-        say(told, sys.stdout)
-    elif not said:
-        sys.exit(1)
-    if advice := advice_on(record):
-        say(advice)
+    return lines
 
 
 def main(argv: list[str] | None = None) -> dict:
-    """Run the command line -> the record. Exits with 2 for a wrong flag, 1 for wrong
-    data or a failed write, 130 after Ctrl-C."""
-    parser = build_parser()
-    own = vars(parser.parse_args(argv))
-    given = {name: own.pop(name) for name in PLAN & set(own)}
-    settings = hn.resolve(given, own["quick"])
-    check_out(own["out"], parser.error)
-    configs = check_flags(settings, own, parser.error)
-    alone = (own["threads"] or 1) > 1
-    jobs = min(own["jobs"] or (1 if alone else processes_for(configs)), len(configs))
-    try:
-        settings["dataset"], data = obtain(settings["dataset"], own["data_dir"], jobs)
-        settings = fit_to_data(settings, given, parser.error)
-        flags = flags_of(settings)
-        place = None if own["no_save"] else own["out"] or default_out(flags)
-        check_out(place, parser.error)
-        arms, threads = train(hn.make_configs(settings), data, own, jobs)
-    except (hn.DataError, CheckpointError) as error:
-        sys.exit(f"{PROGRAM}: {error}")
-    except OSError as error:        # of a checkpoint
-        sys.exit(f"{PROGRAM}: {error.filename}: {error.strerror}; no record written")
-    except (BrokenExecutor, MemoryError):
-        sys.exit(f"{PROGRAM}: a process was killed or lacks memory; no record written. "
-                 "Try --jobs 1, or smaller nets")
-    except KeyboardInterrupt:
-        say(f"\n{PROGRAM}: interrupted; no record written")
-        sys.exit(130)
-    record = hn.make_record(settings, arms, command_of(flags, own["out"]),
-                            environment(threads))
-    finish(record, arms, place)
-    return record
+    """Run the command line -> the record; it ends as `highway_networks.main`."""
+    return hn.main(argv, build_parser(), load, train, write)
 
 
 def run_as_program() -> None:

@@ -1,25 +1,53 @@
-"""Data sets: `DATASETS`, the whole table, and `load`, which fetches what is not there.
+"""Data sets: `DATASETS`, the table, and `load`, which fetches what is not there.
 
 Each file is checked by its SHA-256 before it takes its name, and again whenever it is
-read. The table is the machine's, to which this module adds what the lecture does not
-need: whoever looks something up in it imports it from here.
+read.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 import highway_networks as hn
-from highway_suite.files import check_target, write_file
+from highway_suite.files import check_target, expanded, write_file
 from highway_suite.mirrors import MirrorError, download
 from highway_suite.terminal import say
 
+NAMED = "--data-dir, data_dir= or $HIGHWAY_DATA_DIR"     # for commands, scripts, both
 KRIZHEVSKY = "https://www.cs.toronto.edu/~kriz/"
+
+
+class MissingData(hn.DataError):
+    """No file of the data set is there."""
+
+
+class DataFile(NamedTuple):
+    """One file of a data set: what must be in it, once it is unpacked."""
+
+    name: str       # the official one
+    shape: tuple    # (N, height, width) of images, (N,) of labels
+    sha256: str
+
+
+class Dataset(NamedTuple):
+    """A row of the table of data sets; `read` tells how its files are read."""
+
+    title: str          # on pictures
+    files: tuple        # of DataFile
+    images: tuple       # how many: training, test
+    shape: tuple        # of one image: height, width; of colour: 3, height, width
+    scale: float        # the largest pixel value
+    classes: int
+    read: Callable      # (folder, Dataset) -> training images, their labels, test
+                        # images, theirs, all checked; raises hn.DataError
+    cache: str = ""     # its own folder, in ~/.cache or in another that holds several
 
 
 class Download(NamedTuple):
@@ -37,43 +65,90 @@ class Source(NamedTuple):
     downloads: tuple        # of Download
 
 
-def idx_source(mirrors: tuple, *downloads: tuple) -> Source:
-    """Mirrors of four idx files of the usual names: hash and size of each, packed."""
-    names = (f"{file.name}.gz" for file in hn.DATASETS["mnist"].files)
-    return Source(mirrors, tuple(Download(name, *facts) for name, facts in
-                                 zip(names, downloads, strict=True)))
+# --------------------------------------------------------------------------------------
+# Readers
 
 
-def read_digits(folder: Path, dataset: hn.Dataset) -> list[np.ndarray]:
+def listing(folder: Path) -> str:
+    """What lies in a folder, in a few words."""
+    names = sorted(os.listdir(folder)) if folder.is_dir() else ["no such folder"]
+    shown = names[:6] + ["..."] if len(names) > 6 else names
+    return f"found there: {', '.join(shown) or 'nothing'}"
+
+
+def find_idx(folder: Path, file: DataFile) -> np.ndarray:
+    """The array of one idx file, in the folder or below it, packed or not, under its
+    official name or as unpackers leave it, NAME.idx3-ubyte: its SHA-256 decides. Raises
+    hn.DataError where another has its very name, else MissingData."""
+    faults = {}
+    for path in sorted(folder.rglob(f"*{file.name.replace('-idx', '?idx')}*")):
+        if path.is_file():
+            try:
+                return hn.read_idx(path, file.sha256)
+            except hn.DataError as error:
+                faults[path.relative_to(folder).as_posix()] = str(error)
+    for name in (file.name, f"{file.name}.gz"):
+        if name in faults:
+            raise hn.DataError(faults[name])
+    raise MissingData("; ".join([f"{folder}: no {file.name}, packed or not, "
+                                 f"{listing(folder)}", *faults.values()]))
+
+
+def read_idx_files(folder: Path, dataset: Dataset) -> list[np.ndarray]:
+    """The idx files of a data set -> their arrays. Raises hn.DataError."""
+    return [find_idx(folder, file) for file in dataset.files]
+
+
+def read_digits(folder: Path, dataset: Dataset) -> list[np.ndarray]:
     """The digits that ship with the suite, wherever other data lie."""
-    return hn.read_idx(Path(__file__).parent / "digits", dataset)
+    return read_idx_files(Path(__file__).parent / "digits", dataset)
 
 
-def read_cifar(folder: Path, dataset: hn.Dataset) -> list[np.ndarray]:
-    """The images and labels of CIFAR. Raises DataError."""
-    from highway_suite import cifar  # which takes Pillow
+def read_cifar(folder: Path, dataset: Dataset) -> list[np.ndarray]:
+    """The images and labels of CIFAR. Raises hn.DataError."""
+    from highway_suite import cifar  # which takes this module
     return cifar.read(folder, dataset)
 
 
-def cifar_row(title: str, classes: int, cache: str, train: str, test: str
-              ) -> hn.Dataset:
+# --------------------------------------------------------------------------------------
+# The table
+
+
+def idx_set(title: str, train: int, test: int, side: int, scale: int, hashes: tuple,
+            cache: str) -> Dataset:
+    """The row of a set of square images, ten classes, in four idx files of the usual
+    names, with the SHA-256 of each."""
+    shapes = ((train, side, side), (train,), (test, side, side), (test,))
+    return Dataset(title, tuple(map(DataFile, hn.MNIST, shapes, hashes)), (train, test),
+                   (side, side), scale, 10, read_idx_files, cache)
+
+
+def idx_source(mirrors: tuple, *downloads: tuple) -> Source:
+    """Mirrors of four idx files of the usual names: hash and size of each, packed."""
+    return Source(mirrors, tuple(Download(f"{name}.gz", *facts) for name, facts in
+                                 zip(hn.MNIST, downloads, strict=True)))
+
+
+def cifar_row(title: str, classes: int, cache: str, train: str, test: str) -> Dataset:
     """A row of the table, with the hashes of the sorted rows to train and to test."""
-    return hn.Dataset(title, (hn.DataFile("train.bin", (50000, 3, 32, 32), train),
-                              hn.DataFile("test.bin", (10000, 3, 32, 32), test)),
-                      (50000, 10000), (3, 32, 32), 255, classes, read_cifar, cache)
+    return Dataset(title, (DataFile("train.bin", (50000, 3, 32, 32), train),
+                           DataFile("test.bin", (10000, 3, 32, 32), test)),
+                   (50000, 10000), (3, 32, 32), 255, classes, read_cifar, cache)
 
 
-DATASETS = hn.DATASETS
-DATASETS |= {
+DATASETS: dict[str, Dataset] = {
+    # LeCun, Cortes, Burges; the hashes are those of the files of 1998.
+    "mnist": idx_set("MNIST", 60000, 10000, 28, 255, tuple(hn.MNIST.values()),
+                     "hinton-mnist"),
     # UCI optical digits, 8x8; see digits/README.md.
-    "digits": hn.idx_set("UCI digits, 8×8 pixels (not MNIST)", 1437, 360, 8, 16, (
+    "digits": idx_set("UCI digits, 8×8 pixels (not MNIST)", 1437, 360, 8, 16, (
         "5f7350bc1a400f722695b561e85a3860dfd1d04df1be94ad585900b51f1a4be3",
         "285f5abc6b458ff9816638ffbebb4c02b09af05624dfa54459e8e375dc4943a6",
         "045e47932e3ba7e00b615823d06700cd192451196741bda8ad0f44874686afb3",
         "59712ac0fec7f148717d68d3f29ac991b3411addd133c0b8e6976cf4b564fdcb"),
         "digits")._replace(read=read_digits),
     # Xiao, Rasul, Vollgraf 2017.
-    "fashion": hn.idx_set("Fashion-MNIST", 60000, 10000, 28, 255, (
+    "fashion": idx_set("Fashion-MNIST", 60000, 10000, 28, 255, (
         "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
         "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
         "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
@@ -119,16 +194,53 @@ SOURCES = {
 def content_hash(name: str) -> str:
     """What a data set is, in 64 hex digits: the SHA-256 of the SHA-256 values that its
     row of the table demands, in their order. The files need not be there, and it is the
-    same whatever they were packed in. Raises DataError for a name without a row, and
-    for a row without files."""
+    same whatever they were packed in. Raises hn.DataError for a name without a row."""
     if name not in DATASETS:
         raise hn.DataError(f"no data set {name!r}, only {', '.join(DATASETS)}")
-    if not DATASETS[name].files:
-        raise hn.DataError(f"the row of {name!r} names no files by their SHA-256, so "
-                           "trials could not tell its data from others: give the "
-                           "Experiment a `content` of its own")
     known = "\n".join(file.sha256 for file in DATASETS[name].files)
     return hashlib.sha256(known.encode()).hexdigest()
+
+
+# --------------------------------------------------------------------------------------
+# Loading
+
+
+def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
+    """Where a data set lies: in data_dir, $HIGHWAY_DATA_DIR or ~/.cache, the first that
+    is named; there in a folder of its own, if there is one. Raises MissingData where
+    none is named, and there is no home."""
+    named = data_dir or os.environ.get("HIGHWAY_DATA_DIR")
+    folder = expanded(named or "~/.cache")
+    if str(folder).startswith("~"):
+        raise MissingData(f"{folder}: there is no such home")
+    own = folder / dataset.cache
+    return own if os.path.isdir(own) or not named else folder
+
+
+def read(name: str, data_dir: str | Path | None = None) -> hn.Data:
+    """A row of DATASETS -> Data as it lies in the files; the arrays are read-only.
+    Raises hn.DataError; MissingData where nothing of it is there."""
+    if name not in DATASETS:
+        raise hn.DataError(f"no data set {name!r}, only {', '.join(DATASETS)}")
+    dataset = DATASETS[name]
+    try:        # what ships needs no folder
+        folder = (Path() if dataset.read is read_digits else
+                  data_folder(dataset, data_dir))
+        arrays = dataset.read(folder, dataset)
+    except (hn.DataError, OSError) as error:    # a folder that one may not look into
+        kind = type(error) if isinstance(error, hn.DataError) else MissingData
+        raise kind(f"{error}. Put the files of {dataset.title} there, or name "
+                   f"another folder with {NAMED}") from error
+    x_train, y_train, x_test, y_test = arrays = [
+        array.reshape(len(array), -1) if array.ndim > 1 else array[:]
+        for array in arrays]
+    for array in arrays:
+        array.flags.writeable = False
+    there = (len(x_train), len(x_test)), x_train.shape[1]
+    if there != (told := (tuple(dataset.images), math.prod(dataset.shape))):
+        raise hn.DataError(f"images and pixels of {name!r} are {there}; its row of "
+                           f"DATASETS says {told}")
+    return hn.Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
 
 
 def fetch(file: Download, mirrors: tuple, folder: Path) -> None:
@@ -148,9 +260,9 @@ def fetch(file: Download, mirrors: tuple, folder: Path) -> None:
             return write_file(path, content)
     except OSError as error:
         reasons.append(error.strerror or str(error))
-    raise hn.MissingData(f"{path} is missing and cannot be fetched "
-                         f"({'; '.join(reasons)}). Put the files there, or name their "
-                         f"folder with {hn.NAMED}")
+    raise MissingData(f"{path} is missing and cannot be fetched "
+                      f"({'; '.join(reasons)}). Put the files there, or name their "
+                      f"folder with {NAMED}")
 
 
 def load(name: str, data_dir: str | Path | None = None) -> hn.Data:
@@ -160,27 +272,27 @@ def load(name: str, data_dir: str | Path | None = None) -> hn.Data:
     what is there is never replaced. Raises highway_networks.DataError.
     """
     try:
-        return hn.load_dataset(name, data_dir)
-    except hn.MissingData:
+        return read(name, data_dir)
+    except MissingData:
         if name not in SOURCES:
             raise
-    folder = hn.data_folder(DATASETS[name], data_dir)
+    folder = data_folder(DATASETS[name], data_dir)
     for file in SOURCES[name].downloads:
         if not os.path.isfile(folder / file.name):
             fetch(file, SOURCES[name].mirrors, folder)
-    return hn.load_dataset(name, data_dir)
+    return read(name, data_dir)
 
 
 def load_as_asked(dataset: str, data_dir: str | Path | None = None
                   ) -> tuple[str, hn.Data]:
     """What a flag --dataset names -> (name, Data). "auto" is MNIST if it is there or
     can be fetched, else the shipped digits, with a warning; files that are there and
-    wrong raise DataError all the same."""
+    wrong raise hn.DataError all the same."""
     if dataset != "auto":
         return dataset, load(dataset, data_dir)
     try:
         return "mnist", load("mnist", data_dir)
-    except hn.MissingData as error:
+    except MissingData as error:
         rule = "!" * 88
         say(f"{rule}\nNO MNIST: {error}\nUSING THE SHIPPED 8x8 DIGITS INSTEAD. These "
             f"are not MNIST results.\n{rule}")

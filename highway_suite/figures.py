@@ -36,7 +36,7 @@ from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-import highway_networks as hn
+from highway_suite.datasets import DATASETS
 from highway_suite.studies import Arm, Study, as_study
 
 
@@ -154,7 +154,7 @@ def saved(figure: Figure, kind: str, title: str | None, command: str, digest: st
 def title_of(dataset: str) -> str:
     """A data set as pictures name it: by its title, or where Matplotlib's own font
     lacks one of its letters by its name."""
-    title = hn.DATASETS[dataset].title
+    title = DATASETS[dataset].title
     known = get_font(findfont("DejaVu Sans")).get_charmap()
     name = title if all(ord(letter) in known for letter in title) else dataset
     return name if len(name) <= 36 else f"{name[:35]}…"

@@ -1,42 +1,92 @@
-"""Files of the suite: read if regular, bounded, JSON as the standard has it; written
+"""Files of the suite: paths as they are meant, JSON as the standard has it; written
 whole or not at all."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
 import stat
+import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from highway_networks import check_target, expanded, path_of, to_json
-from highway_networks import write_whole as write_file
 
-__all__ = ("check_target", "parse_json", "path_of", "read_file", "to_json",
-           "write_file", "write_json")
+def expanded(path: str | Path) -> Path:
+    """A path as it is meant: ~ is the home folder, also after a = or in a script, where
+    no shell sees it. It is asked for every path that a user names."""
+    return Path(os.path.expanduser(path))
 
-LIMIT = 64 * 2**20      # bytes; no record of ours is longer
+
+def path_of(text: str) -> Path:
+    """An argparse type: a path that a record can name and a terminal show."""
+    if not text or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"{text!a} is not the name of a file")
+    return expanded(text)
+
+
+def check_target(path: str | Path) -> None:
+    """Raise OSError unless a file can be written there: this is asked before the work
+    that fills it. Only a regular file is replaced, and no link, whose owner would not
+    expect it. A missing folder is taken for one that will be made."""
+    path = expanded(path)
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise OSError(22, "not a regular file, which alone is replaced", str(path))
+    there = next(filter(os.path.lexists, path.parents), path.parent)
+    with tempfile.TemporaryFile(dir=there):
+        pass
+
+
+def write_file(path: str | Path, content: bytes) -> None:
+    """Write all of the bytes, or nothing: then the file stays as it was. Raises
+    OSError, which names the file."""
+    path = expanded(path)
+    check_target(path)
+    part = path.with_name(f".{path.name[:40]}.{os.getpid()}-{time.time_ns()}.part")
+    try:
+        part.write_bytes(content)
+        os.replace(part, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_file(path: str | Path) -> bytes:
+    """The bytes of a regular file. Raises ValueError, also for one that cannot be read.
+    """
+    path = expanded(path)
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):     # a FIFO would block
+            raise ValueError("not a regular file")
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+
+
+def to_json(value: Any, indent: str = "") -> str:
+    """JSON with every array of numbers on one line, so that a diff can be read. Raises
+    ValueError for NaN and the infinities, which JSON does not have."""
+    deeper = indent + " "
+    if isinstance(value, dict) and value:
+        inner = [f"{json.dumps(str(key))}: {to_json(item, deeper)}"
+                 for key, item in value.items()]
+    elif isinstance(value, list) and value and isinstance(value[0], (dict, list)):
+        inner = [to_json(item, deeper) if isinstance(item, dict)
+                 else json.dumps(item, allow_nan=False) for item in value]
+    else:
+        return json.dumps(value, allow_nan=False)
+    left, right = "{}" if isinstance(value, dict) else "[]"
+    return f"{left}\n{deeper}" + f",\n{deeper}".join(inner) + f"\n{indent}{right}"
 
 
 def write_json(path: str | Path, value: Any) -> None:
     """Write a value as JSON, all of it or nothing."""
     write_file(path, f"{to_json(value)}\n".encode())
-
-
-def read_file(path: str | Path, most: int = LIMIT) -> bytes:
-    """The bytes of a regular file of at most so many. Raises ValueError, also for one
-    that cannot be read."""
-    path = expanded(path)
-    try:
-        info = os.stat(path)
-        if not stat.S_ISREG(info.st_mode):      # before opening it: a FIFO would block
-            raise ValueError("not a regular file")
-        if info.st_size > most:
-            raise ValueError(f"{info.st_size} bytes, {most} allowed")
-        return path.read_bytes()
-    except OSError as error:
-        raise ValueError(error.strerror or str(error)) from error
 
 
 def parse_json(text: str) -> Any:

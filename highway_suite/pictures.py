@@ -37,9 +37,12 @@ from highway_suite.figures import (
     title_of,
 )
 from highway_suite.files import read_file, write_file
-from highway_suite.schema import INITS, JUST_GUESSING, RecordError
+from highway_suite.records import JUST_GUESSING, RecordError
 from highway_suite.studies import RUN, Arm, Study
 from highway_suite.terminal import say
+
+INITS = {"uniform": "U(±1/√fan_in), a third of Glorot's variance",
+         "glorot": "Glorot", "he": "He", "orthogonal": "orthogonal"}
 
 MEAN = "mean over seeds"
 RANGE = f"line: {MEAN}; band: lowest to highest"

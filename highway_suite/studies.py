@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import highway_networks as hn
-from highway_suite.records import COMMAND, read_with_hash
-from highway_suite.schema import check_record, is_earlier, nets_of
+from highway_suite.datasets import DATASETS
+from highway_suite.records import COMMAND, check_record, nets_of, read_with_hash
 
 # What makes each record that is drawn unasked: its name, and the flags of its command.
 RUN = ("run.json", "--seed 0")
@@ -72,7 +71,7 @@ class Study(NamedTuple):
     @property
     def classes(self) -> int:
         """C, 0 where it is not known; the loss of a uniform guess is ln C."""
-        return hn.DATASETS[self.dataset].classes if self.dataset else 0
+        return DATASETS[self.dataset].classes if self.dataset else 0
 
     @property
     def chance(self) -> float:
@@ -124,7 +123,8 @@ def make_study(record: dict, sha256: str = "") -> Study:
                                     len(order) - 1 - place)
                     for place, block in enumerate(order) if block in nets[depth]}
             for depth in sorted(nets)}
-    if is_earlier(record):      # MNIST, b_T = -2, U(+-1/sqrt(fan_in))
+    if "schema" not in record and record.get("config") is None:
+        # The earlier reproduction wrote it: MNIST, b_T = -2, U(+-1/sqrt(fan_in))
         return Study(arms, sorted(seeds), "mnist", record["n_train"], record["n_test"],
                      "uniform", -2.0, True, "", sha256)
     config = record["config"]

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import highway_networks as hn
-from highway_suite.checkpoints import CheckpointError, computed_by
-from highway_suite.terminal import say
+from highway_suite.training import train_arm
 
 START_SECONDS = 0.6     # that starting processes takes
 
@@ -27,30 +26,12 @@ def find_joblib() -> Any:
     return joblib
 
 
-class Lines(hn.Progress):
-    """A training's progress in lines, on a stream that may break."""
-
-    def say(self, text: str) -> None:
-        self.told = time.monotonic()
-        say(f"{self.label}  {text}")
-
-
-def train_here(config: hn.Config, data: hn.Data, checkpoint: Any) -> dict:
-    """`hn.train_arm`, with its progress."""
-    return hn.train_arm(config, data, Lines(config), checkpoint)
-
-
-def train_in_worker(block: Any, computes: str, config: hn.Config, *task: Any) -> dict:
-    """The same in another process, on one BLAS thread. The caller's block comes along,
-    for that process may not have it, or may have an older one of this name; computes:
-    what the caller's computes, which a module that was reloaded since does not. Raises
-    CheckpointError."""
+def train_in_worker(block: Any, config: hn.Config, data: hn.Data, checkpoint: Any
+                    ) -> dict:
+    """One net in another process, on one BLAS thread. The caller's block comes along,
+    for that process may not have it, or may have an older one of this name."""
     hn.BLOCKS[config.block] = block
-    if computed_by(config) == computed_by(config) != computes:      # not a random one
-        raise CheckpointError(f"block {config.block!r} has changed since the processes "
-                              "started: start Python anew")
-    with hn.blas_threads(1):
-        return train_here(config, *task)
+    return train_arm(config, data, checkpoint, lines=True)
 
 
 def end_with(caller: int) -> None:
@@ -146,18 +127,19 @@ def processes_for(configs: list[hn.Config]) -> int:
     return jobs if work - work / jobs > START_SECONDS else 1
 
 
-def train_all(tasks: list[tuple], jobs: int) -> list[dict]:
+def train_all(tasks: list[tuple], jobs: int, threads: int = 1) -> list[dict]:
     """tasks: (config, unscaled Data, checkpoint or None) -> their arms in this order;
     trained on so many processes, the costliest first."""
     order = sorted(range(len(tasks)), key=lambda i: cost(tasks[i][0]), reverse=True)
     work = [tasks[i] for i in order]
     if jobs == 1:
-        done = [train_here(*task) for task in work]
+        done = [train_arm(config, data, checkpoint, threads=threads)
+                for config, data, checkpoint in work]
     else:
         joblib = find_joblib()
         done = joblib.Parallel(n_jobs=jobs, **options())(
             joblib.delayed(train_in_worker)(
-                hn.BLOCKS[task[0].block], computed_by(task[0]), *task)
+                hn.BLOCKS[task[0].block], *task)
             for task in work)
     arms = dict(zip(order, done, strict=True))
     return [arms[i] for i in range(len(tasks))]

@@ -11,6 +11,7 @@ import pytest
 
 import highway_networks as hn
 import highway_suite
+from highway_suite import datasets
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -80,8 +81,8 @@ def digits():
 def mnist():
     """MNIST as uint8 Data, where its files lie already."""
     try:
-        return hn.load_dataset("mnist")
-    except hn.MissingData as error:
+        return datasets.read("mnist")
+    except datasets.MissingData as error:
         pytest.skip(str(error))
 
 
@@ -94,10 +95,9 @@ def encode_idx(array):
 @pytest.fixture
 def small_mnist(tmp_path, monkeypatch, rng):
     """MNIST's table, hashes included, for four tiny files in a folder."""
-    from highway_suite import datasets
     folder, files, downloads = tmp_path / "data", [], []
     folder.mkdir()
-    for official in hn.DATASETS["mnist"].files:
+    for official in datasets.DATASETS["mnist"].files:
         shape = (20, *official.shape[1:])
         array = rng.integers(10, size=shape).astype(np.uint8)
         payload = encode_idx(array)
@@ -107,7 +107,8 @@ def small_mnist(tmp_path, monkeypatch, rng):
             shape=shape, sha256=hashlib.sha256(payload).hexdigest()))
         downloads.append(datasets.Download(
             f"{official.name}.gz", hashlib.sha256(packed).hexdigest(), len(packed)))
-    monkeypatch.setitem(hn.DATASETS, "mnist", hn.DATASETS["mnist"]._replace(
+    monkeypatch.setattr(hn, "MNIST", {file.name: file.sha256 for file in files})
+    monkeypatch.setitem(datasets.DATASETS, "mnist", datasets.DATASETS["mnist"]._replace(
         files=tuple(files), images=(20, 20)))
     monkeypatch.setitem(datasets.SOURCES, "mnist", datasets.SOURCES["mnist"]._replace(
         downloads=tuple(downloads)))

@@ -10,7 +10,7 @@ from experiments import NAMES
 from experiments.lab.experiment import Lab, folder_of, get, load_record
 from experiments.lab.judging import OPEN
 from experiments.lab.trials import Trial, read_packed
-from highway_suite.schema import RecordError
+from highway_suite.records import RecordError
 
 # What trials find: all of the same shape the same, or each that of another one, or its
 # own; how far, in natural logarithms, numbers and lists are moved then, and the items

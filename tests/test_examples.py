@@ -9,7 +9,7 @@ import pytest
 from test_readme import run
 
 import highway_networks as hn
-from highway_suite import samples
+from highway_suite import nets
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def test_a_search_goes_on(example):
 def test_a_layer_is_closed(example):
     right = {word[0]: [int(number) for number in word[1:]] for word in map(
         str.split, example("close_a_layer").out.splitlines()[1:])}
-    images, labels = samples.mnist_images()
+    images, labels = nets.mnist_images()
     x = hn.scale_pixels(hn.Data(images, labels, images, labels)).x_test
     assert right == {block: [
-        np.sum(samples.trained_net(block).predict(x, closed) == labels)
-        for closed in ((), (20,), range(9, 25))] for block in samples.TRAINED}
+        np.sum(nets.trained_net(block).predict(x, closed) == labels)
+        for closed in ((), (20,), range(9, 25))] for block in nets.TRAINED}
     assert min(right["highway"]) >= 38 and right["residual"][2] < 30
     assert right["plain"][0] >= 38 and max(right["plain"][1:]) < 20
 

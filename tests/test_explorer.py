@@ -15,7 +15,7 @@ import pytest
 
 import highway_networks as hn
 from explorer import maker
-from highway_suite.samples import mnist_images
+from highway_suite.nets import mnist_images
 from tests import committed
 from tests.contracts import contrast
 

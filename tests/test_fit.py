@@ -1,9 +1,7 @@
 """The training loop of every net: what it asks, keeps, reports and survives."""
 
 import math
-import os
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -104,68 +102,32 @@ def blas():
 
 
 @pytest.mark.skipif(not blas(), reason="a BLAS that threadpoolctl does not know")
-def test_the_first_of_several_threads_sets_the_number_and_what_was_comes_back():
-    """The number is one for the whole process: it holds in every body until the last
-    has ended, as in that of `fit`, which asks for 1."""
+def test_a_training_has_one_thread_unless_asked_and_what_was_comes_back():
     found = []
-
-    def body(threads):
-        net = Valley()
-        with hn.blas_threads(threads) as told:
-            found.append((told, blas()))
-            time.sleep(0.01)
-            hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant, epochs=1,
-                   measure=lambda *_: found.append((told, blas())) or {})
     with threadpool_limits(2, "blas"):
-        for first in (1, 2):
-            bodies = [threading.Thread(target=body, args=(n,)) for n in (1, 2, None)]
-            with hn.blas_threads(first):        # and waits for the others within it
-                for thread in bodies:
-                    thread.start()
-                for thread in bodies:
-                    thread.join()
-            assert found == [(first, {first})] * 6 and blas() == {2}
-            found.clear()
-        for threads in (1, 2, None):
-            body(threads)
-        assert found == [(1, {1})] * 2 + [(2, {2})] * 4 and blas() == {2}
-        first = threading.Thread(target=body, args=(1,))
-        with hn.blas_threads(None):
-            first.start()
-            time.sleep(0.005)
-        first.join()            # the last one out is another thread
-        assert blas() == {2}
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes by fork")
-def test_a_process_forked_within_a_body_has_none():
-    told = 0
-    try:
-        with hn.blas_threads(1):
-            if (child := os.fork()) == 0:
-                with hn.blas_threads(2) as told:
-                    pass
-    finally:
-        if child == 0:
-            os._exit(told)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+        for more in ({}, {"threads": 2}):
+            net = Valley()
+            hn.fit(net, Targets(), hn.SGD(net.params, 0.0), constant, epochs=1,
+                   measure=lambda *_: found.append(blas()) or {}, **more)
+            assert blas() == {2}
+    assert found == [{1}, {2}]
 
 
 def test_a_training_is_the_same_alone_and_beside_another(rng):
     x, y = rng.uniform(-1, 1, (300, 784)), rng.integers(10, size=300)
-    data = hn.Data(x, y, x, y)
+    data = hn.Data(x, y, x, y, scale=None)
 
     def train(seed, epochs):
         config = hn.Config(seed=seed, depth=5, epochs=epochs)
         net = hn.make_net(config, data)
         hn.train(net, data, config)
         return net.params
-    alone, before = train(1, 8), blas()
+    alone = train(1, 8)
     other = threading.Thread(target=train, args=(0, 3))
     other.start()
     beside = train(1, 8)
     other.join()
-    assert np.array_equal(alone, beside) and blas() == before
+    assert np.array_equal(alone, beside)
 
 
 # Killed and resumed

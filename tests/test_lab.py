@@ -30,7 +30,7 @@ from experiments.lab.running import KILLED, run_trials
 from experiments.lab.trials import Request, Store, StoreError, read_packed
 from highway_suite import checkpoints
 from highway_suite.files import write_json
-from highway_suite.schema import RecordError
+from highway_suite.records import RecordError
 from tests import lab_toys as toys
 
 

@@ -13,19 +13,25 @@ from test_cli import DIGITS, settings_of
 
 import highway_networks as hn
 import visualize_highway_networks as viz
-from highway_networks import summarize
-from highway_suite import cli, records, studies
+from highway_suite import cli, load_net, records, save_net, studies
 from highway_suite.files import to_json
-from highway_suite.records import environment, numbers_of, read_record, read_with_hash
-from highway_suite.schema import RecordError, check_record, nets_of
+from highway_suite.records import (
+    RecordError,
+    check_record,
+    environment,
+    nets_of,
+    numbers_of,
+    read_record,
+    read_with_hash,
+)
 from tests.committed import tree
-from tests.records_for_figures import make_arm, make_record
+from tests.records_for_figures import make_record
 
 ROOT = Path(hn.__file__).parent
 
 
 @pytest.mark.parametrize("kind", ["link", "folder"])
-def test_only_a_regular_file_is_replaced(tmp_path, kind, capsys):
+def test_only_a_regular_file_is_replaced(tmp_path, kind):
     path = tmp_path / "r.json"
     if kind == "link":
         path.symlink_to("other")
@@ -33,7 +39,6 @@ def test_only_a_regular_file_is_replaced(tmp_path, kind, capsys):
         path.mkdir()
     with pytest.raises(SystemExit):
         cli.main([*DIGITS, "--out", str(path)])
-    assert "not a regular file" in capsys.readouterr().err
     assert [*tmp_path.iterdir()] == [path]
 
 
@@ -44,18 +49,17 @@ def record(tmp_path):
     return path
 
 
-def test_a_record_with_the_same_numbers_is_left_as_it_is(record, capsys):
+def test_a_record_with_the_same_numbers_is_left_as_it_is(record):
     """Who only tries a command changes no file; whatever else is there is replaced."""
-    def run(*more):
-        cli.main([*DIGITS, "--out", str(record), *more])
-        return capsys.readouterr().out
     before = record.read_bytes()
-    assert "left as it is" in run() and record.read_bytes() == before
+    cli.main([*DIGITS, "--out", str(record)])
+    assert record.read_bytes() == before
     for content in (b"", b"{}", before.replace(b"digits", b"mnist", 1)):
         record.write_bytes(content)
-        assert "wrote" in run()
+        cli.main([*DIGITS, "--out", str(record)])
         assert numbers_of(read_record(record)) == numbers_of(json.loads(before))
-    assert "wrote" in run("--seed", "1")
+    cli.main([*DIGITS, "--out", str(record), "--seed", "1"])
+    assert read_record(record)["seeds"] == [1]
 
 
 def test_round_trip_and_keys_and_nothing_private(record):
@@ -119,44 +123,33 @@ def set_to(value, *keys):
 
 HIGHWAY = ("runs", 0, "highway")
 BAD = [
-    (set_to("other/schema", "schema"), "schema"),
-    (set_to(99, "schema_version"), "schema_version"),
-    (set_to(GONE, "runs"), "runs"),
-    (set_to(0, "runs", 0, "depth"), "runs[0].depth"),
+    (set_to(GONE, "runs"), "runs"), (set_to(3, "runs"), "runs"),
+    (set_to("6", "runs", 0, "depth"), "runs[0].depth"),
     (set_to({"depth": 6}, "runs", 0), "runs[0]"),
-    (set_to("x", *HIGHWAY), "runs[0].highway"),
-    (lambda record: record["runs"][0].update({"a $b$": make_arm("plain", 6, 0, 4)}),
-     "runs[0]"),
-    (lambda record: record["runs"].append(record["runs"][0]), "runs[1]"),
-    (lambda record: record["runs"].append(
-        record["runs"][0] | {"seed": 1, "plain": make_arm("plain", 6, 1, 3)}),
-     "history.epoch' of plain 6"),
-    (set_to([0.5, 1.5, 0.5, 0.5], *HIGHWAY, "history", "test_acc"),
-     "history.test_acc[1]"),
-    (set_to([1, 2, 2, 3], *HIGHWAY, "history", "epoch"), "history.epoch[2]"),
-    (set_to(None, *HIGHWAY, "history", "test_acc", 1), "highway.status"),
-    (set_to(0.1, *HIGHWAY, "layer_T_history", 2), "layer_T_history[2]"),
-    (set_to(1.01, *HIGHWAY, "layer_T_history", 2, 1, 4), "layer_T_history[2][1][4]"),
-    (set_to([0.1], *HIGHWAY, "layer_T_history", 2, 1), "layer_T_history[2][1]"),
-    (set_to("cifar", "dataset"), "dataset"),
-    (set_to("a\nb", "command"), "command"),
+    (set_to(GONE, *HIGHWAY, "history", "epoch"), "runs[0].highway.history.epoch"),
+    (set_to(GONE, *HIGHWAY, "history", "test_acc"), "highway.history.test_acc"),
+    (set_to([0.5, "x", 0.5, 0.5], *HIGHWAY, "history", "test_acc"),
+     "highway.history.test_acc"),
+    (set_to([0.5], *HIGHWAY, "history", "train_loss"), "highway.history.train_loss"),
+    (set_to([0.1], *HIGHWAY, "layer_T_history", 2, 1), "highway.layer_T_history"),
 ]
 
 
 @pytest.mark.parametrize("change, field", BAD)
-def test_a_bad_field_is_one_line_that_names_it(change, field):
-    record = make_record()
+def test_a_bad_field_is_one_line_that_names_it(tmp_path, change, field):
+    record, path = make_record(), tmp_path / "r.json"
     check_record(record)
     change(record)
+    path.write_text(json.dumps(record))
     with pytest.raises(RecordError, match=re.escape(field)) as caught:
-        check_record(record)
-    assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+        read_record(path)
+    line = str(caught.value)
+    assert line.startswith(str(path)) and "\n" not in line and len(line) < 400
 
 
 @pytest.mark.parametrize("text", [
-    "", '{"runs": [', "[]", '{"a": NaN}', '{"a": 1e999}', "[" * 100_000, "\ud800",
-    '{"loss": [1, 2]}', '{"schema": "highway-networks/experiment"}',
-    '{"schema": "highway-networks/run", "schema_version": 99}', "GIF89a"])
+    "", '{"runs": [', "[]", '{"a": NaN}', "\ud800", '{"loss": [1, 2]}',
+    '{"schema": "highway-networks/experiment"}', "GIF89a"])
 def test_a_file_that_is_no_record_is_one_line_and_not_to_be_replaced(tmp_path, text):
     """Obeyed, the command that makes a record would write over it; it is told where no
     file is."""
@@ -173,16 +166,6 @@ def test_a_file_that_is_no_record_is_one_line_and_not_to_be_replaced(tmp_path, t
             viz.main([flag, str(path), "--out-dir", str(tmp_path)])
         assert line in stop.value.code and "\n" not in stop.value.code
     assert list(tmp_path.iterdir()) == [path], "nothing is drawn"
-
-
-def test_a_record_of_data_that_a_script_added_is_for_that_script(tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setitem(hn.DATASETS, "own", hn.DATASETS["digits"])
-        cli.main([*DIGITS, "--dataset", "own", "--out", str(tmp_path / "r.json")])
-        read_record(tmp_path / "r.json")
-    with pytest.raises(RecordError, match="'own'.*script") as caught:
-        read_record(tmp_path / "r.json")
-    assert "--out" not in str(caught.value)
 
 
 def test_whatever_blocks_are_written_the_schema_holds(tmp_path):
@@ -206,13 +189,13 @@ def test_summary_is_the_mean_over_seeds():
     arms = [{"depth": 3, "block": "highway", "status": status, "final_test_acc": acc,
              "final_train_loss": loss} for status, acc, loss in
             (("ok", 0.9, 0.2), ("ok", 0.8, 0.4), ("diverged", None, None))]
-    row, = summarize(arms)
+    row, = hn.summarize(arms)
     assert row["n"] == 3 and row["diverged"] == 1
     assert row["test_acc_mean"] == 0.85
     assert row["test_acc_std"] == pytest.approx(0.1 / math.sqrt(2), rel=1e-5)
-    lonely, = summarize(arms[:1])
+    lonely, = hn.summarize(arms[:1])
     assert lonely["test_acc_std"] is None
-    lost, = summarize(arms[2:])
+    lost, = hn.summarize(arms[2:])
     assert lost["test_acc_mean"] is lost["train_loss_mean"] is None
 
 
@@ -228,7 +211,7 @@ def test_committed_record(name):
     assert settings_of(value["command"]) | {"dataset": "mnist"} == value["config"]
     _, _, out = value["command"].partition(" --out ")
     assert name == (out or "run.json")
-    assert value["summary"] == summarize(
+    assert value["summary"] == hn.summarize(
         [run[block] for run in value["runs"] for block in value["config"]["blocks"]])
     deepest = max(value["runs"], key=lambda run: run["depth"])
     assert len(deepest["highway"]["layer_T_history"]) == value["epochs"] + 1
@@ -252,5 +235,5 @@ def test_the_home_folder_is_meant_wherever_a_path_is_named(tmp_path, monkeypatch
     assert len(list(tmp_path.glob("c*npz"))) == 2
     assert studies.load("~/r.json").dataset == read_record("~/r.json")["dataset"]
     net = hn.DeepNet("plain", 1, 2)
-    net.save("~/net")
-    assert (hn.DeepNet.load("~/net").params == net.params).all()
+    save_net(net, "~/net")
+    assert (load_net("~/net").params == net.params).all()

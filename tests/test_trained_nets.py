@@ -13,9 +13,8 @@ from experiments.nets.perceptrons import centred, hold_out, make_config
 from experiments.nets.probes import loss_and_error, over_images
 from experiments.trained_nets import measures, trials, weights
 from experiments.trained_nets.claims import rank_correlation
-from highway_suite.records import weights_hash
-from highway_suite.samples import TRAINED, trained_net
-from highway_suite.schema import RecordError
+from highway_suite.nets import TRAINED, trained_net, weights_hash
+from highway_suite.records import RecordError
 from tests.contracts import frozen
 from tests.contracts import probed_net as small_net
 

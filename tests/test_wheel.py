@@ -11,7 +11,7 @@ import pytest
 
 import highway_networks as hn
 from highway_suite.datasets import DATASETS
-from highway_suite.samples import TRAINED
+from highway_suite.nets import TRAINED
 
 PROJECT = (hn.HERE / "pyproject.toml").read_text(encoding="utf-8")
 SCRIPTS = {f"{name}.py" for name in re.findall(
@@ -65,18 +65,18 @@ def test_the_installed_suite_runs_and_writes_into_the_current_folder(wheel, tmp_
     assert "highway-networks = highway_suite.__main__:run" in entry.read_text()
     code = """if True:
         import highway_networks, make_highway_networks_gif, visualize_highway_networks
-        from highway_suite import cli, samples, schema, studies
+        from highway_suite import cli, nets, records, studies
         try:
             studies.load("run.json")
-        except schema.RecordError as error:
+        except records.RecordError as error:
             print(error)
         print(highway_networks.HERE, highway_networks.__version__)
         cli.main("--quick --dataset digits --epochs 1 --out run.json".split())
         visualize_highway_networks.main(["--format", "svg"])
         make_highway_networks_gif.main([])
-        images, labels = samples.mnist_images()
-        for block in samples.TRAINED:
-            samples.trained_net(block).predict(images)"""
+        images, labels = nets.mnist_images()
+        for block in nets.TRAINED:
+            nets.trained_net(block).predict(images)"""
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, text=True, capture_output=True,
         env={**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1"})

@@ -12,6 +12,7 @@ from experiments.convolution.plan import BIASES, GATES, STAGES
 from experiments.convolution.trials import make_net, train
 from experiments.lab import Lab, Trial
 from experiments.lab.judging import listed, mean_and_std, name_of_least, or_infinite
+from highway_suite.datasets import DATASETS
 
 
 def hashes(trials: list[Trial]) -> list[str]:
@@ -153,7 +154,7 @@ def table(lab: Lab, name: str) -> dict:
         for i, one in enumerate(plan["runs"]) for seed in one["seeds"]})
     rows = [describe_runs(one, settings[i], [trials[i, seed] for seed in one["seeds"]])
             for i, one in enumerate(plan["runs"])]
-    return {"title": hn.DATASETS[plan["dataset"]].title, "nets": rows}
+    return {"title": DATASETS[plan["dataset"]].title, "nets": rows}
 
 
 def describe_runs(about: dict, settings: dict, trials: list[Trial]) -> dict:

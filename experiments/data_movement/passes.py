@@ -13,6 +13,7 @@ from experiments.data_movement.tracing import Tape, trace_pass
 from experiments.lab import Lab, trial_function
 from experiments.lab.experiment import folder_of, load_record
 from experiments.nets.sizes import matched_width
+from highway_suite.datasets import DATASETS
 
 PASSES = ("forward", "step")
 
@@ -45,7 +46,7 @@ def price_passes(config: dict, _: Any) -> dict:
 def passes(lab: Lab) -> list[dict]:
     """All forms, sizes and batches -> a row for each size and batch. The largest batch
     is priced for one size only."""
-    plan, data = lab.plan, hn.DATASETS[lab.plan["dataset"]]
+    plan, data = lab.plan, DATASETS[lab.plan["dataset"]]
     ends = {"inputs": math.prod(data.shape), "classes": data.classes}
     sizes = [(plan["depth"], hidden) for hidden in plan["widths"]]
     sizes += [(depth, plan["hidden"]) for depth in plan["depths"]]

@@ -21,7 +21,7 @@ from experiments.lab import Lab, trial_function
 from experiments.lab.judging import listed
 from experiments.nets.perceptrons import make_config, train
 from experiments.nets.probes import BATCH, loss_and_error
-from highway_suite.records import weights_hash
+from highway_suite.nets import weights_hash
 
 
 def skip(net: hn.DeepNet, x: np.ndarray, threshold: float,

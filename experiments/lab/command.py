@@ -43,7 +43,7 @@ from experiments.lab.experiment import (
 from experiments.lab.recheck import compare_again
 from experiments.lab.trials import Store, StoreError, Trial, read_packed, write_packed
 from highway_suite.files import path_of, write_json
-from highway_suite.schema import RecordError
+from highway_suite.records import RecordError
 from highway_suite.terminal import in_range
 
 

@@ -11,7 +11,8 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as default
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,19 @@ from experiments.lab.trials import Request, Store, StoreError, Trial, read_packe
 from highway_suite.datasets import content_hash, load
 from highway_suite.figures import saved, style
 from highway_suite.files import parse_json, to_json, write_file
-from highway_suite.records import environment, read_with_hash
-from highway_suite.schema import DICT, LINE, LIST, RecordError, check, one_of, whole
+from highway_suite.records import (
+    RecordError,
+    environment,
+    field,
+    read_with_hash,
+    sound,
+)
 from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import ended_by_signals
 
 SCHEMA, SCHEMA_VERSION = "highway-networks/experiment", 2
-HEADER = {"schema": one_of([SCHEMA]),
-          "schema_version": whole(SCHEMA_VERSION, SCHEMA_VERSION), "experiment": LINE,
-          "command": LINE, "plan": DICT, "env": DICT, "claims": LIST}
-JUDGED = {"name": LINE, "verdict": LINE, "source": LINE, "claim": LINE}
+HEADER = {"experiment": str, "command": str, "plan": dict, "env": dict, "claims": list}
+JUDGED = "name", "verdict", "source", "claim"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +51,7 @@ class Experiment:
     smoke: dict             # what changes in the plan for --smoke
     run: Callable[[Lab], dict]              # -> the record's fields after the header
     claims: Callable[[dict], Collection[Claim]] = lambda record: ()
-    figures: Mapping[str, Callable] = field(default_factory=dict)
+    figures: Mapping[str, Callable] = default(default_factory=dict)
                             # file's name -> draw(record) -> Figure, in `style`
     load: Callable = load                   # (data set's name, folder or None) -> data
     content: Callable = content_hash        # data set's name -> hash of its content
@@ -82,7 +86,7 @@ class Training:
     finished: Mapping[str, Trial]           # packed ones
     jobs: int | None = None
     cluster: str | None = None
-    asked: dict[str, Trial] = field(default_factory=dict)
+    asked: dict[str, Trial] = default(default_factory=dict)
 
     def trials(self, requests: Sequence[Request], load: Callable[[], Any]
                ) -> list[Trial]:
@@ -98,7 +102,7 @@ class Replay:
     """Trials are finished, or an error; `asked` are the requests, by their trials."""
 
     finished: Mapping[str, Trial]
-    asked: dict[str, Request] = field(default_factory=dict)
+    asked: dict[str, Request] = default(default_factory=dict)
 
     def trials(self, requests: Sequence[Request], load: Callable[[], Any]
                ) -> list[Trial]:
@@ -200,9 +204,14 @@ def load_record(path: Path) -> tuple[dict, str]:
 
 def check_header(record: Any) -> None:
     """Raise RecordError, naming the field, unless this is an experiment's record."""
-    check(record, HEADER)
+    for name, kind in HEADER.items():
+        field(record, name, kind)
+    if (record.get("schema"), record.get("schema_version")) != (SCHEMA, SCHEMA_VERSION):
+        raise RecordError("field 'schema' is not that of an experiment's record, "
+                          f"version {SCHEMA_VERSION}")
     for i, claim in enumerate(record["claims"]):
-        check(claim, JUDGED, f"claims[{i}]")
+        for name in JUDGED:
+            field(claim, name, str, f"claims[{i}].")
 
 
 def all_records() -> dict[str, dict]:
@@ -221,18 +230,6 @@ def all_claims(records: Mapping[str, dict]) -> list[dict]:
                                   f"{found[claim['name']]['experiment']} and {name}")
             found[claim["name"]] = claim | {"experiment": name}
     return list(found.values())
-
-
-@contextmanager
-def sound(name: str) -> Iterator[None]:
-    """Each experiment has fields of its own, which the body reads: where one is missing
-    or of another kind, that becomes a RecordError in one line."""
-    try:
-        yield
-    except (LookupError, TypeError, AttributeError, ArithmeticError, ValueError
-            ) as error:
-        raise RecordError(f"the record of {name}: a field is missing or wrong "
-                          f"({error!r:.80})") from error
 
 
 def draw(experiment: Experiment, record: dict, digest: str) -> dict[str, bytes]:

@@ -27,8 +27,7 @@ from experiments.lab.experiment import (
 )
 from experiments.lab.running import CORES, describer, duration, seconds_of
 from experiments.lab.trials import Store, Trial, read_packed
-from highway_suite.records import environment, numbers_of, numerics
-from highway_suite.schema import RecordError
+from highway_suite.records import RecordError, environment, numbers_of, numerics
 from highway_suite.terminal import say
 
 

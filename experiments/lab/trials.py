@@ -27,10 +27,7 @@ from typing import Any, NamedTuple
 import highway_networks as hn
 from highway_suite.checkpoints import Checkpoint
 from highway_suite.files import parse_json, read_file, write_file
-from highway_suite.records import environment
-from highway_suite.schema import check, real
-
-LIMIT = 2**28           # bytes of a packed file
+from highway_suite.records import environment, field
 
 
 class StoreError(ValueError):
@@ -91,7 +88,7 @@ def parse_trial(line: str) -> Trial:
     fields = parse_json(line)
     if not isinstance(fields, dict) or set(fields) != {"trial", *Trial._fields}:
         raise ValueError("not the fields of a trial")
-    check(fields["seconds"], real(0, 1e9), "seconds")
+    field(fields, "seconds", (int, float))
     name = fields.pop("trial")
     trial = Trial(**fields)
     if trial.hash != name:
@@ -124,8 +121,8 @@ def compute(request: Request, data: Any, path: Path | None = None) -> Trial:
     """
     declared = request.function.declared
     start, status, error, result = time.perf_counter(), "ok", None, None
-    checkpoint = Checkpoint(path, {"trial": request.hashes[0]}, data="",  # in the hash
-                            anyway=True) if path else None
+    checkpoint = Checkpoint(path, {"trial": request.hashes[0]}, data=""
+                            ) if path else None         # data are in the hash
     more = [checkpoint] if declared.resumable else []
     try:
         with hn.blas_threads(1):
@@ -214,7 +211,7 @@ def read_packed(folder: Path) -> dict[str, Trial]:
     for path in sorted(folder.glob("*.jsonl")):
         number = 0
         try:
-            for line in read_file(path, LIMIT).decode().splitlines():
+            for line in read_file(path).decode().splitlines():
                 number += 1
                 trial = parse_trial(line)
                 trials[trial.hash] = trial

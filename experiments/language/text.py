@@ -17,6 +17,7 @@ import numpy as np
 import highway_networks as hn
 from experiments.lab.trials import hash_of
 from experiments.nets.recurrent import PADDING, Batch
+from highway_suite.files import expanded, read_file
 
 FILES = {       # SHA-256 of Mikolov's preprocessed files
     "train": "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
@@ -75,15 +76,15 @@ def load(dataset: str, folder: str | Path | None = None) -> Text:
         raise hn.DataError(f"no folder of the Penn Treebank is named. {WHERE}")
     parts = {}
     for name, expected in FILES.items():
-        path = hn.expanded(folder) / f"ptb.{name}.txt"
+        path = expanded(folder) / f"ptb.{name}.txt"
         try:
-            content = hn.read_content(path, 6 * 10**6)
+            content = read_file(path)
             found = hashlib.sha256(content).hexdigest()
             if found != expected:
-                raise hn.DataError(f"{path}: SHA-256 {found[:16]}, expected "
-                                   f"{expected[:16]}: another text, or an altered one")
-        except hn.DataError as error:
-            raise hn.DataError(f"{error}. {WHERE}") from error
+                raise ValueError(f"SHA-256 {found[:16]}, expected {expected[:16]}: "
+                                 "another text, or an altered one")
+        except ValueError as error:
+            raise hn.DataError(f"{path}: {error}. {WHERE}") from error
         parts[name] = content.decode("ascii").splitlines()
     return make_text(parts)
 

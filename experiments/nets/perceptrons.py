@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
-from highway_suite.schema import RecordError
+from highway_suite.records import RecordError
 
 SETTINGS = {"depth": 49, "hidden": 50, "activation": "tanh", "init": "glorot",
             "gate_bias": -2.0, "batch": 128, "momentum": 0.9, "lr_decay": 0.95}

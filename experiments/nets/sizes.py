@@ -12,7 +12,6 @@ def matched_width(block: str, blocks: int, hidden: int, inputs: int, classes: in
     each block, and every form has at least one: no form is twice as wide."""
     def size(form, units):
         rows = units * (1 + len(hn.block_of(form, blocks).gates))
-        shapes = hn.DeepNet.shapes(blocks, units, rows, inputs, classes)
-        return hn.Parameters(shapes).size
+        return (inputs + 1) * units + (units + 1) * (blocks * rows + classes)
     target = size("highway", hidden)
     return min(range(1, 2 * hidden), key=lambda units: abs(size(block, units) - target))

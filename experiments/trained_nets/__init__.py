@@ -51,7 +51,7 @@ from experiments.trained_nets.trials import (
     look_into,
     search,
 )
-from highway_suite.schema import RecordError
+from highway_suite.records import RecordError
 
 MEASURES: dict[str, Any] = {
     "closed": 0.1, "apart": 10, "within": [0.05, 0.1, 0.2], "classes": [0, 7],

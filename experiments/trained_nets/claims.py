@@ -20,6 +20,7 @@ import numpy as np
 import highway_networks as hn
 from experiments.lab import Claim
 from experiments.lab.judging import OTHER_NETS, agreed, ahead, over_nets, verdict
+from highway_suite.datasets import DATASETS
 
 Nets = Mapping[str, Sequence[Mapping]]
 Passes = Callable[[Any, float], bool]       # (what is known of a net, limit) -> verdict
@@ -399,7 +400,7 @@ def nets_at(found: Mapping, rule: str) -> list[Mapping]:
 def claims_on_harder(record: dict, data: str) -> list[Claim]:
     """Whether harder data use more blocks than MNIST. P1 chose its nets by their
     training error, and so are the nets of its sentences."""
-    title, early = hn.DATASETS[data].title, record["plan"]["early"]
+    title, early = DATASETS[data].title, record["plan"]["early"]
     is_theirs = data == "cifar100"
 
     def claim(name, text, of, limit, section=None, paper=None, rule="fitted",

@@ -9,7 +9,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import highway_networks as hn
 from experiments.lab.drawing import (
     DASHED,
     colour_of,
@@ -21,6 +20,7 @@ from experiments.lab.drawing import (
 )
 from experiments.lab.papers import spoken
 from experiments.trained_nets.claims import matter, nets_at, rises
+from highway_suite.datasets import DATASETS
 from highway_suite.figures import BLOCK_AXIS, SMALL, TINTS, label_right, label_y
 
 WAYS = {"as computed": None, "mean over\nall images": "all",
@@ -90,7 +90,7 @@ def draw_gates(record: dict) -> Figure:
         height=4.6, rows=2, columns=len(found), sharex=True, sharey=True, squeeze=False)
     largest = max(np.max(seen["T_mean"]) for seen in found.values())
     for axes, (data, seen) in zip(panels.T, found.items(), strict=True):
-        title = hn.DATASETS[data].title
+        title = DATASETS[data].title
         heat(figure, axes[0], seen["T_mean"], f"{title}: mean T", vmin=0,
              vmax=np.ceil(20 * largest) / 20)
         heat(figure, axes[1], seen["T_one"], f"T of one image, class {seen['label']}",
@@ -135,7 +135,7 @@ def draw_harder(record: dict) -> Figure:
         nets = nets_at(rates, "fitted")
         counts = sorted(matter(net, 0.5) for net in nets)
         span = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        drawn.append((counts[-1], f"{span} on {hn.DATASETS[data].title}",
+        drawn.append((counts[-1], f"{span} on {DATASETS[data].title}",
                       [np.maximum(rises(net), 0.01) for net in nets]))
     drawn.sort(reverse=True, key=lambda row: row[0])
     figure, axes = sheet(

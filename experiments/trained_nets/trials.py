@@ -20,7 +20,7 @@ from experiments.nets.perceptrons import (
 )
 from experiments.nets.probes import mean_gates, passes
 from experiments.trained_nets import measures
-from highway_suite.records import weights_hash
+from highway_suite.nets import weights_hash
 
 States = Mapping[str, hn.DeepNet]       # a net as it is "trained", and "untrained"
 

@@ -3,13 +3,12 @@
     python3 -m experiments.trained_nets.weights     results/trained_nets/BLOCK.npz
 
 Only weights with the hash in the record are written. Another processor or another
-library gives weights that differ in the last bits. `hn.DeepNet.load` reads them. This
-takes ten minutes on one core.
+library gives weights that differ in the last bits. `highway_suite.load_net` reads them.
+This takes ten minutes on one core.
 """
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 import highway_networks as hn
@@ -21,14 +20,13 @@ from experiments.lab.experiment import (
 )
 from experiments.trained_nets.trials import configs, trained_net
 from highway_suite.datasets import load
-from highway_suite.files import write_file
-from highway_suite.samples import TRAINED
-from highway_suite.schema import RecordError
+from highway_suite.nets import TRAINED, save_net
+from highway_suite.records import RecordError
 
 
-def make(plan: dict, block: str, data: hn.Data, digest: str) -> bytes:
-    """The content of the file with the weights of the first seed's net. Raises
-    RecordError if their hash is another."""
+def make(plan: dict, block: str, data: hn.Data, digest: str) -> hn.DeepNet:
+    """The net of the first seed. Raises RecordError if the hash of its weights is
+    another."""
     config = configs(plan)[block, plan["seeds"][0]]
     with hn.blas_threads(1):
         net, training = trained_net(config, hn.scale_pixels(data))
@@ -36,9 +34,7 @@ def make(plan: dict, block: str, data: hn.Data, digest: str) -> bytes:
         raise RecordError(f"the {block} net that was trained here has the hash "
                           f"{training['sha256'][:16]}, that of the record {digest[:16]}"
                           ". Processor or libraries differ; nothing is written")
-    file = io.BytesIO()
-    net.save(file)
-    return file.getvalue()
+    return net
 
 
 def main(blocks: Sequence[str] = TRAINED) -> None:
@@ -49,7 +45,7 @@ def main(blocks: Sequence[str] = TRAINED) -> None:
     data = load(plan["dataset"])
     for block in blocks:
         digest = record["nets"][block][0]["training"]["sha256"]
-        write_file(folder / f"{block}.npz", make(plan, block, data, digest))
+        save_net(make(plan, block, data, digest), folder / f"{block}.npz")
         print(f"results/trained_nets/{block}.npz")
 
 

@@ -1,0 +1,128 @@
+"""Training as a user wants it: with a bar, with a checkpoint, on more threads."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import highway_networks as hn
+from highway_suite.checkpoints import Checkpoint, of_training
+from highway_suite.terminal import say
+
+EVERY = 10          # seconds without a word
+
+
+class Progress:
+    """What a training shows on stderr: a bar, where tqdm is installed and somebody
+    looks on, else a line after each epoch, and one every ten seconds within it."""
+
+    def __init__(self, label: str, epochs: int, lines: bool = False):
+        self.label, self.epochs, self.done = label, epochs, 0
+        self.told, self.bar = time.monotonic(), None
+        if not lines and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+            try:
+                import tqdm
+            except ImportError:
+                return
+            self.bar = tqdm.tqdm(total=epochs, ncols=88, bar_format=(
+                label + "  {bar}| {n:.1f} of {total} epochs, {remaining} left"
+                "{postfix}"))
+
+    def watch(self, batches: hn.Batches) -> Watched:
+        """The same batches; the bar counts them."""
+        return Watched(batches, self)
+
+    def within(self, share: float) -> None:
+        """Called after each batch, with the part of the epoch that is done."""
+        if self.bar is not None:
+            self.bar.update(self.done + share - self.bar.n)
+        elif time.monotonic() > self.told + EVERY:
+            self.line(f"{share:.0%} of an epoch")
+
+    def line(self, text: str) -> None:
+        """Write a line."""
+        self.told = time.monotonic()
+        say(f"{self.label}  {text}")
+
+    def report(self, row: dict) -> None:
+        """Called after each epoch."""
+        self.done = row["epoch"]
+        names = [name for name in ("train_loss", "test_acc", "validation_acc",
+                                   "train_acc") if name in row][:2]
+        told = "  ".join(f"{name.replace('_', ' ').replace('acc', 'accuracy')} "
+                         f"{row[name]:.4f}" for name in names)
+        if self.bar is None:
+            self.line(f"epoch {row['epoch']}/{self.epochs}  {told}")
+        else:
+            self.bar.set_postfix_str(told.removeprefix("train "), refresh=False)
+            self.bar.update(self.done - self.bar.n)
+
+    def close(self) -> None:
+        """Called when the training has ended, however."""
+        if self.bar is not None:
+            self.bar.close()
+
+
+class Watched:
+    """Batches for `fit` that tell a Progress how far their epoch is."""
+
+    def __init__(self, batches: hn.Batches, progress: Progress):
+        self.batches, self.progress = batches, progress
+        self.size, self.streams = batches.size, batches.streams
+
+    def __iter__(self) -> Iterator[tuple]:
+        for i, batch in enumerate(self.batches, 1):
+            yield batch
+            self.progress.within(i / len(self.batches))
+
+
+def train(net: hn.DeepNet, data: hn.Data, config: hn.Config,
+          report: Callable | None = None, *, progress: bool | Progress = False,
+          checkpoint: str | Path | Checkpoint | None = None, threads: int | None = 1
+          ) -> tuple[dict[str, list], np.ndarray, str]:
+    """`highway_networks.train`, with more around it -> (history, layer_T, status).
+
+    progress: whether the training is shown on stderr.
+    checkpoint: a file, with which an interrupted training goes on.
+    threads: of BLAS; None leaves its number as it is.
+    Raises ValueError, and CheckpointError for a file that cannot be gone on from.
+    """
+    if isinstance(checkpoint, (str, Path)):
+        checkpoint = of_training(checkpoint, config, data)
+    shown = Progress(f"{config.block:>7} {config.depth} seed {config.seed}",
+                     config.epochs) if progress is True else progress or None
+
+    def tell(row):
+        if shown:
+            shown.report(row)
+        return report(row) if report else None
+    try:
+        return hn.train(net, data, config, tell, watch=shown.watch if shown else None,
+                        checkpoint=checkpoint, threads=threads)
+    finally:
+        if shown:
+            shown.close()
+
+
+def train_arm(config: hn.Config, data: hn.Data, checkpoint: Checkpoint | None = None,
+              lines: bool = False, threads: int | None = 1) -> dict[str, Any]:
+    """`highway_networks.train_arm`, shown on stderr, in lines where others write there,
+    too; with the seconds that a checkpoint's training took before, and where."""
+    shown = Progress(f"{config.block:>7} {config.depth} seed {config.seed}",
+                     config.epochs, lines)
+    try:
+        arm = hn.train_arm(config, data, shown.report, watch=shown.watch,
+                           checkpoint=checkpoint, threads=threads)
+    finally:
+        shown.close()
+    if checkpoint:
+        seconds = arm["wallclock_sec"] + checkpoint.seconds_before
+        arm["wallclock_sec"] = round(seconds, 3)
+        if checkpoint.environments[1:]:
+            arm["environments"] = checkpoint.environments
+    return arm
