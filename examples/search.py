@@ -26,7 +26,7 @@ def train(config: dict, data: hn.Data) -> dict:
     return {"status": status, "train_loss": history["train_loss"]}
 
 
-if __name__ == "__main__":      # worker processes import this file
+if __name__ == "__main__":
     data = highway_suite.load("digits")
     digits = {"name": "digits", "content": data_hash(
         data.x_train, data.y_train, data.x_test, data.y_test)}
@@ -34,6 +34,6 @@ if __name__ == "__main__":      # worker processes import this file
         [Request(train, digits, {"depth": 10, "epochs": 6, "lr": lr,
                                   "gate_bias": bias})
          for bias in (-1.0, -3.0) for lr in (1e-3, 3e-3, 1e-2)],
-        Store(Path("runs/search.sqlite")), lambda: data)
+        Store(Path("runs/search.sqlite")), highway_suite.load)
     best = min(trials, key=lambda trial: trial.result["train_loss"][-1] or 1e9)
     print("best:", best.config, "training loss", best.result["train_loss"][-1])

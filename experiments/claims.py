@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from experiments.lab.experiment import all_claims, all_records, failing_in_a_line
 from experiments.lab.recheck import recheck_claim
-from experiments.lab.trials import Store
 from highway_suite.files import path_of
 from highway_suite.terminal import in_range
 
@@ -51,11 +48,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                 print(f"{claim['name']}: {claim['verdict']}. {claim['source']}: "
                       f"{claim['claim']}")
             return
-        with tempfile.TemporaryDirectory(prefix="highway-networks-") as scratch:
-            code = recheck_claim(
-                options.recheck, Store(Path(scratch) / "trials.sqlite"),
-                minutes=options.minutes or 2, sample=options.sample or 0,
-                jobs=options.jobs, data_dir=options.data_dir)
+        code = recheck_claim(options.recheck, minutes=options.minutes or 2,
+                             sample=options.sample or 0, jobs=options.jobs,
+                             data_dir=options.data_dir)
     sys.exit(code)
 
 

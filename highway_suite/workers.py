@@ -1,5 +1,6 @@
-"""Nets trained side by side in worker processes, with their progress on stderr. joblib
-starts the processes; where it is not installed, one process trains all."""
+"""Work that runs side by side in processes, which joblib starts: the nets of a command,
+the trials of an experiment. Without joblib, or where the system lets no processes share
+memory, this process does all of it."""
 
 from __future__ import annotations
 
@@ -7,69 +8,74 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import highway_networks as hn
+from highway_suite.terminal import say
 from highway_suite.training import train_arm
 
 START_SECONDS = 0.6     # that starting processes takes
 
 
+@contextmanager
+def muted() -> Iterator[None]:
+    """What joblib warns of in the body is not shown: what matters of it, we say."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def find_joblib() -> Any:
     """joblib, or None where it is not installed."""
-    try:
+    with suppress(ImportError), muted():
         import joblib
-    except ImportError:
-        return None
-    return joblib
+        return joblib
+    return None
 
 
-def train_in_worker(block: Any, config: hn.Config, data: hn.Data, checkpoint: Any
-                    ) -> dict:
-    """One net in another process, on one BLAS thread. The caller's block comes along,
-    for that process may not have it, or may have an older one of this name."""
-    hn.BLOCKS[config.block] = block
-    return train_arm(config, data, checkpoint, lines=True)
+def cores() -> int:
+    """The cores that this process may use; joblib knows a container's share, too."""
+    if joblib := find_joblib():
+        return joblib.cpu_count()
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
+            os.cpu_count() or 1)
+
+
+def why_alone() -> str:
+    """Why no other process can work beside this one; nothing where some can."""
+    if (joblib := find_joblib()) is None:
+        return "joblib is not installed"
+    with muted(), joblib.parallel_config("loky"):
+        return "" if joblib.effective_n_jobs(2) > 1 else (
+            "processes cannot share memory here")
 
 
 def end_with(caller: int) -> None:
-    """From now on this process ends within a second after the one that started it: if
-    that one is killed, nobody wants the work. Windows gives an orphan no other parent,
-    so there the process finishes its work."""
+    """The first thing that a worker does. From now on Ctrl-C is for its caller alone,
+    and the worker ends within a second after it: if that one is killed, nobody wants
+    the work. Windows gives an orphan no other parent, so there the worker finishes."""
     def watch():
         while os.getppid() == caller:
             time.sleep(0.5)
         os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=watch, daemon=True).start()
 
 
-def options() -> dict[str, Any]:
-    """The options of joblib's Parallel. They are always the same, or joblib would start
-    new processes. max_nbytes=None keeps images out of shared memory, which would stay
-    after a SIGKILL. Each process watches this one from its start on."""
-    return {"max_nbytes": None, "initializer": end_with, "initargs": (os.getpid(),)}
-
-
-def in_main_thread() -> bool:
-    """Whether this is the main thread: Python allows only there to change what a signal
-    does."""
-    return threading.current_thread() is threading.main_thread()
-
-
 @contextmanager
-def sparing_children_ctrl_c() -> Iterator[None]:
-    """Processes that are started in the body ignore Ctrl-C for good. The parent ignores
-    it only in the body; later it gets it, and ends them."""
-    if not in_main_thread():
-        yield
-        return
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def handling(numbers: Iterable[int], handler: Any) -> Iterator[None]:
+    """In the body these signals have this handler. Python lets only the main thread
+    change one; in another the body just runs."""
+    main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.signal(number, handler) for number in numbers if main}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 @contextmanager
@@ -81,32 +87,62 @@ def ended_by_signals(ending: Callable[[int], BaseException] = KeyboardInterrupt
     def end(number, frame):
         raise ending(number)
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP")
-               if hasattr(signal, name) and in_main_thread()]   # Windows has no SIGHUP
-    mine = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
-    for number in mine:
-        signal.signal(number, end)
-    try:
+               if hasattr(signal, name)]        # Windows has no SIGHUP
+    with handling([number for number in numbers
+                   if signal.getsignal(number) == signal.SIG_DFL], end):
         yield
+
+
+def side_by_side(function: Callable, tasks: Iterable[tuple], jobs: int | None = None
+                 ) -> Generator:
+    """function(*task) of each task, as they finish, in so many processes, one for each
+    core unless given. They start at once and end with this process. It raises what a
+    task raises, and BrokenExecutor where a process was killed; then the others end."""
+    tasks = list(tasks)
+    if jobs != 1 and len(tasks) > 1 and (why := why_alone()):
+        say(f"{why}: one process does all the work")
+        jobs = 1
+    jobs = min(jobs or cores(), len(tasks))
+    if jobs <= 1:
+        return (function(*task) for task in tasks)
+    joblib = find_joblib()
+    with handling([signal.SIGINT], signal.SIG_IGN):      # they inherit it
+        # Always the same options, or joblib would start new processes, and all of them
+        # named, or it would take them from a parallel_config. max_nbytes=None keeps
+        # images out of shared memory, where they would stay after a SIGKILL.
+        done = joblib.Parallel(
+            jobs, backend="loky", return_as="generator_unordered", batch_size=1,
+            pre_dispatch=jobs, max_nbytes=None, prefer=None, require=None, verbose=0,
+            initializer=end_with, initargs=(os.getpid(),))(
+            joblib.delayed(function)(*task) for task in tasks)
+    return until_closed(done)
+
+
+def until_closed(done: Any) -> Generator:
+    """What joblib's generator gives. Whoever closes this one ends the processes, and
+    joblib says nothing of what it cuts off."""
+    try:
+        for result in done:     # noqa: UP028 (it would close the other one unmuted)
+            yield result
     finally:
-        for number in mine:
-            signal.signal(number, signal.SIG_DFL)
+        with muted():
+            done.close()
 
 
-def cores() -> int:
-    """The processor's cores that this process may use."""
-    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
-            os.cpu_count() or 1)
+def train_numbered(number: int, block: Any, alone: bool, threads: int,
+                   config: hn.Config, data: hn.Data, checkpoint: Any
+                   ) -> tuple[int, dict]:
+    """(number, arm) of one net. Of several at a time each says its progress in lines,
+    for their bars would lie one over the other. The caller's block comes along: another
+    process may not have it, or an older one of its name."""
+    hn.BLOCKS[config.block] = block
+    return number, train_arm(config, data, checkpoint, not alone, threads)
 
 
 def start_workers(jobs: int) -> Iterable:
     """Start so many processes, which load NumPy -> an iterable that ends when all have
     started."""
-    if jobs == 1:
-        return ()
-    joblib = find_joblib()
-    with sparing_children_ctrl_c():
-        return joblib.Parallel(n_jobs=jobs, return_as="generator", **options())(
-            joblib.delayed(int)() for _ in range(jobs))
+    return () if jobs == 1 or why_alone() else side_by_side(int, [()] * jobs, jobs)
 
 
 def cost(config: hn.Config) -> float:
@@ -119,27 +155,19 @@ def cost(config: hn.Config) -> float:
 
 def processes_for(configs: list[hn.Config]) -> int:
     """The number of processes that is fastest: one per core, or only one where starting
-    more would take longer than they save, or where joblib is missing."""
+    more would take longer than they save, or where there can be no more."""
     work = sum(map(cost, configs))
-    if work < START_SECONDS or len(configs) == 1 or (joblib := find_joblib()) is None:
+    if work < START_SECONDS or len(configs) == 1 or why_alone():
         return 1
-    jobs = min(joblib.cpu_count(), len(configs))
+    jobs = min(cores(), len(configs))
     return jobs if work - work / jobs > START_SECONDS else 1
 
 
 def train_all(tasks: list[tuple], jobs: int, threads: int = 1) -> list[dict]:
     """tasks: (config, unscaled Data, checkpoint or None) -> their arms in this order;
-    trained on so many processes, the costliest first."""
+    trained in so many processes, the costliest first."""
     order = sorted(range(len(tasks)), key=lambda i: cost(tasks[i][0]), reverse=True)
-    work = [tasks[i] for i in order]
-    if jobs == 1:
-        done = [train_arm(config, data, checkpoint, threads=threads)
-                for config, data, checkpoint in work]
-    else:
-        joblib = find_joblib()
-        done = joblib.Parallel(n_jobs=jobs, **options())(
-            joblib.delayed(train_in_worker)(
-                hn.BLOCKS[task[0].block], *task)
-            for task in work)
-    arms = dict(zip(order, done, strict=True))
+    arms = dict(side_by_side(train_numbered, (
+        (i, hn.BLOCKS[tasks[i][0].block], jobs == 1, threads, *tasks[i])
+        for i in order), jobs))
     return [arms[i] for i in range(len(tasks))]

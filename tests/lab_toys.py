@@ -6,34 +6,61 @@ import sys
 import time
 from pathlib import Path
 
-from matplotlib.figure import Figure
+import numpy as np
 
 from experiments.lab import Claim, Experiment, trial_function
 from experiments.lab.running import run_trials
 from experiments.lab.trials import Request, Store
 
 
-@trial_function("toy.square")
-def square(config, data):
+def load(name, folder):
+    return {"zeros": np.zeros(2), "folder": folder}[name]
+
+
+def requests_of(function, count, data=None):
+    about = data and {"name": data, "content": "0"}
+    return [Request(function, about, {"x": x}) for x in range(count)]
+
+
+@trial_function("toy.square", needs_data=False)
+def square(config, _):
     config["changed"] = True        # a copy: it is kept under what was asked
     return {"x2": config["x"] ** 2, "odd": (config["x"] / 3, 1e-30, None, "é")}
 
 
-@trial_function("toy.square", version=2, accepts=(1,))
-def square_of_later(config, data):
+@trial_function("toy.square", version=2, accepts=(1,), needs_data=False)
+def square_of_later(config, _):
     return {"x2": config["x"] ** 2 + 1}
 
 
-@trial_function("toy.lucky")
-def lucky(config, luck):
-    if config["x"] == 2 and not luck:
+@trial_function("toy.lucky", needs_data=False)
+def lucky(config, folder):
+    """2 fails, unless there is luck in the folder."""
+    if config["x"] == 2 and not (folder and (folder / "luck").exists()):
         raise ArithmeticError("no luck\x1b[31m\n")
     return config["x"]
 
 
-@trial_function("toy.result")
-def odd_result(config, results):
-    return results[config["x"]]
+@trial_function("toy.fatal")
+def fatal(config, folder):
+    """2 kills its process, unless there is luck in the folder."""
+    if config["x"] == 2 and not (folder / "luck").exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    return config["x"]
+
+
+@trial_function("toy.long", resumable=True)
+def long(config, folder, checkpoint):
+    """How many attempts got as far as its checkpoint."""
+    history = checkpoint.load({}, {})
+    history.append({"epoch": len(history) + 1})
+    checkpoint.save({}, {}, history)
+    return lucky(config, folder) and len(history)
+
+
+@trial_function("toy.odd")
+def odd(config, _):
+    return [np.nan, [np.inf], {1, 2}, np.float32(1)][config["x"]]
 
 
 @trial_function("toy.spoiling")
@@ -42,33 +69,8 @@ def spoiling(config, data):
     return data.tolist()
 
 
-@trial_function("toy.fatal")
-def fatal(config, folder):
-    """Note the attempt; 2 kills its process always, 4 at first."""
-    with open(Path(folder) / str(config["x"]), "a") as attempts:
-        attempts.write("x")
-    time.sleep(0.1)
-    if config["x"] == 2 or config["x"] == 4 and attempts_at(folder, 4) == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return config["x"]
-
-
-@trial_function("toy.long", resumable=True)
-def long(config, luck, checkpoint):
-    """How many attempts got as far as its checkpoint."""
-    history = checkpoint.load({}, {})
-    history.append({"epoch": len(history) + 1})
-    time.sleep(0.2 / len(history))
-    checkpoint.save({}, {}, history)
-    return lucky(config, luck) and len(history)
-
-
-def attempts_at(folder, x):
-    return len((Path(folder) / str(x)).read_text())
-
-
 @trial_function("toy.slow")
-def slow(config, data):
+def slow(config, _):
     """Waits from the trial on that $TOY_HOLDS names, so that a kill comes before the
     end."""
     time.sleep(0.02)
@@ -77,12 +79,8 @@ def slow(config, data):
     return [config["x"] / 7]
 
 
-def requests_of(function, count, **more):
-    return [Request(function, None, {"x": x} | more) for x in range(count)]
-
-
 def run(lab):
-    trials = lab.trials(square, {x: {"x": x} for x in lab.plan["numbers"]}, None)
+    trials = lab.trials(square, {x: {"x": x} for x in lab.plan["numbers"]})
     return {"rows": [{"x": x, "x2": trial.result["x2"], "trials": [trial.hash]}
                      for x, trial in trials.items()]}
 
@@ -97,6 +95,7 @@ def claims(record):
 
 
 def draw(record):
+    from matplotlib.figure import Figure
     figure = Figure(figsize=(4, 3))
     figure.subplots().plot([row["x2"] for row in record["rows"]])
     return figure
@@ -110,4 +109,4 @@ EXPERIMENT = Experiment(
 if __name__ == "__main__":      # python3 -m tests.lab_toys STORE COUNT
     from tests import lab_toys
     run_trials(lab_toys.requests_of(lab_toys.slow, int(sys.argv[2])),
-               Store(Path(sys.argv[1])), lambda: None, jobs=2)
+               Store(Path(sys.argv[1])), lab_toys.load, jobs=2)

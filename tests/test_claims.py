@@ -83,7 +83,7 @@ class World:
         return request.found_in(self.committed) or max(
             self.all_of[request.function.declared.name], key=in_common)[1]
 
-    def trials(self, requests, load):
+    def trials(self, requests, *source):
         """As Training.trials."""
         found = []
         for request in requests:

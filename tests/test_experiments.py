@@ -33,7 +33,7 @@ def test_the_whole_path_in_seconds(name, tmp_path, monkeypatch):
     pictures = draw(experiment, record, "0" * 64)
     assert set(pictures) == {f"{figure}.png" for figure in experiment.figures}
     assert all(len(picture) > 2000 for picture in pictures.values())
-    finished = store.of(f"{name}.%")
+    finished = store.of(f"{name}.")
     assert finished
     replay = Lab(experiment, Replay(finished), smoke=True).record("smoke")
     assert replay | {"env": None} == record | {"env": None}

@@ -26,7 +26,7 @@ def trace(net: hn.DeepNet, name: str, batch: int, optimizer: Any = hn.Adam) -> T
     return trace_pass(net, x, np.zeros(batch, np.intp), optimizer(net.params))
 
 
-@trial_function("data_movement.passes", version=2)
+@trial_function("data_movement.passes", version=2, needs_data=False)
 def price_passes(config: dict, _: Any) -> dict:
     """Both passes of all forms of one size -> rows. The nets are as wide as the highway
     net, or, matched, have as many parameters."""
@@ -58,10 +58,10 @@ def passes(lab: Lab) -> list[dict]:
             plan["depth"], plan["hidden"])}
     return [{"depth": depth, "hidden": hidden, "batch": batch, "trials": [trial.hash],
              "nets": trial.result["rows"]} for (depth, hidden, batch), trial
-            in lab.trials(price_passes, configs, None).items()]
+            in lab.trials(price_passes, configs).items()]
 
 
-@trial_function("data_movement.steps")
+@trial_function("data_movement.steps", needs_data=False)
 def price_step(config: dict, _: Any) -> dict:
     """A training step of one of Figure 1's nets, with momentum SGD. How large rate and
     momentum are moves nothing."""
@@ -80,7 +80,7 @@ def until_loss(lab: Lab) -> list[dict]:
     trials = lab.trials(price_step, {number: {
         "block": net["block"], "depth": net["depth"], "hidden": net["hidden"],
         "activation": net["best"]["setting"]["activation"],
-        "batch": plan["batch"]} for number, net in enumerate(nets)}, None)
+        "batch": plan["batch"]} for number, net in enumerate(nets)})
     return [{"block": net["block"], "depth": net["depth"], "hidden": net["hidden"],
              **trial.result, "epochs": net["best"]["epochs_to"][plan["loss"]],
              "trials": [trial.hash]}

@@ -1,7 +1,8 @@
 """The one mechanism of experiments, on which every question is asked.
 
     trials.py       what a trial is, its hash, its run, the store, packed files
-    running.py      many trials, run in processes or, by cluster.py, on other machines
+    running.py      many trials, side by side in processes
+    cluster.py      the same on other machines
     experiment.py   Experiment and Lab: plan, trials, record, figures, all claims
     command.py      python3 -m experiments.NAME
     judging.py      Claim and judge: one test, one of four verdicts

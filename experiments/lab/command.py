@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -94,7 +93,6 @@ class Work:
 
     experiment: Experiment
     options: argparse.Namespace
-    scratch: Path           # for this call alone
 
     @property
     def folder(self) -> Path:
@@ -108,8 +106,7 @@ class Work:
     @property
     def store(self) -> Store:
         """Where finished trials are kept."""
-        return Store((self.scratch if self.options.smoke else
-                      self.folder if self.options.fresh else hn.HERE / "runs")
+        return Store((self.folder if self.options.fresh else hn.HERE / "runs")
                      / "trials.sqlite")
 
     @cached_property
@@ -135,7 +132,7 @@ class Work:
 
     def pack(self) -> None:
         """Pack what is finished, whether or not the plan asks for it."""
-        there = self.store.of(f"{self.experiment.name}.%") | self.packed
+        there = self.store.of(f"{self.experiment.name}.") | self.packed
         write_packed(self.folder / "trials", there.values())
 
     def run(self) -> None:
@@ -146,7 +143,8 @@ class Work:
             + ["--smoke"] * options.smoke + ["--fresh"] * options.fresh
             + ["--only", *options.only] * bool(options.only))
         self.folder.mkdir(parents=True, exist_ok=True)
-        source = Training(self.store, self.packed, options.jobs, options.cluster)
+        source = Training(None if options.smoke else self.store, self.packed,
+                          options.jobs, options.cluster)
         record, changed = self.lab(source).record(command), []
         path = self.folder / "record.json"
         if options.smoke or options.fresh or not is_same(record, path):
@@ -165,8 +163,7 @@ class Work:
         replay = Replay(self.packed)
         self.lab(replay).record("")
         chosen = sorted(replay.asked, key=lambda name: self.packed[name].seconds)
-        return compare_again(self.lab(replay), chosen[:count],
-                             Store(self.scratch / "trials.sqlite"), self.options.jobs)
+        return compare_again(self.lab(replay), chosen[:count], self.options.jobs)
 
 
 def is_same(record: dict, path: Path) -> bool:
@@ -190,9 +187,8 @@ def main(name: str, argv: Sequence[str] | None = None) -> None:
     if options.cluster is not None and options.recheck:
         parser.error("--cluster is not for --recheck")
     kept = "" if options.smoke or options.recheck else "; finished trials are kept"
-    with (failing_in_a_line(f"experiments.{name}", kept),
-          tempfile.TemporaryDirectory(prefix="highway-networks-") as scratch):
-        work = Work(experiment, options, Path(scratch))
+    with failing_in_a_line(f"experiments.{name}", kept):
+        work = Work(experiment, options)
         if options.pack:
             work.pack()
         elif options.plot:

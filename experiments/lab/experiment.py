@@ -24,7 +24,6 @@ from experiments.lab.judging import Claim, judge
 from experiments.lab.running import describer, run_trials, seconds_of
 from experiments.lab.trials import Request, Store, StoreError, Trial, read_packed
 from highway_suite.datasets import content_hash, load
-from highway_suite.figures import saved, style
 from highway_suite.files import parse_json, to_json, write_file
 from highway_suite.records import (
     RecordError,
@@ -82,17 +81,17 @@ class Training:
     """Trials are run where none is finished; `asked` are all that were asked for, by
     their hashes."""
 
-    store: Store
+    store: Store | None                     # None keeps no trial
     finished: Mapping[str, Trial]           # packed ones
     jobs: int | None = None
     cluster: str | None = None
     asked: dict[str, Trial] = default(default_factory=dict)
 
-    def trials(self, requests: Sequence[Request], load: Callable[[], Any]
-               ) -> list[Trial]:
-        """Raises StoreError, hn.DataError."""
-        trials = run_trials(requests, self.store, load, finished=self.finished,
-                            jobs=self.jobs, cluster=self.cluster)
+    def trials(self, requests: Sequence[Request], *source: Any) -> list[Trial]:
+        """source: load and folder of `run_trials`. Raises StoreError, hn.DataError."""
+        trials = run_trials(requests, self.store, *source, jobs=self.jobs,
+                            cluster=self.cluster, finished={**self.asked,
+                                                            **self.finished})
         self.asked |= {trial.hash: trial for trial in trials}
         return trials
 
@@ -104,8 +103,7 @@ class Replay:
     finished: Mapping[str, Trial]
     asked: dict[str, Request] = default(default_factory=dict)
 
-    def trials(self, requests: Sequence[Request], load: Callable[[], Any]
-               ) -> list[Trial]:
+    def trials(self, requests: Sequence[Request], *source: Any) -> list[Trial]:
         """Raises StoreError."""
         trials = []
         for request in requests:
@@ -127,30 +125,23 @@ class Lab:
                  smoke: bool = False, data_dir: Path | None = None):
         self.experiment, self.source, self.data_dir = experiment, source, data_dir
         self.plan = experiment.plan | (experiment.smoke if smoke else {})
-        self.loaded: dict[str, Any] = {}
-
-    def data(self, dataset: str | None = None) -> Any:
-        """A data set, as read; the plan's unless named. Raises hn.DataError."""
-        name = dataset or self.plan["dataset"]
-        if name not in self.loaded:
-            self.loaded[name] = self.experiment.load(name, self.data_dir)
-        return self.loaded[name]
 
     def trials(self, function: Callable, configs: Mapping[Any, dict],
-               dataset: str | None = "") -> dict[Any, Trial]:
+               dataset: str | None = None) -> dict[Any, Trial]:
         """{key: config} -> {key: finished Trial} of function(config, data), in order.
 
         function: declared by `trial_function`; its config says all that its result
             depends on, but for the data set.
-        dataset: the plan's unless named; None for a function that needs no data.
+        dataset: the plan's unless named.
         Raises StoreError where a trial failed: no verdict may rest on what did not run.
         """
-        name = self.plan["dataset"] if dataset == "" else dataset
-        about = {"name": name, "content": self.experiment.content(name)
-                 } if name else None
+        about = None
+        if function.declared.needs_data:        # type: ignore[attr-defined]
+            name = dataset or self.plan["dataset"]
+            about = {"name": name, "content": self.experiment.content(name)}
         requests = [Request(function, about, as_read(config))
                     for config in configs.values()]
-        trials = self.source.trials(requests, lambda: name and self.data(name))
+        trials = self.source.trials(requests, self.experiment.load, self.data_dir)
         for trial in trials:
             if trial.status == "failed":
                 raise StoreError(f"trial {trial.hash} failed: {trial.error}. Mend that "
@@ -234,6 +225,7 @@ def all_claims(records: Mapping[str, dict]) -> list[dict]:
 
 def draw(experiment: Experiment, record: dict, digest: str) -> dict[str, bytes]:
     """{name of the file: PNG} of a record's figures, each naming the record's hash."""
+    from highway_suite.figures import saved, style  # nothing else needs matplotlib
     with sound(experiment.name), style():
         return {f"{name}.png": saved(make(record), "png",
                                      f"experiments.{experiment.name}",

@@ -26,7 +26,7 @@ from experiments.lab.experiment import (
     get,
 )
 from experiments.lab.running import CORES, describer, duration, seconds_of
-from experiments.lab.trials import Store, Trial, read_packed
+from experiments.lab.trials import Trial, read_packed
 from highway_suite.records import RecordError, environment, numbers_of, numerics
 from highway_suite.terminal import say
 
@@ -72,7 +72,7 @@ def apart(there: Any, here: Any) -> str:
     return "differs in more than numbers"
 
 
-def train_again(lab: Lab, names: Collection[str], store: Store, jobs: int | None
+def train_again(lab: Lab, names: Collection[str], jobs: int | None
                 ) -> dict[str, Trial]:
     """Run trials that a replay asked for once more, {hash of the committed one: new
     Trial}. Raises StoreError."""
@@ -82,15 +82,14 @@ def train_again(lab: Lab, names: Collection[str], store: Store, jobs: int | None
         function, dataset, config = lab.source.asked[name]
         about = function, dataset and dataset["name"]
         groups.setdefault(about, {})[name] = config
-    new = Lab(lab.experiment, Training(store, {}, jobs), data_dir=lab.data_dir)
+    new = Lab(lab.experiment, Training(None, {}, jobs), data_dir=lab.data_dir)
     again: dict[str, Trial] = {}
     for (function, dataset), configs in groups.items():
         again |= new.trials(function, configs, dataset)
     return again
 
 
-def compare_again(lab: Lab, names: Collection[str], store: Store, jobs: int | None
-                  ) -> bool:
+def compare_again(lab: Lab, names: Collection[str], jobs: int | None) -> bool:
     """Run trials again and say of each how it compares with the committed one ->
     whether all are equal, or were made in another environment or by another version."""
     source = lab.source
@@ -98,7 +97,7 @@ def compare_again(lab: Lab, names: Collection[str], store: Store, jobs: int | No
     committed = source.finished
     describe = describer([committed[name].config for name in names])
     good = True
-    for name, trial in train_again(lab, names, store, jobs).items():
+    for name, trial in train_again(lab, names, jobs).items():
         there = committed[name]
         how = apart(there.result, trial.result)
         other = [f"{key} {value} here, {there.env.get(key)} there"
@@ -114,8 +113,8 @@ def compare_again(lab: Lab, names: Collection[str], store: Store, jobs: int | No
     return good
 
 
-def recheck_claim(name: str, store: Store, *, minutes: float, sample: int,
-                  jobs: int | None, data_dir: Any) -> int:
+def recheck_claim(name: str, *, minutes: float, sample: int, jobs: int | None,
+                  data_dir: Any) -> int:
     """Recheck a claim and print what comes of it -> the exit code: 0 the verdict (or,
     of a sample, the numbers) came out again, 1 it did not, 2 there is none. Raises
     RecordError, StoreError, hn.DataError."""
@@ -144,15 +143,15 @@ def recheck_claim(name: str, store: Store, *, minutes: float, sample: int,
     if sample:
         chosen = sorted(deciding, key=lambda trial: trial.seconds)[:sample]
         print(f"a sample of them, the {len(chosen)} cheapest; it gives no verdict")
-        return 0 if compare_again(lab, [t.hash for t in chosen], store, jobs) else 1
+        return 0 if compare_again(lab, [t.hash for t in chosen], jobs) else 1
     if seconds > 60 * minutes:
         print(f"that is more than the {minutes:g} minutes given: --minutes "
               f"{math.ceil(seconds / 60)} gives the verdict, --sample N compares N "
               "trials without one")
         return 2
-    again = train_again(lab, claim["trials"], store, jobs)
+    again = train_again(lab, claim["trials"], jobs)
     # Where they lead an adaptive plan elsewhere, what it then asks for is trained too.
-    new = Lab(experiment, Training(store, committed | again, jobs), data_dir=data_dir)
+    new = Lab(experiment, Training(None, committed | again, jobs), data_dir=data_dir)
     return tell(claim, made_by(new, name), committed, again)
 
 

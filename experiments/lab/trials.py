@@ -41,14 +41,17 @@ class Declared(NamedTuple):
     version: int        # raised when its results change
     accepts: tuple      # older versions whose trials still stand for it
     resumable: bool     # called with a third argument, its checkpoint
+    needs_data: bool
 
 
-def trial_function(name: str, version: int = 1, accepts: Collection[int] = (),
-                   resumable: bool = False) -> Callable:
-    """Declare a function as one of trials, f(config, data) -> JSON; of a resumable one,
-    f(config, data, checkpoint), which gets what `hn.fit` takes, or None."""
+def trial_function(name: str, version: int = 1, accepts: Collection[int] = (), *,
+                   resumable: bool = False, needs_data: bool = True) -> Callable:
+    """Declare a function as one of trials, f(config, data) -> JSON; one that needs no
+    data gets None. A resumable one, f(config, data, checkpoint), gets what `hn.fit`
+    takes, or None."""
     def declare(function):
-        function.declared = Declared(name, version, tuple(accepts), resumable)
+        function.declared = Declared(name, version, tuple(accepts), resumable,
+                                     needs_data)
         return function
     return declare
 
@@ -184,9 +187,10 @@ class Store:
         """The trial of this hash, or None."""
         return self.read("hash = ?", name).get(name)
 
-    def of(self, function: str) -> dict[str, Trial]:
-        """All trials of a function, {hash: Trial}; "NAME.%" is every one of NAME."""
-        return self.read("function LIKE ?", function)
+    def of(self, start: str) -> dict[str, Trial]:
+        """All trials of functions whose names start so, {hash: Trial}; "NAME." is every
+        one of the experiment NAME."""
+        return self.read("instr(function, ?) = 1", start)
 
     def read(self, where: str, value: str) -> dict[str, Trial]:
         """Trials that were chosen, {hash: Trial}; none where there is no file yet."""

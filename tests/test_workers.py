@@ -1,0 +1,64 @@
+"""What runs side by side in processes: nets and trials."""
+
+import contextlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+import highway_networks as hn
+from highway_suite.workers import side_by_side
+
+
+def processes_of(tasks, jobs):
+    return set(side_by_side(os.getpid, [()] * tasks, jobs))
+
+
+def test_processes_work_whatever_joblib_is_told_elsewhere():
+    joblib = pytest.importorskip("joblib")
+    with joblib.parallel_config("threading", n_jobs=1):
+        found = processes_of(20, jobs=2)
+    assert found and os.getpid() not in found
+
+
+def test_without_joblib_one_process_does_all(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    assert processes_of(4, jobs=2) == {os.getpid()}
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+SEALED = """
+import _multiprocessing, os
+def refused(*words, **named):
+    raise OSError(38, "Function not implemented")
+_multiprocessing.SemLock = refused
+from highway_suite.workers import side_by_side
+assert [*side_by_side(os.getpid, [()] * 4)] == 4 * [os.getpid()]
+"""
+
+
+def test_without_shared_memory_one_process_does_all_and_a_line_says_so():
+    pytest.importorskip("joblib")
+    ended = subprocess.run([sys.executable, "-c", SEALED], cwd=hn.HERE, text=True,
+                           capture_output=True)
+    assert ended.returncode == 0 and ended.stderr.count("\n") == 1
+
+
+def test_nets_side_by_side_do_not_draw_on_one_line_of_a_terminal(tmp_path):
+    pytest.importorskip("tqdm")
+    pty = pytest.importorskip("pty")
+    terminal, end = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, hn.__file__, "--dataset", "digits", "--jobs", "2", "--depth",
+         "2", "--epochs", "3", "--no-save"], cwd=tmp_path, stderr=end,
+        stdout=subprocess.DEVNULL)
+    os.close(end)
+    told = b""
+    with contextlib.suppress(OSError):          # as which a terminal ends
+        while part := os.read(terminal, 4096):
+            told += part
+    os.close(terminal)
+    assert process.wait() == 0
+    lines = told.decode().split("\r\n")
+    assert len(lines) > 6 and not any("\r" in line for line in lines)
