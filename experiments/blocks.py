@@ -26,12 +26,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
-from experiments.lab.drawing import colour_of, data_of, log_y, sheet
+from experiments.lab.experiment import for_figures
 from experiments.lab.judging import (
     ahead,
     every,
@@ -44,7 +42,13 @@ from experiments.lab.papers import TABLE_1A, name_of, spoken
 from experiments.nets.perceptrons import hold_out
 from experiments.nets.sizes import matched_width
 from highway_suite.datasets import DATASETS
-from highway_suite.figures import fit_depths, label_right
+
+with for_figures():
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from experiments.lab.drawing import colour_of, data_of, log_y, sheet
+    from highway_suite.figures import fit_depths, label_right
 
 WIDTH = 50              # of the highway nets that the others are matched to
 

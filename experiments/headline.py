@@ -31,19 +31,10 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
-from experiments.lab.drawing import (
-    DASHED,
-    colour_of,
-    data_of,
-    draw_band,
-    draw_level,
-    log_y,
-    sheet,
-)
+from experiments.lab.experiment import for_figures
 from experiments.lab.judging import (
     agreed,
     ahead,
@@ -54,7 +45,28 @@ from experiments.lab.judging import (
     or_infinite,
     or_zero,
 )
-from highway_suite.figures import TINTS, fit_depths, label_right
+
+with for_figures():
+    from matplotlib.figure import Figure
+
+    from experiments.lab.drawing import (
+        DASHED,
+        colour_of,
+        data_of,
+        draw_band,
+        draw_level,
+        log_y,
+        sheet,
+    )
+    from highway_suite.figures import TINTS, fit_depths, label_right
+
+    # kind: its label and line in the figure
+    SHOWN: dict[str, tuple[str, dict]] = {
+        "scaled residual": ("▲ scaled\nresidual", {"marker": "^"}),
+        "plain": ("plain, best\nweights", {}),
+        "highway": ("○ highway,\n$b_T$\xa0=\xa0−2", {
+            "marker": "o", "markerfacecolor": TINTS.paper, "linestyle": DASHED}),
+        "highway, auto": ("■ highway,\nT = 1/L at first", {"marker": "s"})}
 
 KINDS = {       # name: block, b_T
     "plain": ("plain", -2.0), "residual": ("residual", -2.0),
@@ -207,15 +219,6 @@ def run(lab: Lab) -> dict:
 
 # --------------------------------------------------------------------------------------
 # The figure
-
-
-# kind: its label and line in the figure
-SHOWN: dict[str, tuple[str, dict]] = {
-    "scaled residual": ("▲ scaled\nresidual", {"marker": "^"}),
-    "plain": ("plain, best\nweights", {}),
-    "highway": ("○ highway,\n$b_T$\xa0=\xa0−2",
-                {"marker": "o", "markerfacecolor": TINTS.paper, "linestyle": DASHED}),
-    "highway, auto": ("■ highway,\nT = 1/L at first", {"marker": "s"})}
 
 
 def draw_best(record: dict) -> Figure:

@@ -35,15 +35,25 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
-from experiments.lab.drawing import DASHED, colour_of, data_of, draw_level, sheet
+from experiments.lab.experiment import for_figures
 from experiments.lab.judging import FEWER_EPOCHS, every, listed, or_infinite
 from experiments.lab.papers import FIGURE_1_EPOCHS
-from highway_suite.figures import TINTS, label_right, label_y
+
+with for_figures():
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from experiments.lab.drawing import DASHED, colour_of, data_of, draw_level, sheet
+    from highway_suite.figures import TINTS, label_right, label_y
+
+    # by a net's name: label, colour and dashes of its line
+    LOOKS: dict[str, tuple[str, str, Any]] = {
+        "highway": ("highway", colour_of("highway"), "-"),
+        "plain": ("plain,\nGlorot or He", colour_of("plain"), DASHED),
+        "plain, orthogonal": ("plain,\northogonal", TINTS.own[0], ":")}
 
 WIDTHS = {"highway": 50, "plain": 71}
 INITS = {"tanh": "glorot", "relu": "he"}
@@ -202,13 +212,6 @@ def run(lab: Lab) -> dict:
 
 # --------------------------------------------------------------------------------------
 # The figure
-
-
-# by a net's name: label, colour and dashes of its line
-LOOKS: dict[str, tuple[str, str, Any]] = {
-    "highway": ("highway", colour_of("highway"), "-"),
-    "plain": ("plain,\nGlorot or He", colour_of("plain"), DASHED),
-    "plain, orthogonal": ("plain,\northogonal", TINTS.own[0], ":")}
 
 
 def name_of(net: dict) -> str:

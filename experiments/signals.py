@@ -18,13 +18,25 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, main, trial_function
-from experiments.lab.drawing import DASHED, colour_of, data_of, draw_band, sheet
+from experiments.lab.experiment import for_figures
 from experiments.lab.judging import agreed, listed
-from highway_suite.figures import label_right, label_y
+
+with for_figures():
+    from matplotlib.figure import Figure
+
+    from experiments.lab.drawing import DASHED, colour_of, data_of, draw_band, sheet
+    from highway_suite.figures import label_right, label_y
+
+    # by b_T of highway nets, by weights of plain ones: label and line
+    LINES: dict[Any, tuple[str, dict]] = {
+        "uniform": ("┈ plain, uniform", {"linestyle": ":"}),
+        "glorot": ("╌ plain, Glorot", {"linestyle": DASHED}),
+        "orthogonal": ("─ plain,\northogonal", {}),
+        -2: ("╌ highway,\n$b_T$\xa0=\xa0−2", {"linestyle": DASHED}),
+        "auto": ("─ highway,\n$b_T$ = logit(1/L)", {})}
 
 PLAN: dict[str, Any] = {
     "dataset": "mnist", "depth": 100, "hidden": 50, "images": 1000,
@@ -64,15 +76,6 @@ def run(lab: Lab) -> dict:
          "eleventh": [trial.result["eleventh"] for trial in trials],
          "trials": [trial.hash for trial in trials]}
         for (block, bias, init), trials in nets.items()]}
-
-
-# by b_T of highway nets, by weights of plain ones: label and line
-LINES: dict[Any, tuple[str, dict]] = {
-    "uniform": ("┈ plain, uniform", {"linestyle": ":"}),
-    "glorot": ("╌ plain, Glorot", {"linestyle": DASHED}),
-    "orthogonal": ("─ plain,\northogonal", {}),
-    -2: ("╌ highway,\n$b_T$\xa0=\xa0−2", {"linestyle": DASHED}),
-    "auto": ("─ highway,\n$b_T$ = logit(1/L)", {})}
 
 
 def draw(record: dict) -> Figure:

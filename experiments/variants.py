@@ -24,13 +24,17 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, main, trial_function
-from experiments.lab.drawing import colour_of, data_of, sheet
+from experiments.lab.experiment import for_figures
 from experiments.lab.judging import ahead, every, listed, or_infinite, or_zero
-from highway_suite.figures import TINTS
+
+with for_figures():
+    from matplotlib.figure import Figure
+
+    from experiments.lab.drawing import colour_of, data_of, sheet
+    from highway_suite.figures import TINTS
 
 PLAN = {"dataset": "mnist", "depth": 50, "hidden": 50, "n_train": 6000,
         "epochs": 12, "batch": 128, "clip": 5.0, "gate_bias": -4.0,

@@ -63,3 +63,25 @@ def test_they_are_listed_and_found_by_their_old_names(module, code, told):
     ended = subprocess.run([sys.executable, "-m", module], cwd=hn.HERE, text=True,
                            capture_output=True)
     assert ended.returncode == code and told in ended.stdout + ended.stderr
+
+
+READ_ONLY = """
+import os, runpy, sys, tempfile
+def refused(*words, **named):
+    raise OSError(30, "Read-only file system")
+tempfile.mkdtemp = refused
+os.environ["MPLCONFIGDIR"] = os.devnull
+name, *sys.argv[1:] = sys.argv[1:]
+runpy.run_module(name, run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("words, code", [
+    (["experiments"], 0), (["experiments.claims"], 0),
+    (["experiments.claims", "--recheck", "residual-error-shrinks"], 2),
+    (["experiments.signals", "--plot"], 1)])
+def test_on_a_read_only_disk_only_pictures_are_not_to_be_had(words, code):
+    ended = subprocess.run([sys.executable, "-c", READ_ONLY, *words], cwd=hn.HERE,
+                           text=True, capture_output=True)
+    assert ended.returncode == code and "Traceback" not in ended.stderr
+    assert ended.stderr.count("\n") == (code == 1)

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from experiments.convolution.claims import TRAINS, best_losses, losses_of
 from experiments.convolution.plan import BIASES, GATES
-from experiments.lab.drawing import (
-    DASHED,
-    colour_of,
-    data_of,
-    draw_level,
-    log_y,
-    plain_numbers,
-    sheet,
-    signed,
-)
+from experiments.lab.experiment import for_figures
 from experiments.lab.judging import or_infinite
 from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS
-from highway_suite.figures import SMALL, TINTS, fit_depths, label_right, label_y
 
-LOOKS = {3: (colour_of("highway"), "o", -0.12), 1: (TINTS.own[2], "s", 0.0),
-         0: (TINTS.own[3], "D", 0.12)}      # by gate; the last is a shift along b_T
+with for_figures():
+    from matplotlib.figure import Figure
+
+    from experiments.lab.drawing import (
+        DASHED,
+        colour_of,
+        data_of,
+        draw_level,
+        log_y,
+        plain_numbers,
+        sheet,
+        signed,
+    )
+    from highway_suite.figures import SMALL, TINTS, fit_depths, label_right, label_y
+
+    LOOKS = {3: (colour_of("highway"), "o", -0.12), 1: (TINTS.own[2], "s", 0.0),
+             0: (TINTS.own[3], "D", 0.12)}      # by gate; the last is a shift along b_T
 
 
 def label_of(row: dict) -> str:

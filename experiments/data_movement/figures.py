@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from experiments.data_movement.claims import chosen, nets_of, ratios
-from experiments.lab.drawing import colour_of, data_of, plain_numbers, sheet
+from experiments.lab.experiment import for_figures
 from experiments.lab.papers import spoken
-from highway_suite.figures import SMALL, TINTS, label_y
+
+with for_figures():
+    from matplotlib.figure import Figure
+
+    from experiments.lab.drawing import colour_of, data_of, plain_numbers, sheet
+    from highway_suite.figures import SMALL, TINTS, label_y
 
 MODEL = ("ByteDMD: a byte that is read costs the square root of its depth in a stack, "
          "where what was used last is on top")

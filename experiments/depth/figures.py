@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from experiments.depth.claims import OPTIMIZERS
 from experiments.depth.controls import all_losses
 from experiments.depth.plan import TRAINS
 from experiments.depth.record import GUESSING, mean_loss
 from experiments.depth.training import KEEPS
-from experiments.lab.drawing import (
-    DASHED,
-    colour_of,
-    data_of,
-    draw_level,
-    log_y,
-    plain_numbers,
-    sheet,
-    signed,
-)
+from experiments.lab.experiment import for_figures
 from experiments.lab.judging import or_infinite
 from experiments.lab.papers import GUIDELINE
-from highway_suite.figures import SMALL, TINTS, fit_depths, label_right, label_y
+
+with for_figures():
+    from matplotlib import colormaps
+    from matplotlib.colors import LogNorm
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    from experiments.lab.drawing import (
+        DASHED,
+        colour_of,
+        data_of,
+        draw_level,
+        log_y,
+        plain_numbers,
+        sheet,
+        signed,
+    )
+    from highway_suite.figures import SMALL, TINTS, fit_depths, label_right, label_y
+
+    RULES = {       # rule: its name in the figure and its colour
+        "S = 1": ("$b_T$ = logit(1/L)", colour_of("highway")),
+        "b_T = -2": ("$b_T$ = −2", TINTS.own[0]),
+        "-L/10": ("$b_T$ = −L/10", TINTS.own[1]),
+        "chrono": ("T drawn", TINTS.own[2]), "constant T": ("T = {:g}", TINTS.own[3])}
 
 LOW = 1                 # the largest S that all depths tried and trained well with
 
@@ -64,12 +74,6 @@ def draw_law(record: dict) -> Figure:
     label_y(panels[0], "training loss (log scale)")
     panels[0].legend(title="blocks", frameon=False, fontsize=SMALL, loc="upper left")
     return figure
-
-
-RULES = {       # rule: its name in the figure and its colour
-    "S = 1": ("$b_T$ = logit(1/L)", colour_of("highway")),
-    "b_T = -2": ("$b_T$ = −2", TINTS.own[0]), "-L/10": ("$b_T$ = −L/10", TINTS.own[1]),
-    "chrono": ("T drawn", TINTS.own[2]), "constant T": ("T = {:g}", TINTS.own[3])}
 
 
 def draw_rules(record: dict) -> Figure:

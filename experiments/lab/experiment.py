@@ -6,11 +6,12 @@ A module experiments/NAME.py, or a package, has an `EXPERIMENT`; command.py runs
 from __future__ import annotations
 
 import importlib
+import logging
 import math
 import signal
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from dataclasses import field as default
 from pathlib import Path
@@ -65,6 +66,15 @@ class Experiment:
         """That the committed trials take on two cores. Raises StoreError."""
         trials = read_packed(folder_of(self.name) / "trials")
         return math.ceil(seconds_of(trials.values()) / 60)
+
+
+@contextmanager
+def for_figures() -> Iterator[None]:
+    """For the imports that only figures need. Matplotlib refuses its own where it finds
+    no folder to write to; then lists and rechecks go on without, and `draw` says so."""
+    logging.getLogger("matplotlib").setLevel("ERROR")
+    with suppress(OSError):
+        yield
 
 
 def get(name: str) -> Experiment:

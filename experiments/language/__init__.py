@@ -30,16 +30,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial
-from experiments.lab.drawing import sheet
+from experiments.lab.experiment import for_figures
 from experiments.lab.judging import agreed, listed, or_infinite
 from experiments.lab.papers import TABLE_1A, spoken
 from experiments.language.text import content, load
 from experiments.language.train import train_model
-from highway_suite.figures import SMALL, TINTS
+
+with for_figures():
+    from matplotlib.figure import Figure
+
+    from experiments.lab.drawing import sheet
+    from highway_suite.figures import SMALL, TINTS
 
 # Of each net: block, layers. The second seeds of none, one plain, T-only and four
 # residual were planned after the first were known: a step takes 0.36 s on a core

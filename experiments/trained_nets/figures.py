@@ -6,22 +6,26 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from experiments.lab.drawing import (
-    DASHED,
-    colour_of,
-    data_of,
-    draw_band,
-    draw_level,
-    log_y,
-    sheet,
-)
+from experiments.lab.experiment import for_figures
 from experiments.lab.papers import spoken
 from experiments.trained_nets.claims import matter, nets_at, rises
 from highway_suite.datasets import DATASETS
-from highway_suite.figures import BLOCK_AXIS, SMALL, TINTS, label_right, label_y
+
+with for_figures():
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from experiments.lab.drawing import (
+        DASHED,
+        colour_of,
+        data_of,
+        draw_band,
+        draw_level,
+        log_y,
+        sheet,
+    )
+    from highway_suite.figures import BLOCK_AXIS, SMALL, TINTS, label_right, label_y
 
 WAYS = {"as computed": None, "mean over\nall images": "all",
         "mean over the\nimages of its class": "its class"}
