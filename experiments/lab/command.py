@@ -138,10 +138,10 @@ class Work:
     def run(self) -> None:
         """Run the experiment; write and name what changed: record, figures, trials."""
         options = self.options
-        command = " ".join(
-            [f"python3 -m experiments.{self.experiment.name}"]
-            + ["--smoke"] * options.smoke + ["--fresh"] * options.fresh
-            + ["--only", *options.only] * bool(options.only))
+        flags = [f"--{flag}" for flag in ("smoke", "fresh", "only")
+                 if getattr(options, flag)]
+        command = " ".join([f"python3 -m experiments.{self.experiment.name}", *flags,
+                            *options.only])
         self.folder.mkdir(parents=True, exist_ok=True)
         source = Training(None if options.smoke else self.store, self.packed,
                           options.jobs, options.cluster)

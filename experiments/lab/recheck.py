@@ -106,10 +106,11 @@ def compare_again(lab: Lab, names: Collection[str], jobs: int | None) -> bool:
         if trial.version != there.version:
             other.insert(0, f"version {trial.version} of its function, not "
                             f"{there.version}")
+        if other and not how.startswith("equal"):
+            how += f" ({', '.join(other)})"
         good &= how.startswith("equal") or bool(other)
-        print(f"{describe(there.config) or name}: {how}"
-              + f" ({', '.join(other)})" * (bool(other) and not how.startswith("equal"))
-              + f"; {trial.seconds:.1f} s, committed {there.seconds:.1f} s", flush=True)
+        print(f"{describe(there.config) or name}: {how}; {trial.seconds:.1f} s, "
+              f"committed {there.seconds:.1f} s", flush=True)
     return good
 
 
