@@ -60,13 +60,16 @@ class Checkpoint:
         self.config = parse_json(json.dumps(dict(config), allow_nan=False))
         self.began, self.seconds_before = time.perf_counter(), 0.0
         self.environments = [numerics(environment())]
+        self.logged = 0     # rows of the history that its file has
 
     def save(self, arrays: Mapping[str, np.ndarray],
              streams: Mapping[str, np.random.Generator], history: list[dict]) -> None:
-        """Add the last row of the history to its file, and write the rest whole. Raises
+        """Add the new rows of the history to its file, and write the rest whole. Raises
         OSError, which names the file."""
         with open(self.log, "a") as log:
-            log.write(json.dumps(history[-1], allow_nan=False) + "\n")
+            for row in history[self.logged:]:
+                log.write(json.dumps(row, allow_nan=False) + "\n")
+        self.logged = len(history)
         seconds = self.seconds_before + time.perf_counter() - self.began
         state = {"config": self.config, "data": self.data, "rows": len(history),
                  "environments": self.environments, "seconds": round(seconds, 3),
@@ -103,6 +106,7 @@ class Checkpoint:
         here = self.environments[-1]
         self.environments = [there for there in state["environments"] if there != here]
         self.environments.append(here)
+        self.logged = len(history)
         return history
 
     def read(self, arrays: Mapping[str, np.ndarray]

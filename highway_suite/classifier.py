@@ -66,7 +66,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         n_iter_no_change epochs without a better accuracy there, and keep the best
         weights. Without it every fit takes max_iter epochs.
     random_state: int, RandomState or None. verbose: show the training on stderr.
-    n_threads: of BLAS. More than 1 pay for hundreds of units on an idle machine;
+    n_threads: of BLAS; None is 1. More pay for hundreds of units on an idle machine;
         beside another busy process they cost several times the time.
 
     X is never scaled. Only the initial weights of the input projection follow it: they
@@ -86,7 +86,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
                  init="glorot", gate_bias="auto", optimizer="adam", learning_rate=1e-3,
                  batch_size=32, max_iter=50, clip=5.0, early_stopping=False,
                  validation_fraction=0.1, n_iter_no_change=10, random_state=None,
-                 verbose=False, n_threads=1):
+                 verbose=False, n_threads=None):
         self.block = block
         self.depth = depth
         self.hidden = hidden
@@ -260,7 +260,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         rows, status = hn.fit(
             self.net_, shown.watch(batches) if shown else batches, self._optimizer,
             lambda *_: config.lr, tell, epochs=epochs, clip=config.clip,
-            measure=measure if held_out else None, threads=self.n_threads)
+            measure=measure if held_out else None, threads=self.n_threads or 1)
         if shown:
             shown.close()
         if status == "diverged":
