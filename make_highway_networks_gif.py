@@ -14,10 +14,12 @@ from pathlib import Path
 
 from highway_suite.terminal import end_without
 
+if __name__ == "__main__":
+    os.environ["MPLBACKEND"] = "agg"    # Matplotlib may not know that of a notebook
 try:
     from highway_suite.animation import draw_frames, encode_gif
-    from highway_suite.files import check_target, path_of
-    from highway_suite.pictures import picture_home, record_home, write_pictures
+    from highway_suite.files import path_of
+    from highway_suite.pictures import record_home, write_pictures
     from highway_suite.studies import RUN, load
 except ImportError as error:
     if __name__ != "__main__":
@@ -44,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
                         "drawn")
     parser.add_argument("--out", metavar="FILE", type=path_of,
                         help="the animation (default: highway_networks.gif, with --run "
-                        "in the current folder, or in runs/ of the checkout)")
+                        "in runs/)")
     return parser
 
 
@@ -53,16 +55,13 @@ def main(argv: list[str] | None = None) -> list[Path]:
     where a record, a file or a library is missing or wrong."""
     parser = build_parser()
     options = parser.parse_args(argv)
-    out = options.out or picture_home(bool(options.run)) / "highway_networks.gif"
-    if out.suffix.lower() != ".gif" or options.out and not os.path.isdir(out.parent):
-        parser.error(f"argument --out: {out} is not a .gif file in an existing folder")
-    try:
-        out.parent.mkdir(exist_ok=True)
-        check_target(out)
-    except OSError as error:
-        parser.error(f"argument --out: {out}: {error.strerror}")
-    record = options.run or record_home() / RUN[0]
-    return write_pictures(parser.prog, lambda: animate(record, out), out)
+    home = record_home()
+    folder = Path("runs") if options.run else home
+    out = options.out or folder / "highway_networks.gif"
+    if out.suffix.lower() != ".gif":
+        parser.error(f"argument --out: {out} is not a .gif file")
+    record = options.run or home / RUN[0]
+    return write_pictures(parser.prog, lambda: animate(record, out))
 
 
 if __name__ == "__main__":

@@ -15,16 +15,12 @@ from pathlib import Path
 
 from highway_suite.terminal import end_without
 
+if __name__ == "__main__":
+    os.environ["MPLBACKEND"] = "agg"    # Matplotlib may not know that of a notebook
 try:
     from highway_suite.figures import FORMATS
     from highway_suite.files import path_of
-    from highway_suite.pictures import (
-        PICTURES,
-        picture_home,
-        record_home,
-        render,
-        write_pictures,
-    )
+    from highway_suite.pictures import PICTURES, record_home, render, write_pictures
     from highway_suite.studies import RUN, SWEEP, load
 except ImportError as error:
     if __name__ != "__main__":
@@ -39,9 +35,8 @@ def redraw(options: argparse.Namespace) -> dict[Path, bytes]:
     sweep = run
     if options.sweep or (not options.run and os.path.exists(home / SWEEP[0])):
         sweep = load(options.sweep or home / SWEEP[0], SWEEP[1])
-    own = bool(options.run or options.sweep)
-    folder = Path(options.out_dir or picture_home(own) / "viz")
-    folder.mkdir(parents=True, exist_ok=True)
+    own = options.run or options.sweep
+    folder = options.out_dir or (Path("runs") if own else home) / "viz"
     return {folder / f"{name}.{options.format}": render(
         name, sweep if name == "depth_sweep" else run, options.format)
         for name in PICTURES}
@@ -56,8 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
                "them: in the current folder, if that has a run.json, else beside this "
                "script.")
     parser.add_argument("--run", metavar="FILE", type=path_of,
-                        help="a record of your own, drawn into viz/ in the current "
-                        "folder, or in runs/ of the checkout; of several "
+                        help="a record of your own, drawn into runs/viz/; of several "
                         "depths, the deepest is drawn")
     parser.add_argument("--sweep", metavar="FILE", type=path_of,
                         help="the record of depth_sweep (default: that of --run)")
@@ -73,7 +67,7 @@ def main(argv: list[str] | None = None) -> list[Path]:
     where a record or a file is wrong."""
     parser = build_parser()
     options = parser.parse_args(argv)
-    return write_pictures(parser.prog, lambda: redraw(options), "pictures")
+    return write_pictures(parser.prog, lambda: redraw(options))
 
 
 if __name__ == "__main__":

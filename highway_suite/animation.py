@@ -12,14 +12,8 @@ import imageio.v3 as iio
 import numpy as np
 
 from highway_suite import figures
-from highway_suite.figures import (
-    gated_arms,
-    new_figure,
-    plot_gates,
-    plot_history,
-    style,
-)
-from highway_suite.pictures import caption, learns, name_panel, who_learns
+from highway_suite.figures import gated_arms, plot_gates, plot_history, style
+from highway_suite.pictures import caption, learns, name_panel, page, who_learns
 from highway_suite.studies import Study
 
 MOST_FRAMES = 40    # of a longer record, epochs are left out
@@ -27,7 +21,6 @@ COLOURS = 255       # of 256: one stays free to mean "as in the frame before"
 LOOP = 8000         # milliseconds of motion, where no frame
 SLOWEST = 600       # is shown for longer
 HOLD = 3000         # milliseconds of the last frame
-CLOCK = 1.15        # inches right of the title, where the epoch stands
 
 
 def frame_epochs(study: Study) -> np.ndarray:
@@ -52,23 +45,22 @@ def draw_frames(study: Study) -> list[np.ndarray]:
     frames, last = [], max(arm.epoch[-1] for arm in study.deepest)
     gated = next(iter(gated_arms(study)), None)
     with style():
-        figure, curves, gates = new_figure(who_learns(study), caption(
+        figure, curves, gates = page(who_learns(study), caption(
             study, study.deepest, "line, bar: mean over seeds; band, whisker: lowest "
-            "to highest", learns(study)), (2, 1.4), CLOCK)
+            "to highest", learns(study)), 2, 1.4)
         figure.set_dpi(0.8 * figures.DPI)   # 864 pixels wide
-        clock = figure.text(1 - figures.EDGE / figures.WIDTH, 1 - 0.1 /
-                            figure.get_figheight(), "", va="top", ha="right")
+        if gated and gated.block != "highway":
+            name_panel(gates, gated)
         for epoch in np.roll(frame_epochs(study), 1):
-            clock.set_text(f"epoch {epoch} of {last}")
-            for axes in (curves, gates):    # ticks and limits stay
+            curves.set_title(f"epoch {epoch} of {last}", size=10, loc="right")
+            for axes in (curves, gates):    # limits stay, and after one frame places
                 for artist in (*axes.lines, *axes.collections, *axes.patches,
                                *axes.texts):
                     artist.remove()
-            plot_history(study, curves, upto=epoch)
+            plot_history(study, curves, series="test_acc", upto=epoch)
             plot_gates(study, gates, upto=epoch)
-            if gated and gated.block != "highway":
-                name_panel(gates, gated)
             figure.canvas.draw()
+            figure.set_layout_engine("none")
             frames.append(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy())
     return frames
 
@@ -88,9 +80,7 @@ def share_palette(frames: list) -> tuple[np.ndarray, np.ndarray]:
     palette = unpack(seen[np.argsort(-counts, kind="stable")[:COLOURS]])
     index = np.zeros(1 << 24, np.uint8)         # of every colour there can be
     for frame in packed:
-        index[frame] = 1
-    drawn = np.flatnonzero(index)
-    for some in np.array_split(drawn, len(drawn) // 1000 + 1):      # bounds the memory
+        some = np.unique(frame)
         away = unpack(some)[:, None] - palette  # (some, n, 3)
         index[some] = (away**2).sum(axis=2).argmin(axis=1)
     return np.stack([index[frame] for frame in packed]), palette.astype(np.uint8)

@@ -2,15 +2,16 @@
 
     axes = plot_history("run.json")                 test accuracy after each epoch
     axes = plot_history(history, series="train_loss")       of hn.train
+    axes = plot_history(net.history_)               of a HighwayClassifier
     axes = plot_gates("run.json")                   mean T of each block, as bars
     axes = plot_gate_history(layer_T)               the same epoch by epoch, of hn.train
     axes = plot_depth_sweep("run_sweep.json")       test accuracy by depth
     axes.figure.savefig("mine.png")
 
 Each takes what `studies.as_study` takes, draws on the Axes that are given or on a
-figure of its own, and returns the Axes. Labels stand right of the lines: an Axes is
-narrowed to make room for them in its figure, unless that has a layout engine; so give a
-grid of several `layout="constrained"`. Block 1, at the input, is left or at the bottom.
+figure of its own, and returns the Axes. Labels stand right of the lines. Matplotlib's
+constrained layout makes room for them: a figure without a layout engine gets it. Block
+1, at the input, is left or at the bottom.
 
 Legend: S seeds, E epochs, K epochs whose gates were recorded, L blocks (the depth).
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from textwrap import wrap
 from typing import Any
@@ -27,16 +28,14 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, get_font
-from matplotlib.patches import StepPatch
+from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from highway_suite.datasets import DATASETS
 from highway_suite.studies import Arm, Study, as_study
 
 
@@ -57,13 +56,15 @@ MARKERS = {"highway": "o", "plain": "s", "residual": "^", "scaled_residual": "X"
 OWN_MARKERS = "ph*d"
 BLOCK_AXIS = "block (1 is at the input)"
 NAMES = {"test_acc": "test accuracy", "train_acc": "training accuracy",
-         "train_loss": "training loss"}
+         "validation_acc": "validation accuracy", "train_loss": "training loss",
+         "validation_loss": "validation loss", "grad_norm": "gradient norm"}
 WIDTH = 5.4                 # inches, of all pictures: to be read on a phone, too
 EDGE = 0.09                 # inches that texts keep from the sides
-LEFT, AXES_WIDTH = 0.1, 0.66      # of WIDTH; right of the axes stand labels
+OUTSIDE = -0.45             # inches from an axes to the name of its y axis
 LINE = 13                   # points from one label to the next below it
 TITLE = {"size": 12, "weight": "bold"}
 SMALL = 8.5                 # points, of captions
+BESIDE = {"linestyle": (0, (3, 1.2)), "linewidth": 1.2, "marker": None}
 FORMATS = "png", "svg", "pdf"
 DPI = 200
 
@@ -91,28 +92,47 @@ def style() -> Iterator[None]:
         yield
 
 
-def new_figure(title: str, notes: Sequence[str], panels: Sequence[float] = (2.4,),
-               clock: float = 0.0) -> tuple:
-    """A figure on a canvas of its own, and an axes for each panel: their heights in
-    inches, the upper first. A long title or many notes make the figure higher; clock:
-    inches right of the title that stay free.
-    """
-    title = fold([title], WIDTH - 2 * EDGE - clock, **TITLE)
-    caption = fold(notes, WIDTH - 2 * EDGE, size=SMALL)
-    top, between = 0.63 + 0.2 * title.count("\n"), 0.9
-    height = top + sum(panels) + between * len(panels) + 0.16 * max(
-        caption.count("\n") - 1, 0)
-    figure = Figure(figsize=(WIDTH, height))
+class Sheet(Figure):
+    """A figure that keeps our style when it is saved under another."""
+
+    def savefig(self, *args: Any, **options: Any) -> None:
+        """As that of any Figure."""
+        with style():
+            super().savefig(*args, **options)
+
+
+def sheet(title: str, *notes: str, height: float = 3.4, rows: int = 1,
+          columns: int = 1, **shared: Any) -> tuple[Figure, Any]:
+    """A figure and its axes, as Figure.subplots has them: above, what is found; below,
+    in small, of what. It can be read where it is as wide as a phone."""
+    figure = Sheet(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.text(EDGE / WIDTH, 1 - 0.1 / height, title, va="top", **TITLE)
-    figure.text(EDGE / WIDTH, 0.08 / height, caption, size=SMALL, color=TINTS.soft,
-                va="bottom", linespacing=1.35, parse_math=False)
-    axes = []
-    for panel in panels:
-        axes.append(figure.add_axes((LEFT, 1 - (top + panel) / height, AXES_WIDTH,
-                                     panel / height)))
-        top += panel + between
-    return figure, *axes
+    figure.get_layout_engine().set(w_pad=EDGE, h_pad=EDGE)
+    width, left = WIDTH - 2 * EDGE, {"x": EDGE / WIDTH, "ha": "left"}
+    figure.suptitle(fold([title], width, **TITLE), **left, **TITLE)
+    figure.supxlabel(fold(notes, width, size=SMALL), size=SMALL, color=TINTS.soft,
+                     **left)
+    return figure, figure.subplots(rows, columns, **shared)
+
+
+def fold(parts: Sequence[str], width: float, **font: Any) -> str:
+    """Parts of a text -> lines no wider than so many inches. They break between parts,
+    and within one that is too long, evenly."""
+    def fits(line):
+        points, _, _ = text_to_path.get_text_width_height_descent(
+            line, FontProperties(**font), ismath=False)
+        return points <= 70 * width     # not 72: on few pixels letters are wider
+    lines = [""]
+    for part in parts:
+        joined = f"{lines[-1]} · {part}" if lines[-1] else part
+        if fits(joined):
+            lines[-1] = joined
+            continue
+        ways = [wrap(part, letters, break_on_hyphens=False)
+                for letters in range(len(part), 0, -1)]
+        fewest = len(next(way for way in ways if all(map(fits, way))))
+        lines += [way for way in ways if len(way) == fewest][-1]
+    return "\n".join(line for line in lines if line)
 
 
 @contextmanager
@@ -122,7 +142,7 @@ def drawn_on(axes: Axes | None) -> Iterator[Axes]:
         yield axes
         return
     with style():
-        figure, axes = new_figure("", ())
+        figure, axes = sheet("")
         yield axes
         figure.draw_without_rendering()     # makes the ticks, while the style holds
 
@@ -142,158 +162,94 @@ def saved(figure: Figure, kind: str, title: str | None, command: str, digest: st
                 "Description": origin},
         "pdf": {"CreationDate": None, "Creator": None, "Producer": None,
                 "Subject": command, "Keywords": origin}}[kind]
-    file = io.BytesIO()
-    figure.savefig(file, format=kind, metadata=metadata)
+    figure.savefig(file := io.BytesIO(), format=kind, metadata=metadata)
     return file.getvalue()
 
 
 # --------------------------------------------------------------------------------------
-# Texts: all of them end inside the figure
+# Axes and their labels
 
 
-def title_of(dataset: str) -> str:
-    """A data set as pictures name it: by its title, or where Matplotlib's own font
-    lacks one of its letters by its name."""
-    title = DATASETS[dataset].title
-    known = get_font(findfont("DejaVu Sans")).get_charmap()
-    name = title if all(ord(letter) in known for letter in title) else dataset
-    return name if len(name) <= 36 else f"{name[:35]}…"
-
-
-def fold(parts: Sequence[str], width: float, **font: Any) -> str:
-    """Parts of a text -> lines no wider than so many inches. They break between parts,
-    and within one that is too long, evenly."""
-    def fits(line):
-        points, _, _ = text_to_path.get_text_width_height_descent(
-            line, FontProperties(**font), ismath=False)
-        return points <= 70 * width     # not 72: on few pixels letters are wider
-    words: Any = {"break_on_hyphens": False}
-    lines = [""]
-    for part in parts:
-        joined = f"{lines[-1]} · {part}" if lines[-1] else part
-        if fits(joined):
-            lines[-1] = joined
-            continue
-        letters = len(part)
-        while not all(map(fits, broken := wrap(part, letters, **words))):
-            letters -= 1
-        while len(even := wrap(part, letters, **words)) == len(broken):
-            broken, letters = even, letters - 1
-        lines += broken
-    return "\n".join(line for line in lines if line)
+def lay_out(axes: Axes) -> None:
+    """Let matplotlib place the axes of a figure now, with room for what is around. One
+    with axes at places of the user's, or a colour scale, stays as it is."""
+    figure = axes.figure.canvas.figure
+    if figure.get_layout_engine() is None and all(
+            one.get_subplotspec() and not hasattr(one, "_colorbar")
+            for one in figure.axes):
+        figure.set_layout_engine("constrained")
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
 
 
 def label_y(axes: Axes, text: str) -> None:
     """The name of the y axis, level and above it, where it reads without turning."""
     axes.set_ylabel(text, rotation=0, ha="left", va="bottom")
     axes.yaxis.set_label_coords(0, 1.025, axes.transAxes + ScaledTranslation(
-        EDGE - LEFT * WIDTH, 0, axes.figure.dpi_scale_trans))
+        OUTSIDE, 0, axes.figure.dpi_scale_trans))
 
 
 def label_right(axes: Axes, labels: list[tuple]) -> None:
-    """Write (height in data, text, colour) right of the axes, clear of each other.
+    """Write (height in data, text, colour) right of the axes, clear of each other. It
+    comes last, for it needs the limits of the axes, and its height in the figure.
 
     What would overlap moves up, of equal heights the first highest. NaN and what lies
     off the axes stand at its ends. Long lines are broken; more lines than it has room
     for are smaller.
     """
-    if not labels:
-        return
-    labels = [(height, "\n".join(part for line in text.split("\n")
-                                 for part in wrap(line, 28)), colour)
-              for height, text, colour in labels]
-    if engine := axes.figure.get_layout_engine():
-        engine.execute(axes.figure.canvas.figure)   # the axes has its height
+    lay_out(axes)
     low, high = axes.get_ylim()
-    at = axes.transData.transform([
-        (1, min(max(height, low), high) if height == height else low)
-        for height, _, _ in labels])[:, 1]
-    lines = [text.count("\n") + 1 for _, text, _ in labels]
-    pixels = axes.figure.dpi / 72
-    line = min(LINE * pixels, axes.bbox.height / sum(lines))
-    order = sorted(range(len(labels)), key=lambda i: (at[i], -i))
-    foot = axes.bbox.y0
-    for i in order:
-        at[i] = max(at[i], foot + line * lines[i] / 2)
-        foot = at[i] + line * lines[i] / 2
-    top = axes.bbox.y1 + line / 2
-    for i in reversed(order):
-        at[i] = min(at[i], top - line * lines[i] / 2)
-        top = at[i] - line * lines[i] / 2
-    make_room(axes, [axes.annotate(
-        text, (1, (height - axes.bbox.y0) / axes.bbox.height), (7, 0), color=colour,
-        xycoords="axes fraction", textcoords="offset points", va="center",
-        size=matplotlib.rcParams["font.size"] * line / (LINE * pixels))
-        for height, (_, text, colour) in zip(at, labels, strict=True)])
+    found = []
+    for i, (height, text, colour) in enumerate(labels):
+        inside = low if math.isnan(height) else min(max(height, low), high)
+        lines = [part for line in text.split("\n") for part in wrap(line, 28)]
+        found.append((axes.transData.transform((1, inside))[1], -i, lines, colour))
+    found.sort()
+    pixels, (foot, top) = axes.figure.dpi / 72, axes.bbox.intervaly
+    sizes = np.array([len(lines) for _, _, lines, _ in found])
+    line = min(LINE * pixels, (top - foot) / max(sizes.sum(), 1))
+    stacked = line * (np.cumsum(sizes) - sizes / 2)     # as if all stood at the foot
+    above = np.maximum.accumulate([row[0] for row in found] - stacked)
+    at = stacked + np.clip(above, foot, top - line * (sizes.sum() - 0.5))
+    for y, (_, _, lines, colour) in zip(at, found, strict=True):
+        axes.annotate("\n".join(lines), (1, (y - foot) / (top - foot)), (7, 0),
+                      xycoords="axes fraction", textcoords="offset points", va="center",
+                      color=colour, size=matplotlib.rcParams["font.size"] * line
+                      / (LINE * pixels))
 
 
-def make_room(axes: Axes, texts: Sequence) -> None:
-    """Narrow the axes until its ticks and these texts beside it end inside the figure.
-    Where a layout engine rules the figure, it does that."""
-    if axes.figure.get_layout_engine() is not None:
-        return
-    boxes = [text.get_window_extent() for text in (*texts, *axes.get_yticklabels())]
-    edge, whole = EDGE * axes.figure.dpi, axes.figure.bbox
-    left = max(whole.x0 + edge - min(box.x0 for box in boxes), 0) / whole.width
-    right = max(max(box.x1 for box in boxes) - whole.x1 + edge, 0) / whole.width
-    if left or right:
-        x, y, wide, high = axes.get_position().bounds
-        axes.set_position((x + left, y, wide - left - right, high))
-
-
-# --------------------------------------------------------------------------------------
-# Axes: all values lie on them
-
-
-def fit_y(axes: Axes, values: np.ndarray, least: float = 0.1, foot: bool = False
-          ) -> None:
-    """Limits around all finite values, and the lines that are there before, on the
-    scale of the axis.
+def hold(axes: Axes, x: Any, values: Iterable, least: float = 0.1,
+         foot: bool = False) -> None:
+    """Let the axes have room for all finite values, whatever part of them is drawn,
+    from the first x to the last.
 
     least: the span they have at least, lest noise fill the axes; foot: whether to leave
-    room at the foot for crosses. On a logarithmic axis below 1e-12 is no room.
+    room at the foot for crosses.
     """
-    there = [line.get_ydata() for one in axes.get_shared_y_axes().get_siblings(axes)
-             for line in one.get_lines()]
-    values = np.concatenate([np.ravel(found).astype(float)
-                             for found in (values, *there)])
-    values = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
-    log = axes.get_yscale() == "log"
-    if log:
-        values = np.log10(np.maximum(values, 1e-12))
-    low, high = values.min(), values.max()
-    middle = (low + high) / 2
-    span = max(high - low, least, 1e-6 * abs(middle))
-    low, high = middle - (0.7 if foot else 0.56) * span, middle + 0.56 * span
-    axes.set_ylim((10**low, 10**high) if log else (low, high))
-    if not log:
-        axes.ticklabel_format(axis="y", useOffset=False, scilimits=(-3, 6),
-                              useMathText=True)
-        axes.yaxis.get_offset_text().set_x(0.25)    # clear of the axis' name
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0), max(finite, default=0)
+    more = max(least - (high - low), 0) / 2
+    below = 0.14 * max(high - low, least) if foot else 0
+    axes.update_datalim([(x[0], low - more - below), (x[-1], high + more)])
+    axes.margins(0.02, 0.06)
 
 
-def whole_ticks(axis: Axis, first: int, last: int) -> None:
-    """Ticks at whole numbers from first to last: round ones, at most a dozen, fewer
-    where their labels would touch."""
-    box = axis.axes.get_window_extent()
-    points = 72 / axis.axes.figure.dpi * (
-        box.width / (7 * len(str(last)) + 9) if axis.axis_name == "x" else
-        box.height / 14)
-    most = int(np.clip(points, 2, 13))
-    ticks = [tick for tick in MaxNLocator(most, integer=True, steps=[1, 2, 5, 10])
-             .tick_values(first, last) if first <= tick <= last] or [first]
-    if ticks[0] >= first + 3:
-        ticks.insert(0, first)
-    axis.set_major_locator(FixedLocator(ticks))
+class WholeTicks(MaxNLocator):
+    """Ticks at round whole numbers from first to last, and at the first: as many as an
+    axis has room for when it is drawn."""
 
+    def __init__(self, first: int, last: int) -> None:
+        super().__init__(integer=True, steps=[1, 2, 5, 10])
+        self.ends = first, last
 
-def fit_epochs(axes: Axes, arms: list[Arm]) -> None:
-    """The x axis of curves over the epochs of all arms, ticks at whole epochs only."""
-    epochs = np.unique(np.concatenate([arm.epoch for arm in arms]))
-    margin = 0.02 * (epochs[-1] - epochs[0]) or 0.5
-    axes.set_xlim(epochs[0] - margin, epochs[-1] + margin)
-    whole_ticks(axes.xaxis, epochs[0], epochs[-1])
-    axes.set_xlabel("epoch")
+    def tick_values(self, *_: float) -> list[float]:
+        """The ticks, whatever the limits of the axis are."""
+        first, last = self.ends
+        most = self.axis.get_tick_space() * (3 if last < 100 else 2) // 2
+        self.set_params(nbins=max(most, 1))
+        ticks = [tick for tick in super().tick_values(first, last)
+                 if first <= tick <= last] or [first]
+        return ticks if ticks[0] < first + 3 else [first, *ticks]
 
 
 def fit_depths(axes: Axes, depths: Sequence[int]) -> None:
@@ -315,10 +271,27 @@ def fit_depths(axes: Axes, depths: Sequence[int]) -> None:
     axes.set_xlabel("blocks (log scale)")
 
 
+def name_y(axes: Axes, text: str) -> None:
+    """The name of the y axis, in a place that is kept free, and a grid at its plain
+    numbers."""
+    label_y(axes, text)
+    axes.text(0, 1.025, " ", transform=axes.transAxes, va="bottom",     # layouts heed
+              size=matplotlib.rcParams["axes.labelsize"])               # no such label
+    axes.grid(True, axis="y")
+    if axes.get_yscale() == "linear":
+        axes.ticklabel_format(axis="y", style="plain", useOffset=False)
+
+
+def visible(colour: str) -> str:
+    """A colour; on the dark paper of a user a light one in place of a dark one."""
+    paper = max(to_rgb(matplotlib.rcParams["axes.facecolor"]))
+    return TINTS.grid if max(paper, *to_rgb(colour)) < 0.45 else colour
+
+
 def reference(axes: Axes, height: float) -> None:
     """A dashed line across the axes: chance, ln C, where the gates started."""
-    axes.axhline(height, color=TINTS.soft, linewidth=1.2, linestyle=(0, (4, 3)),
-                 zorder=1.5)
+    axes.axhline(height, color=visible(TINTS.soft), linewidth=1.2,
+                 linestyle=(0, (4, 3)), zorder=1.5)
 
 
 # --------------------------------------------------------------------------------------
@@ -334,18 +307,18 @@ def mean_and_range(values: np.ndarray) -> Iterator[np.ndarray]:
 
 def arm_colour(arm: Arm) -> str:
     """The colour of a kind of nets."""
-    return COLOURS.get(arm.block, TINTS.own[arm.place % len(TINTS.own)])
+    return visible(COLOURS.get(arm.block, TINTS.own[arm.place % len(TINTS.own)]))
 
 
-def draw_line(axes: Axes, x: Any, values: np.ndarray, arm: Arm, marked: bool) -> None:
+def draw_line(axes: Axes, x: Any, values: np.ndarray, arm: Arm, **line: Any) -> None:
     """Mean of values (S, X) as a line in the arm's colour, their range as a band."""
-    colour = arm_colour(arm)
-    marker = MARKERS.get(arm.block, OWN_MARKERS[arm.place % len(OWN_MARKERS)])
     mean, low, high = mean_and_range(values)
-    axes.plot(x, mean, color=colour, label=arm.block, clip_on=False, zorder=3,
-              marker=marker if marked else None)
+    marker = MARKERS.get(arm.block, OWN_MARKERS[arm.place % len(OWN_MARKERS)])
+    axes.plot(x, mean, **{
+        "color": arm_colour(arm), "label": arm.block, "clip_on": False, "zorder": 3,
+        "marker": marker if len(mean) <= 30 else None} | line)
     if len(values) > 1:
-        axes.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0,
+        axes.fill_between(x, low, high, color=arm_colour(arm), alpha=0.22, linewidth=0,
                           label=f"{arm.block} range")
 
 
@@ -359,93 +332,111 @@ def draw_cross(axes: Axes, x: float, y: float, arm: Arm) -> None:
               transform=axes.get_xaxis_transform() if foot else axes.transData)
 
 
-def draw_curves(axes: Axes, arm: Arm, values: np.ndarray, shown: int) -> None:
-    """The first `shown` epochs of one arm's values (S, E), on an axes that has its
-    limits. A net that diverged is a line of its own, thin beside others, that ends in a
-    cross."""
-    if axes.get_yscale() == "log":      # what is too small for it lies at its foot
-        values = np.maximum(values, axes.get_ylim()[0])
-    x, good = arm.epoch[:shown], values[~arm.diverged]
-    if len(good):
-        draw_line(axes, x, good[:, :shown], arm, marked=len(arm.epoch) <= 30)
-    for row in values[arm.diverged]:
-        alive = np.flatnonzero(np.isfinite(row))
-        last = alive[-1] if len(alive) else -1
-        axes.plot(x, row[:shown], color=arm_colour(arm), zorder=2, clip_on=False,
-                  linewidth=1.2 if len(good) else 2.2, label=f"{arm.block} alone")
-        if shown > last + 1 or shown == len(row):
-            draw_cross(axes, arm.epoch[max(last, 0)], math.nan if last < 0
-                       else row[last], arm)
+def draw_curves(axes: Axes, arm: Arm, table: np.ndarray, upto: float, **line: Any
+                ) -> None:
+    """One arm's values (S, E) up to an epoch. A net that diverged is a line of its own,
+    thin beside others, that ends in a cross."""
+    values = np.where(arm.epoch <= upto, table, math.nan)
+    if not arm.diverged.all():
+        draw_line(axes, arm.epoch, values[~arm.diverged], arm, **line)
+    for i in np.flatnonzero(arm.diverged):
+        axes.plot(arm.epoch, values[i], color=arm_colour(arm), clip_on=False, zorder=2,
+                  linewidth=2.2 if arm.diverged.all() else 1.2,
+                  label=f"{arm.block} alone")
+        lost = int(np.isnan(table[i]).argmax())
+        if arm.epoch[lost] <= upto:
+            draw_cross(axes, arm.epoch[max(lost - 1, 0)],
+                       table[i, lost - 1] if lost else math.nan, arm)
 
 
-def head(arm: Arm, values: np.ndarray) -> tuple[float, str, str]:
-    """Where the mean of an arm's values (S, E) ends -> (height, label, colour) for
-    `label_right`."""
-    last = (values if arm.diverged.all() else values[~arm.diverged])[:, -1]
-    last = last[np.isfinite(last)]
-    height, text = math.nan, "diverged"
-    if len(last):
-        height = float(last.mean())
-        text = f"{height:{'.4f' if 1e-3 <= height < 10 else '.3g'}}"
+def head(arm: Arm, table: np.ndarray, upto: float = math.inf, word: str = ""
+         ) -> list[tuple]:
+    """Where the mean of an arm's values (S, E) ends -> its label for `label_right`;
+    word: which of several series they are."""
+    mean = next(mean_and_range(table[arm.alive][:, arm.epoch <= upto]))
+    if not arm.diverged.all():      # a series may end sooner, that was not measured on
+        mean = mean[np.isfinite(mean)]
+    if not len(mean):
+        return []
+    height = float(mean[-1])
+    text = ("diverged" if math.isnan(height) else
+            f"{height:{'.4f' if 1e-3 <= height < 10 else '.3g'}}")
     name = arm.block.replace("$", r"\$")        # it is no formula
-    return height, f"{name} {text}", arm_colour(arm)
+    return [(height, " ".join(filter(None, (name, word, text))), arm_colour(arm))]
 
 
 def draw_guess(axes: Axes, study: Study, series: str) -> list[tuple]:
     """A line at what a guess has: the accuracy of the best constant answer, the loss
     ln C of a uniform one; none, if it is not known. Returns its label, for
     `label_right`."""
-    if series == "train_loss":
-        height = math.log(study.classes or math.nan)
+    height, text = math.nan, ""
+    if series == "train_loss" and study.classes:
+        height = math.log(study.classes)
         text = f"ln {study.classes} = {height:.4f}"
-    else:
+    elif series.endswith("_acc") and study.chance == study.chance:
         height = study.chance
-        exact = height == 1 / (study.classes or math.nan)
+        exact = study.classes and height == 1 / study.classes
         text = f"chance {f'1/{study.classes}' if exact else f'{height:.4f}'}"
-    if math.isnan(height):
+    if not text:
         return []
     reference(axes, height)
-    return [(height, text, TINTS.soft)]
+    return [(height, text, visible(TINTS.soft))]
 
 
 # --------------------------------------------------------------------------------------
 # Training
 
 
-def plot_history(source: Any, axes: Axes | None = None, *, series: str = "test_acc",
-                 upto: int | None = None) -> Axes:
+def chosen_series(study: Study, series: str | Sequence[str] | None) -> list[str]:
+    """The series to draw. By default the test accuracy, or where it was not measured
+    the accuracies of training and, if it was, of validation."""
+    there = {name for arm in study.deepest for name in arm.history}
+    if series is None:
+        series = ("test_acc" if "test_acc" in there else
+                  [name for name in ("train_acc", "validation_acc") if name in there])
+    names = [series] if isinstance(series, str) else list(series)
+    if not names or not there.issuperset(names):
+        raise ValueError(f"no net has a history of {series!r}; there are "
+                         f"{sorted(there)}")
+    return names
+
+
+def plot_history(source: Any, axes: Axes | None = None, *,
+                 series: str | Sequence[str] | None = None,
+                 upto: float = math.inf) -> Axes:
     """A line for each net of the deepest, epoch by epoch: the mean over seeds in a band
     from lowest to highest, and dashed what a guess has.
 
-    series: test_acc, train_acc, or train_loss, whose axis is logarithmic where it spans
-    more than two orders of magnitude; upto: the last epoch whose values are drawn, on
-    axes that hold all of them. Returns the Axes. Raises RecordError, ValueError.
+    series: one of NAMES or several of a kind, of which all but the last are thin and
+    dashed; by default test_acc, or train_acc with validation_acc. All but accuracies
+    have a logarithmic axis where they span more than two orders of magnitude. upto: the
+    last epoch whose values are drawn, on axes that hold all of them. Returns the Axes.
+    Raises RecordError, ValueError.
     """
     study = as_study(source)
-    arms = [arm for arm in study.deepest if series in arm.history]
-    if not arms:
-        there = sorted({name for arm in study.deepest for name in arm.history})
-        raise ValueError(f"no net has a history of {series!r}; there are {there}")
-    tables = [arm.history[series] for arm in arms]
+    names = chosen_series(study, series)
+    lines = [(arm, arm.history[name], name) for arm in study.deepest for name in names
+             if name in arm.history]
     with drawn_on(axes) as axes:
-        labels = draw_guess(axes, study, series)
-        values = np.concatenate([*map(np.ravel, tables), [row[0] for row in labels]])
-        positive = values[values > 0]
-        log = series == "train_loss" and bool(
-            positive.max(initial=0) > 100 * positive.min(initial=math.inf))
-        axes.set_yscale("log" if log else "linear")
-        label_y(axes, NAMES[series] + " (log scale)" * log)
-        axes.grid(True, axis="y")
-        fit_y(axes, values, foot=any(np.isnan(row).all() for table in tables
-                                     for row in table))
-        for arm, table in zip(arms, tables, strict=True):
-            shown = len(arm.epoch) if upto is None else int(
-                np.searchsorted(arm.epoch, upto, side="right"))
-            if shown:
-                draw_curves(axes, arm, table, shown)
-                labels.append(head(arm, table[:, :shown]))
+        values = np.concatenate([table.ravel() for _, table, _ in lines])
+        positive, name = values[values > 0], NAMES[names[-1]]
+        if not name.endswith("accuracy") and positive.size and (
+                positive.max() > 100 * positive.min()):
+            axes.set_yscale("log")
+            name += " (log scale)"
+        name_y(axes, name if len(names) == 1 else name.partition(" ")[2])
+        labels = draw_guess(axes, study, names[-1])
+        epochs = np.unique(np.concatenate([arm.epoch for arm, _, _ in lines]))
+        hold(axes, epochs, [*values, *(label[0] for label in labels)], foot=any(
+            np.isnan(row).all() for _, table, _ in lines for row in table))
+        for arm, table, name in lines:
+            word = NAMES[name].split()[0] if len(names) > 1 else ""
+            draw_curves(axes, arm, table, upto, label=f"{arm.block} {word}".strip(),
+                        **BESIDE if name != names[-1] else {})
+            labels += head(arm, table, upto, word)
+        axes.xaxis.set_major_locator(WholeTicks(epochs[0], epochs[-1]))
+        axes.set_xlabel("epoch")
         label_right(axes, labels)
-        fit_epochs(axes, arms)
     return axes
 
 
@@ -458,21 +449,18 @@ def final_accuracies(arm: Arm) -> np.ndarray:
     return np.where(arm.diverged, math.nan, arm.history["test_acc"][:, -1])
 
 
-def draw_sweep(axes: Axes, study: Study, block: str) -> tuple:
-    """One kind of nets over depth -> its label for `label_right`."""
-    arms = [found[block] for found in study.arms.values() if block in found]
+def draw_sweep(axes: Axes, arms: list[Arm]) -> None:
+    """One kind of nets over depth."""
+    end, depths = arms[-1], [arm.depth for arm in arms]
     table = np.full((max(len(arm.diverged) for arm in arms), len(arms)), math.nan)
     for column, arm in zip(table.T, arms, strict=True):
         column[:len(arm.diverged)] = final_accuracies(arm)
-    depths, end = [arm.depth for arm in arms], arms[-1]
-    draw_line(axes, depths, table, end, marked=len(depths) <= 30)
-    if len(table) > 1:
-        axes.plot(depths * len(table), table.ravel(), ".", markersize=4, alpha=0.75,
-                  color=arm_colour(end), label=f"{block} seeds", clip_on=False)
-    for arm in arms:
         if arm.diverged.any():
             draw_cross(axes, arm.depth, math.nan, arm)
-    return head(end, final_accuracies(end)[:, None])
+    draw_line(axes, depths, table, end)
+    if len(table) > 1:
+        axes.plot(depths * len(table), table.ravel(), ".", markersize=4, alpha=0.75,
+                  color=arm_colour(end), label=f"{end.block} seeds", clip_on=False)
 
 
 def plot_depth_sweep(source: Any, axes: Axes | None = None) -> Axes:
@@ -485,14 +473,16 @@ def plot_depth_sweep(source: Any, axes: Axes | None = None) -> Axes:
         raise ValueError("a sweep is drawn from a record")
     with drawn_on(axes) as axes:
         labels = draw_guess(axes, study, "test_acc")
-        fit_y(axes, np.concatenate([*map(final_accuracies, arms),
-                                    [row[0] for row in labels]]),
-              foot=any(arm.diverged.any() for arm in arms))
-        label_y(axes, NAMES["test_acc"])
-        axes.grid(True, axis="y")
-        labels += [draw_sweep(axes, study, block) for block in study.blocks]
-        label_right(axes, labels)
+        name_y(axes, NAMES["test_acc"])
+        hold(axes, list(study.arms),
+             [labels[0][0], *np.concatenate([*map(final_accuracies, arms)])],
+             foot=any(arm.diverged.any() for arm in arms))
+        for block in study.blocks:
+            kind = [arm for arm in arms if arm.block == block]
+            draw_sweep(axes, kind)
+            labels += head(kind[-1], kind[-1].history["test_acc"])
         fit_depths(axes, list(study.arms))
+        label_right(axes, labels)
     return axes
 
 
@@ -502,15 +492,7 @@ def plot_depth_sweep(source: Any, axes: Axes | None = None) -> Axes:
 
 def gated_arms(study: Study) -> list[Arm]:
     """The deepest arms whose transform gates were recorded."""
-    return [arm for arm in study.deepest if np.isfinite(arm.T).any()]
-
-
-def chosen_gates(arm: Arm) -> tuple[np.ndarray, np.ndarray]:
-    """(epochs (K,), T (S', K, L)) of the seeds that did not diverge, or of all, if all
-    did; only the epochs that one of them has."""
-    T = arm.T if arm.diverged.all() else arm.T[~arm.diverged]
-    there = np.isfinite(T).any(axis=(0, 2))
-    return arm.T_epoch[there], T[:, there]
+    return [arm for arm in study.deepest if len(arm.T_epoch)]
 
 
 def chosen_arm(axes: Axes, study: Study, block: str | None) -> Arm | None:
@@ -534,16 +516,18 @@ def draw_bars(axes: Axes, T: np.ndarray, arm: Arm, start: float) -> None:
     if len(mean) <= 100:        # NaN between the bars leaves gaps
         values = np.column_stack([mean, gaps]).ravel()[:-1]
         edges = np.add.outer(blocks, [-0.4, 0.4]).ravel()
-    axes.add_artist(StepPatch(values, edges, baseline=start, fill=True, linewidth=0,
-                              color=arm_colour(arm), label="T", zorder=2))
+    bars = axes.stairs(values, edges, baseline=start, fill=True, linewidth=0,
+                       label="T", color=arm_colour(arm), zorder=2)
+    bars.sticky_edges.y[:] = 0, 1       # no margin beyond
     if len(T) > 1:
         axes.plot(np.repeat(blocks, 3), np.column_stack([low, high, gaps]).ravel(),
-                  color=TINTS.ink, linewidth=min(1.8, 120 / len(mean)), alpha=0.6,
-                  solid_capstyle="butt", label="T range", zorder=3)
+                  color=matplotlib.rcParams["text.color"], alpha=0.6, zorder=3,
+                  linewidth=min(1.8, 120 / len(mean)), solid_capstyle="butt",
+                  label="T range")
 
 
 def plot_gates(source: Any, axes: Axes | None = None, *, block: str | None = None,
-               upto: int | None = None) -> Axes:
+               upto: float = math.inf) -> Axes:
     """Mean T of each block after the last epoch recorded, as bars, up or down, from
     where the gates started.
 
@@ -554,27 +538,20 @@ def plot_gates(source: Any, axes: Axes | None = None, *, block: str | None = Non
     with drawn_on(axes) as axes:
         if (arm := chosen_arm(axes, study, block)) is None:
             return axes
-        (epoch, T), start = chosen_gates(arm), study.T_start
-        L = T.shape[-1]
-        reach = max(L / 2 + 0.1, 4)     # a bar alone is no wall
-        axes.set_xlim((L + 1) / 2 - reach, (L + 1) / 2 + reach)
-        shown = T[:, -1] if upto is None else T
-        fit_y(axes, np.append(shown, start), least=0.1 * start or 0.1)
-        low, high = axes.get_ylim()
-        axes.set_ylim(max(low, 0), min(high, 1))
-        label_y(axes, "mean T")
-        axes.grid(True, axis="y")
+        epoch, T, L, start = arm.T_epoch, arm.T, arm.depth, study.T_start
+        name_y(axes, "mean T")
         reference(axes, start)
+        reach = max(L / 2, 4)       # a bar alone is no wall
+        hold(axes, [(L + 1) / 2 - reach, (L + 1) / 2 + reach],
+             (T[:, -1] if upto == math.inf else T).ravel(), least=0.1 * start)
+        if (epoch <= upto).any():
+            draw_bars(axes, T[:, epoch <= upto][:, -1], arm, start)
+        axes.xaxis.set_major_locator(WholeTicks(1, L))
+        axes.set_xlabel(BLOCK_AXIS)
         name = ("start" if study.gate_bias is None else
                 f"$\\sigma({study.gate_bias:.4g})$")
         label_right(axes, [(start, f"↑ above\n{name} = {start:.3g}\n↓ below",
-                            TINTS.soft)])
-        whole_ticks(axes.xaxis, 1, L)
-        axes.set_xlabel(BLOCK_AXIS)
-        k = len(epoch) if upto is None else np.searchsorted(epoch, upto, side="right")
-        over = upto is not None and arm.diverged.all() and upto > epoch[-1]
-        if k and not over:      # no gates where no net is left
-            draw_bars(axes, T[:, k - 1], arm, start)
+                            visible(TINTS.soft))])
     return axes
 
 
@@ -588,30 +565,21 @@ def plot_gate_history(source: Any, axes: Axes | None = None, *,
     with drawn_on(axes) as axes:
         if (arm := chosen_arm(axes, study, block)) is None:
             return axes
-        (epoch, T), start = chosen_gates(arm), study.T_start
-        mean, _, _ = mean_and_range(T)      # (K, L)
-        x, last = np.append(epoch, epoch[-1] + 1) - 0.5, max([*epoch, *arm.epoch])
-        image = axes.pcolorfast(x, np.arange(arm.depth + 1) + 0.5, mean.T,
-                                cmap=GATE_COLOURS)
-        if hasattr(image, "set_interpolation"):     # even columns, rows may be many
-            image.set_interpolation("antialiased")
+        epoch, start = arm.T_epoch, study.T_start
+        mean, _, _ = mean_and_range(arm.T)      # (K, L)
         low, high = min(mean.min(), start), max(mean.max(), start)
-        image.set_clim(low, max(high, low + (1e-4 * low or 1e-3)))
+        image = axes.imshow(
+            mean.T, cmap=GATE_COLOURS, vmin=low, vmax=max(high, low + 1e-3 * start),
+            origin="lower", aspect="auto", interpolation_stage="data",
+            extent=(epoch[0] - 0.5, epoch[-1] + 0.5, 0.5, arm.depth + 0.5))
         label_y(axes, BLOCK_AXIS)
-        digits = 3 if high > 1.1 * low else 6
-        scale = axes.figure.colorbar(image, format=f"{{x:.{digits}g}}",
-                                     cax=axes.inset_axes((1.028, 0, 0.031, 1)))
+        scale = axes.figure.colorbar(image, cax=axes.inset_axes((1.028, 0, 0.031, 1)))
+        scale.ax.ticklabel_format(style="plain", useOffset=False)
         scale.outline.set_visible(False)
         scale.ax.axhline(start, color=TINTS.paper, linewidth=1.5)
         scale.ax.set_title("mean T", size=10, loc="left")
-        axes.set_xlim(x[0], max(x[-1], last + 0.5))
-        if epoch[-1] < last:
-            axes.text((x[-1] + axes.get_xlim()[1]) / 2, 0.5, rotation=90, ha="center",
-                      s="× diverged" if arm.diverged.all() else "not recorded",
-                      va="center", color=TINTS.soft,
-                      transform=axes.get_xaxis_transform())
-        whole_ticks(axes.xaxis, epoch[0], last)
-        whole_ticks(axes.yaxis, 1, arm.depth)
-        make_room(axes, scale.ax.get_yticklabels())
-        axes.set_xlabel("epoch" + " (0: before training)" * bool(epoch[0] == 0))
+        axes.xaxis.set_major_locator(WholeTicks(epoch[0], epoch[-1]))
+        axes.yaxis.set_major_locator(WholeTicks(1, arm.depth))
+        axes.set_xlabel("epoch" + (" (0: before training)" if epoch[0] == 0 else ""))
+        lay_out(axes)
     return axes

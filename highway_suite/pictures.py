@@ -9,34 +9,30 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image, ImageSequence
 
 import highway_networks as hn
+from highway_suite.datasets import DATASETS
 from highway_suite.figures import (
     arm_colour,
-    chosen_gates,
     gated_arms,
     mean_and_range,
-    new_figure,
     plot_depth_sweep,
     plot_gate_history,
     plot_gates,
     plot_history,
     saved,
+    sheet,
     style,
-    title_of,
 )
-from highway_suite.files import read_file, write_file
+from highway_suite.files import write_file
 from highway_suite.records import JUST_GUESSING, RecordError
 from highway_suite.studies import RUN, Arm, Study
 from highway_suite.terminal import say
@@ -57,10 +53,15 @@ def few(values: list) -> str:
                          [*values[:3], "…", values[-1]]))
 
 
-def plural(values: list, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """A number with its noun."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def named(values: list, noun: str) -> str:
     """One value with its noun, or their number and them."""
     return (f"{noun} {values[0]}" if len(values) == 1 else
-            f"{len(values)} {noun}s ({few(values)})")
+            f"{counted(len(values), noun)} ({few(values)})")
 
 
 def caption(study: Study, arms: list[Arm], several: str, *notes: str) -> list[str]:
@@ -68,14 +69,14 @@ def caption(study: Study, arms: list[Arm], several: str, *notes: str) -> list[st
 
     several: how the picture shows more than one seed; notes: parts of their own.
     """
-    parts = [f"{title_of(study.dataset)}: {study.n_train:,} training and "
-             f"{study.n_test:,} test images", plural(study.seeds, "seed"),
+    parts = [f"{DATASETS[study.dataset].title}: {study.n_train:,} training and "
+             f"{study.n_test:,} test images", named(study.seeds, "seed"),
              f"weights {INITS[study.init]}"]
     if len({arm.depth for arm in arms}) == 1:
         counts = [f"{arm.block} {arm.parameters:,}" for arm in arms if arm.parameters]
         parts += [f"parameters: {', '.join(counts)}"] if counts else []
         if len(study.arms) > 1:
-            parts.append(f"the deepest of {plural(list(study.arms), 'depth')} recorded")
+            parts.append(f"the deepest of {named(list(study.arms), 'depth')} recorded")
     if len(study.seeds) > 1:
         parts.append(several)
     parts += notes
@@ -100,13 +101,8 @@ def fate(arm: Arm, study: Study) -> str:
 def learns(study: Study, word: str = "learns") -> str:
     """What a title means by this word, as a note of a caption."""
     known = study.deepest[0].chance is not None
-    return (f"{word}: over {100 * JUST_GUESSING:g} points better than chance"
-            + ", the share of the commonest test label" * known)
-
-
-def blocks(depth: int) -> str:
-    """A depth with its noun."""
-    return f"{depth} block{'s' * (depth > 1)}"
+    meant = ", the share of the commonest test label" if known else ""
+    return f"{word}: over {100 * JUST_GUESSING:g} points better than chance{meant}"
 
 
 def who_learns(study: Study) -> str:
@@ -116,7 +112,7 @@ def who_learns(study: Study) -> str:
     if len(arms) > 3:
         learn = sum(fate(arm, study) == "learns" for arm in arms)
         fates = [f"{learn} of {len(arms)} kinds of nets learn"]
-    return f"{blocks(study.depth)}: {', '.join(fates)}"
+    return f"{counted(study.depth, 'block')}: {', '.join(fates)}"
 
 
 def where_it_learns(study: Study) -> str:
@@ -135,6 +131,18 @@ def where_it_learns(study: Study) -> str:
 # The five pictures
 
 
+def page(title: str, notes: Sequence[str], *panels: float) -> tuple:
+    """A sheet with axes of about these heights in inches, one below the other -> the
+    figure, and them. A title or a caption of more lines makes it higher."""
+    figure, axes = sheet(title, *notes, rows=len(panels), squeeze=False,
+                         height_ratios=panels)
+    figure.set_figheight(
+        1.37 + sum(panels) + 0.9 * (len(panels) - 1)
+        + 0.2 * figure.get_suptitle().count("\n")
+        + 0.16 * figure.get_supxlabel().count("\n"))
+    return figure, *axes[:, 0]
+
+
 def history_figure(study: Study, series: str) -> Figure:
     """A series of each epoch, of the deepest net of each kind."""
     note, title = learns(study), who_learns(study)
@@ -142,7 +150,7 @@ def history_figure(study: Study, series: str) -> Figure:
         note = "loss: mean over the steps of the epoch"
         title = "Training loss, " + title.replace("learns", "falls").replace(
             "guesses", "stays")
-    figure, axes = new_figure(title, caption(study, study.deepest, RANGE, note))
+    figure, axes = page(title, caption(study, study.deepest, RANGE, note), 2.4)
     plot_history(study, axes, series=series)
     return figure
 
@@ -150,37 +158,37 @@ def history_figure(study: Study, series: str) -> Figure:
 def depth_sweep(study: Study) -> Figure:
     """Test accuracy after the last epoch by depth."""
     arms = [arm for found in study.arms.values() for arm in found.values()]
-    epochs = sorted({int(arm.epoch[-1]) for arm in arms})
-    figure, axes = new_figure(where_it_learns(study), caption(
-        study, arms, RANGE, f"accuracy after {few(epochs)} epoch"
-        f"{'s' * (epochs != [1])}", learns(study, "above chance")))
+    epochs = few(sorted({int(arm.epoch[-1]) for arm in arms}))
+    after = f"accuracy after {epochs} epoch{'' if epochs == '1' else 's'}"
+    figure, axes = page(where_it_learns(study), caption(
+        study, arms, RANGE, after, learns(study, "above chance")), 2.4)
     plot_depth_sweep(study, axes)
     return figure
 
 
 def name_panel(axes: Axes, arm: Arm) -> None:
     """Write whose gates an axes shows, right above it."""
-    axes.text(1, 1.025, arm.block, ha="right", va="bottom", weight="bold",
-              color=arm_colour(arm), transform=axes.transAxes)
+    axes.set_title(arm.block, size=10, weight="bold", loc="right",
+                   color=arm_colour(arm))
 
 
 def gate_figure(study: Study, plot: Callable[..., Axes], title: str, several: str,
                 note: str) -> Figure:
     """A figure with a panel for each of the deepest nets with gates, named by it unless
     it is a highway net alone; note: in the caption, where there are gates."""
-    arms = gated_arms(study)
+    arms, deep = gated_arms(study), counted(study.depth, "block")
     if len(arms) == 1:
-        last = next(mean_and_range(chosen_gates(arms[0])[1][:, -1]))
-        below = (last < study.T_start).sum()
-        title += f": it ends below its start in {below} of {blocks(len(last))}"
+        below = (next(mean_and_range(arms[0].T[:, -1])) < study.T_start).sum()
+        title += f": it ends below its start in {below} of {deep}"
     else:
-        title += f", {blocks(study.depth)}"
-    figure, *panels = new_figure(
-        title, caption(study, arms or study.deepest, several, *[note] * bool(arms)),
-        (2.4,) if len(arms) < 2 else (1.7,) * len(arms))
+        title += f", {deep}"
     if not arms:
-        plot(study, *panels)
-    for arm, axes in zip(arms, panels, strict=False):
+        figure, axes = page(title, caption(study, study.deepest, several), 2.4)
+        plot(study, axes)
+        return figure
+    figure, *panels = page(title, caption(study, arms, several, note),
+                           *[1.7 if len(arms) > 1 else 2.4] * len(arms))
+    for arm, axes in zip(arms, panels, strict=True):
         plot(study, axes, block=arm.block)
         if [arm.block for arm in arms] != ["highway"]:
             name_panel(axes, arm)
@@ -196,7 +204,7 @@ def T_gate_evolution(study: Study) -> Figure:
 
 def T_gate_final(study: Study) -> Figure:
     """Mean T of each block after the last epoch recorded, as bars from sigma(b_T)."""
-    ends = sorted({int(chosen_gates(arm)[0][-1]) for arm in gated_arms(study)})
+    ends = sorted({int(arm.T_epoch[-1]) for arm in gated_arms(study)})
     after = f"epoch {' or '.join(map(str, ends))}" if ends else "training"
     return gate_figure(study, plot_gates, f"Mean T after {after}",
                        f"bar: {MEAN}; whisker: lowest to highest",
@@ -227,47 +235,15 @@ def record_home() -> Path:
     return next((folder for folder in here if os.path.exists(folder / RUN[0])), Path())
 
 
-def picture_home(own: bool) -> Path:
-    """The folder for pictures: of records that a user named (own) the current one, but
-    in the checkout runs/, for the pictures there are those of its own records."""
-    if not own:
-        return record_home()
-    return Path("runs") if os.path.samefile(os.curdir, hn.HERE) else Path()
-
-
-def shown(content: bytes) -> Any:
-    """What a PNG or a GIF shows and says of itself, whichever library packed it; of
-    another file its bytes."""
-    if content[:4] not in (b"\x89PNG", b"GIF8"):
-        return content
-    with Image.open(io.BytesIO(content)) as image:
-        return [(dict(frame.info), frame.convert("RGB").tobytes())
-                for frame in ImageSequence.Iterator(image)]
-
-
-def is_there(path: Path, content: bytes) -> bool:
-    """Whether a file shows this picture already."""
-    try:
-        return shown(read_file(path)) == shown(content)
-    except (OSError, ValueError, SyntaxError):      # Pillow's, of a broken file
-        return False
-
-
-def write_pictures(program: str, draw: Callable[[], dict[Path, bytes]],
-                   place: Any) -> list[Path]:
-    """Write what draw() gives, but for what is there already; say so and return the
-    paths. Exits with 1 and one line on stderr where a record or a file is wrong, by
-    default that place."""
+def write_pictures(program: str, draw: Callable[[], dict[Path, bytes]]) -> list[Path]:
+    """Write what draw() gives, say so and return the paths. Exits with 1 and one line
+    on stderr where a record or a file is wrong."""
     try:
         contents = draw()
-        changed = {path: content for path, content in contents.items()
-                   if not is_there(path, content)}
-        for path, content in changed.items():
+        for path, content in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
             write_file(path, content)
-    except RecordError as error:
+    except (RecordError, OSError) as error:
         sys.exit(f"{program}: {error}")
-    except OSError as error:
-        sys.exit(f"{program}: {error.filename or place}: {error.strerror}")
-    told = "wrote " + ", ".join(map(str, changed)) if changed else "nothing changed"
-    say(told, sys.stdout)
+    say(f"wrote {', '.join(map(str, contents))}", sys.stdout)
     return list(contents)

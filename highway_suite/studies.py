@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,8 @@ from highway_suite.records import COMMAND, check_record, nets_of, read_with_hash
 # What makes each record that is drawn unasked: its name, and the flags of its command.
 RUN = ("run.json", "--seed 0")
 SWEEP = ("run_sweep.json", "--seed 0 --depths 5,10,20,30,50")
-SERIES = "train_loss", "train_acc", "test_acc"
+SERIES = ("train_loss", "train_acc", "test_acc", "validation_loss", "validation_acc",
+          "grad_norm")
 
 
 class Arm(NamedTuple):
@@ -34,8 +36,14 @@ class Arm(NamedTuple):
                                     # in nats, accuracies as fractions
     diverged: np.ndarray    # (S,) bool
     T_epoch: np.ndarray     # (K,) whole numbers; K is 0 where no gate was recorded
-    T: np.ndarray           # (S, K, L) mean over units and test images
+    T: np.ndarray           # (S', K, L) mean over units and test images, of `alive`
     chance: float | None    # share of the commonest test label, mean over the seeds
+
+    @property
+    def alive(self) -> np.ndarray:
+        """(S,) bool: whose mean is drawn, the nets that did not diverge; all of them,
+        if all did."""
+        return ~self.diverged | self.diverged.all()
 
 
 class Study(NamedTuple):
@@ -90,11 +98,22 @@ class Study(NamedTuple):
         return float(np.nanmean(np.concatenate(first)))
 
 
+def series_of(histories: list[dict]) -> dict[str, np.ndarray]:
+    """Of SERIES those of which each history has a number for each epoch, or null, which
+    becomes NaN -> {name: (S, E)}."""
+    shape, found = (len(histories), len(histories[0]["epoch"])), {}
+    for name in SERIES:
+        with suppress(KeyError, TypeError, ValueError):
+            values = np.array([history[name] for history in histories], float)
+            if values.shape == shape:
+                found[name] = values
+    return found
+
+
 def make_arm(nets: list[dict], block: str, depth: int, place: int) -> Arm:
     """The nets of a record, one for each seed, all of one block and depth -> Arm."""
     histories = [net.get("history") or {"epoch": []} for net in nets]
-    history = {name: np.array([found[name] for found in histories], float)  # null: NaN
-               for name in SERIES if name in histories[0]}
+    history = series_of(histories)
     gates = [dict(net.get("layer_T_history") or ()) for net in nets]
     T_epoch = np.unique([epoch for T in gates for epoch in T]).astype(int)
     T = np.full((len(nets), len(T_epoch), depth), math.nan)
@@ -102,12 +121,15 @@ def make_arm(nets: list[dict], block: str, depth: int, place: int) -> Arm:
         for epoch, values in kept.items():
             row[T_epoch == epoch] = values
     diverged = np.array([net.get("status") == "diverged" for net in nets])
-    for values in history.values():
-        diverged |= np.isnan(values).any(axis=1)
+    for name, values in history.items():
+        if not name.startswith("validation"):   # which is not measured in each epoch
+            diverged |= np.isnan(values).any(axis=1)
+    T = T[~diverged | diverged.all()]
+    there = np.isfinite(T).any(axis=(0, 2))
     known = [net["chance"] for net in nets if net.get("chance") is not None]
     return Arm(block, depth, place, nets[0].get("parameters"),
-               np.array(histories[0]["epoch"], int), history, diverged, T_epoch, T,
-               float(np.mean(known)) if known else None)
+               np.array(histories[0]["epoch"], int), history, diverged, T_epoch[there],
+               T[:, there], float(np.mean(known)) if known else None)
 
 
 def make_study(record: dict, sha256: str = "") -> Study:

@@ -60,6 +60,7 @@ def check_libraries(package: str) -> None:
     thread now. Does nothing unless `python3 -m` starts one of them."""
     if sys.argv[0] != "-m":
         return
+    os.environ["MPLBACKEND"] = "agg"    # Matplotlib may not know that of a notebook
     for name in ("numpy", "matplotlib", "imageio"):
         if find_spec(name) is None:
             end_without(f"python3 -m {package}", name)

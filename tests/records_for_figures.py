@@ -2,14 +2,8 @@
 
 import copy
 import json
-import math
-from functools import lru_cache
 
 import numpy as np
-
-from highway_suite.figures import MARKERS
-
-OWN = "own_with_gates", "a_block_of_long_name"      # kinds that the suite does not know
 
 
 def wave(*place):
@@ -25,7 +19,7 @@ def make_arm(block, depth, seed, epochs):
     acc = ((0.9 * e / (e + 1) if learns else 0.1) + noise).round(6).tolist()
     loss = ((2 / (e + 1) if learns else 2.3) + noise).round(6).tolist()
     layers = np.arange(depth)
-    T = [[e, (0.12 + 0.08 * math.tanh(e) * (wave(seed, e, layers) - 0.5)).round(6)
+    T = [[e, (0.12 + 0.08 * np.tanh(e) * (wave(seed, e, layers) - 0.5)).round(6)
           .tolist()] for e in range(epochs + 1)] if learns else []
     return {"label": f"{block} {depth}", "block": block, "depth": depth, "seed": seed,
             "parameters": 1000 * depth * (1 + learns), "status": "ok",
@@ -81,45 +75,3 @@ def save(path, record):
     """Write a record; returns its path as text."""
     path.write_text(json.dumps(record), encoding="utf-8")
     return str(path)
-
-
-def with_values(record, loss=None, T=None):
-    """The record with these losses, epoch by epoch, or this T in every gate."""
-    for run in record["runs"]:
-        for block in record["config"]["blocks"]:
-            if loss:
-                run[block]["history"]["train_loss"] = list(loss)
-            for row in run[block]["layer_T_history"] if T is not None else ():
-                row[1] = [T] * run["depth"]
-    return record
-
-
-@lru_cache(maxsize=1)
-def samples():
-    """Name -> record: each kind that the pictures and the animation must hold."""
-    lost = make_record(depths=(3, 6, 9), seeds=(0, 1, 2, 3, 4), epochs=5)
-    none_left, one_lost = make_record(), make_record()
-    for run in lost["runs"]:
-        if run["depth"] == 6 or run["seed"] == 4:
-            diverge(run["plain"], 2)
-    diverge(lost["runs"][-2]["highway"], 3)
-    for block in ("highway", "plain"):
-        diverge(none_left["runs"][0][block], -1)
-    diverge(one_lost["runs"][0]["highway"], 2)
-    one_lost["runs"][0]["highway"]["history"]["train_loss"][1] = 3e4
-    return {"all forms": make_record((3, 6), (0, 1), blocks=(*MARKERS, *OWN)),
-            "long names": make_record((5, 10, 20, 30, 50), range(30), 3, blocks=[
-                letter * 24 for letter in "aB_"]),
-            "no gates": make_record(blocks=("residual", "plain"), dataset="digits"),
-            "one block": make_record(depths=(1,), epochs=1),
-            "3000 blocks": make_record((3000,), epochs=2, gate_bias=-8.0),
-            "1000 epochs": make_record((1,), (0, 1), epochs=1000),
-            "auto 400": make_record((400,), epochs=2, gate_bias=-math.log(399)),
-            "gates shut": with_values(make_record(gate_bias=-40.0), T=0.0),
-            "gates open": with_values(make_record(gate_bias=100.0), T=1.0),
-            "loss 0": with_values(make_record(), [0.0] * 4),
-            "loss to 0": with_values(make_record(), [1e30, 1.0, 1e-300, 0.0]),
-            "many depths": make_record(range(1, 300), epochs=1),
-            "deepest": make_record((1, 5000, 9000, 9500, 100_000), epochs=1),
-            "lost": lost, "one lost": one_lost, "none left": none_left,
-            "earlier": as_earlier(make_record(depths=(3, 6)))}

@@ -15,12 +15,7 @@ from highway_suite.animation import draw_frames, encode_gif, frame_epochs
 from highway_suite.figures import COLOURS, TINTS, plot_gates, plot_history
 from highway_suite.studies import as_study
 from tests.committed import tree
-from tests.records_for_figures import (
-    diverge,
-    make_record,
-    samples,
-    save,
-)
+from tests.records_for_figures import as_earlier, diverge, make_record, save
 
 
 @pytest.fixture(autouse=True)
@@ -65,10 +60,11 @@ def test_a_frame_draws_the_record_up_to_its_epoch_on_the_same_axes():
         curves = plot_history(record, upto=epoch)
         gates = plot_gates(record, upto=epoch)
         limits.add((curves.get_xlim(), curves.get_ylim(), gates.get_ylim()))
-        drawn = {item.get_label(): list(item.get_ydata()) for item in curves.lines}
+        drawn = {item.get_label(): [y for y in item.get_ydata() if np.isfinite(y)]
+                 for item in curves.lines}
         texts = {text.get_text() for text in curves.texts}
         acc = nets["highway"]["history"]["test_acc"][:epoch]
-        assert drawn.get("highway", []) == acc
+        assert drawn["highway"] == acc
         assert {f"highway {value:.4f}" for value in acc[-1:]} <= texts
         assert ("plain diverged" in texts) == ("plain diverged" in drawn) == (epoch > 3)
         values, _, baseline = gates.patches[0].get_data()
@@ -91,25 +87,25 @@ def test_the_file_shows_what_was_drawn_in_the_very_colours(monkeypatch):
             assert same.any() and (shown[same] == rgb).all()
 
 
-@pytest.mark.parametrize("kind", ["all forms", "no gates", "1000 epochs", "lost",
-                                  "none left", "earlier"])
-def test_every_kind_of_record_makes_an_animation(kind, monkeypatch):
-    monkeypatch.setattr(animation, "MOST_FRAMES", 4)
-    study = as_study(samples()[kind])
+@pytest.mark.parametrize("record", [
+    make_record((1,), (0, 1), epochs=300), make_record(blocks=("residual", "plain")),
+    as_earlier(make_record(depths=(3, 6)))], ids=["long", "no gates", "earlier"])
+def test_every_kind_of_record_makes_an_animation(record):
+    study = as_study(record)
     epochs = frame_epochs(study)
     decoded, times, _ = decode(encode_gif(draw_frames(study), ""))
-    assert len(decoded) == len(times) == len(epochs) <= 4
+    assert len(decoded) == len(times) == len(epochs) <= 7
     assert epochs[-1] == study.deepest[-1].epoch[-1]
 
 
-@pytest.mark.parametrize("out", ["a.mp4", ".", "no folder/a.gif", "link.gif"])
-def test_a_wrong_out_exits_2(out, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("out", ["a.mp4", ".", "file/a.gif"])
+def test_a_wrong_out_ends_in_a_line(out, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "link.gif").symlink_to("nowhere")
+    (tmp_path / "file").touch()
     with pytest.raises(SystemExit) as stop:
         gif.main(["--out", out])
-    assert stop.value.code == 2 and "argument --out" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["link.gif"]
+    assert stop.value.code
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_the_animation_of_the_repository_is_of_its_record():

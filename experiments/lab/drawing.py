@@ -7,31 +7,20 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from highway_suite import figures
-from highway_suite.figures import COLOURS, EDGE, SMALL, TINTS, TITLE, WIDTH, fold
+from highway_suite.datasets import DATASETS
+from highway_suite.figures import COLOURS, TINTS, sheet
 
+__all__ = ("DASHED", "colour_of", "data_of", "draw_band", "draw_level", "log_y",
+           "plain_numbers", "sheet", "signed")
 DASHED = (0, (3, 1.2))
-
-
-def sheet(title: str, *notes: str, height: float = 3.4, rows: int = 1,
-          columns: int = 1, **shared: Any) -> tuple[Figure, Any]:
-    """A figure and its axes, as Figure.subplots has them: above, what is found; below,
-    in small, of what. It can be read where it is as wide as a phone."""
-    figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    figure.get_layout_engine().set(w_pad=EDGE, h_pad=EDGE)
-    width, left = WIDTH - 2 * EDGE, {"x": EDGE / WIDTH, "ha": "left"}
-    figure.suptitle(fold([title], width, **TITLE), **left, **TITLE)
-    figure.supxlabel(fold(notes, width, size=SMALL), size=SMALL, color=TINTS.soft,
-                     **left)
-    return figure, figure.subplots(rows, columns, **shared)
 
 
 def data_of(plan: dict) -> str:
     """A plan's data set, as pictures name it."""
-    return figures.title_of(plan["dataset"])
+    return DATASETS[plan["dataset"]].title
 
 
 def colour_of(block: str) -> str:
