@@ -9,18 +9,16 @@ from experiments.blocks import Net
 from experiments.lab import Lab, Trial
 from experiments.lab.experiment import Training
 from experiments.lab.judging import judge
-from experiments.lab.trials import Store
 
 
-def test_no_test_image_chooses_anything(digits, tmp_path):
+def test_no_test_image_chooses_anything(digits):
     tiny = blocks.SMOKE | {"depths": [3, 4], "seeds": [0], "epochs": 1,
                            "gate_biases": [-1.0]}
     poisoned = replace(digits, x_test=16 - digits.x_test, y_test=9 - digits.y_test)
     nets = []
-    for number, data in enumerate((digits, poisoned)):
-        lab = Lab(replace(blocks.EXPERIMENT, plan=blocks.PLAN | tiny),
-                  Training(Store(tmp_path / str(number)), {}, jobs=1))
-        lab.loaded["digits"] = data
+    for data in (digits, poisoned):
+        lab = Lab(replace(blocks.EXPERIMENT, plan=blocks.PLAN | tiny,
+                          load=lambda *_, data=data: data), Training(None, {}, jobs=1))
         nets.append(lab.record("")["nets"])
     for one, two in zip(*nets, strict=True):
         for name in ("chosen", "train_loss"):
