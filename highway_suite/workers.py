@@ -29,8 +29,9 @@ def muted() -> Iterator[None]:
 
 
 def find_joblib() -> Any:
-    """joblib, or None where it is not installed."""
-    with suppress(ImportError), muted():
+    """joblib, or None where it is not installed, or cannot even make the lock that it
+    makes as it is imported."""
+    with suppress(ImportError, OSError, TypeError), muted():
         import joblib
         return joblib
     return None
@@ -47,7 +48,7 @@ def cores() -> int:
 def why_alone() -> str:
     """Why no other process can work beside this one; nothing where some can."""
     if (joblib := find_joblib()) is None:
-        return "joblib is not installed"
+        return "joblib is not there"
     with muted(), joblib.parallel_config("loky"):
         return "" if joblib.effective_n_jobs(2) > 1 else (
             "processes cannot share memory here")
