@@ -43,6 +43,17 @@ def data_hash(*arrays: np.ndarray) -> str:
     return digest.hexdigest()
 
 
+def log_of(path: Path) -> Path:
+    """Where the history of a checkpoint lies."""
+    return path.with_name(f"{path.name}.history")
+
+
+def discard(path: Path) -> None:
+    """Remove a checkpoint, if there is one, and its history."""
+    for file in (path, log_of(path)):
+        file.unlink(missing_ok=True)
+
+
 class Checkpoint:
     """The checkpoint of one training in a file, for `fit`.
 
@@ -56,7 +67,7 @@ class Checkpoint:
 
     def __init__(self, path: str | Path, config: Mapping[str, Any], data: str):
         self.path, self.data = expanded(path), data
-        self.log = self.path.with_name(f"{self.path.name}.history")
+        self.log = log_of(self.path)
         self.config = parse_json(json.dumps(dict(config), allow_nan=False))
         self.began, self.seconds_before = time.perf_counter(), 0.0
         self.environments = [numerics(environment())]
@@ -90,7 +101,7 @@ class Checkpoint:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         check_target(self.path)
         if not self.path.exists():
-            self.log.unlink(missing_ok=True)
+            discard(self.path)
             return []
         try:
             state, found, history = self.read(arrays)

@@ -106,10 +106,10 @@ def test_a_result_that_is_not_json_fails_its_trial(store):
 def test_a_resumable_trial_goes_on_from_its_checkpoint(store, tmp_path, monkeypatch):
     """And says where else it ran."""
     requests = toys.requests_of(toys.long, 3, "folder")[2:]
-    monkeypatch.setattr(checkpoints, "this_process", lambda: {"numpy": "old"})
+    monkeypatch.setattr(checkpoints, "environment", lambda: {"numpy": "old"})
     assert run(requests, store, tmp_path)[0].status == "failed"
     (tmp_path / "luck").touch()
-    monkeypatch.setattr(checkpoints, "this_process", lambda: {"numpy": "new"})
+    monkeypatch.setattr(checkpoints, "environment", lambda: {"numpy": "new"})
     trial, = run(requests, store, tmp_path)
     assert trial.result == 2 and trial.env["went_on_from"] == [{"numpy": "old"}]
     assert [path.name for path in store.path.parent.rglob("*.*")] == ["trials.sqlite"]

@@ -21,6 +21,7 @@ from typing import Any
 
 from experiments.lab.cluster import on_cluster
 from experiments.lab.trials import Request, Store, StoreError, Trial, compute
+from highway_suite.checkpoints import discard
 from highway_suite.files import check_target
 from highway_suite.terminal import say
 from highway_suite.workers import ended_by_signals, side_by_side
@@ -51,7 +52,7 @@ def run_one(request: Request, load: Callable, folder: Path | None, store: Store 
     if store:
         trial = store.save(trial)
     if checkpoint and trial.status == "ok":
-        checkpoint.unlink(missing_ok=True)
+        discard(checkpoint)
     return trial
 
 
