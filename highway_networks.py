@@ -595,7 +595,7 @@ class DeepNet:
             raise ValueError(f"x is {x.dtype} {x.shape}; the net takes {self.dtype} "
                              f"({self.inputs}, B)")
         closed = frozenset(closed)
-        if not closed <= set(range(self.depth)):
+        if closed and not closed <= set(range(self.depth)):
             raise ValueError(f"closed is {set(closed)}, not layers from 0 to "
                              f"{self.depth - 1}")
         if cache is None or cache.net is not self or cache.batch != x.shape[1]:

@@ -140,12 +140,6 @@ def train_numbered(number: int, block: Any, alone: bool, threads: int,
     return number, train_arm(config, data, checkpoint, not alone, threads)
 
 
-def start_workers(jobs: int) -> Iterable:
-    """Start so many processes, which load NumPy -> an iterable that ends when all have
-    started."""
-    return () if jobs == 1 or why_alone() else side_by_side(int, [()] * jobs, jobs)
-
-
 def cost(config: hn.Config) -> float:
     """About the seconds that training takes on one core: 0.15 ns for each image and
     each weight of a block, for the forward and the backward pass together."""
