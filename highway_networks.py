@@ -56,10 +56,9 @@ Backward. y depends on H, on T and on x itself, so dy goes three ways:
     dH = T * dy      dT = (H - x) * dy      dx = (1 - T) * dy     (Eq. 9, appendix A)
 
 In one unit, for example, x = 0.5, H = -0.3 and T = 0.1 give y = -0.03 + 0.45 = 0.42.
-If dy = 1, then dH = 0.1, dT = -0.8 and dx = 0.9. So nine tenths of the gradient pass
-on, and H learns slowly. H is smaller than x, so a more open gate makes y smaller. dy =
-1 means that a smaller y lowers the loss. So dT is negative, and a step of gradient
-descent opens the gate.
+If dy = 1, then dH = 0.1, dT = -0.8 and dx = 0.9: nine tenths of the gradient pass on.
+dy = 1 means that a smaller y lowers the loss. H is smaller than x, so that a more open
+gate makes y smaller: dT is negative, and a step of gradient descent opens the gate.
 
 From there the gradient goes on through tanh and sigmoid to their arguments, z_H and
 z_T. The derivatives are tanh' = 1 - H * H and sigmoid' = T * (1 - T):
@@ -107,8 +106,6 @@ One batch on its way:
     -> cross_entropy               the loss and dlogits
     -> DeepNet.backward            one flat gradient
     -> clip_norm -> Adam or SGD    in place on one flat vector of weights
-
-`fit` repeats it, here and for every other net of this repository.
 """
 
 from __future__ import annotations
@@ -457,8 +454,7 @@ def initial_weights(rng: np.random.Generator, init: str, shape: tuple) -> np.nda
 
 def initial_bias(gate_bias: float | str, depth: int) -> float:
     """b_T as a number: "auto" is logit(1/L) = -log(L - 1), with which the T of L layers
-    start with a sum of 1; a single layer has no such b_T and starts half open. Raises
-    ValueError for another word."""
+    start with a sum of 1; a single layer has no such b_T and starts half open."""
     if gate_bias == "auto":
         return 0.0 - math.log(max(depth - 1, 1))        # -log(1) would be -0.0
     return float(gate_bias)
@@ -1086,8 +1082,7 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
 
 # Record: what a run keeps as JSON -----------------------------------------------------
 
-SCHEMA: str = "highway-networks/run"
-SCHEMA_VERSION: int = 1
+SCHEMA = "highway-networks/run"
 
 
 def train_arm(config: Config, data: Data, report: Callable | None = None,
@@ -1098,8 +1093,7 @@ def train_arm(config: Config, data: Data, report: Callable | None = None,
     history, layer_T, status = train(net, scale_pixels(data, config.dtype), config,
                                      report, **how)
     seconds = time.perf_counter() - start
-    own = {"gate_bias": initial_bias("auto", config.depth)
-           } if config.gate_bias == "auto" else {}      # else it is the record's
+    own_bias = config.gate_bias == "auto"       # else it is the record's
     return {
         "label": f"{config.block} {config.depth}", "block": config.block,
         "depth": config.depth, "hidden": config.hidden, "epochs": config.epochs,
@@ -1114,8 +1108,7 @@ def train_arm(config: Config, data: Data, report: Callable | None = None,
         "layer_T_history": [[epoch, row.tolist()] for epoch, row in enumerate(layer_T)
                             if row.size and np.isfinite(row).all()],
         "final_T_per_layer": layer_T[-1].tolist() if status == "ok" else [],
-        **own,
-    }
+        **({"gate_bias": initial_bias("auto", config.depth)} if own_bias else {})}
 
 
 def summarize(arms: list[dict]) -> list[dict]:
@@ -1148,7 +1141,7 @@ def make_record(settings: dict, arms: list[dict], command: str, env: dict) -> di
     runs = [{"depth": depth, "seed": seed, **pair, "wallclock_sec":
              round(sum(arm["wallclock_sec"] for arm in pair.values()), 3)}
             for (depth, seed), pair in pairs.items()]
-    return {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "command": command,
+    return {"schema": SCHEMA, "schema_version": 1, "command": command,
             "dataset": settings["dataset"],
             "seed": settings["seeds"][0], "seeds": settings["seeds"],
             "hidden": settings["hidden"], "depth": max(settings["depths"]),
@@ -1234,11 +1227,6 @@ def make_configs(settings: Mapping) -> list[Config]:
             for block in settings["blocks"]]
 
 
-def load_alone(options: argparse.Namespace) -> tuple[dict, Data]:
-    """The settings that the data set decides, none here, and MNIST."""
-    return {}, load_mnist(options.data_dir)
-
-
 def train_alone(configs: list[Config], data: Data, options: argparse.Namespace
                 ) -> list[dict]:
     """The arms of the record, one net after the other, with a line for each epoch."""
@@ -1268,11 +1256,13 @@ def write_alone(settings: dict, options: argparse.Namespace) -> Callable:
     return save
 
 
-def main(argv: list[str] | None = None, parser: Any = None, load: Callable = load_alone,
+def main(argv: list[str] | None = None, parser: Any = None,
+         load: Callable = lambda options: ({}, load_mnist(options.data_dir)),
          train_all: Callable = train_alone, write: Callable = write_alone) -> dict:
     """The command line -> the record. Exits with 2 for a wrong flag, 1 for wrong data
     or a failed write, 130 after Ctrl-C. highway_suite passes a parser with more flags,
-    and how to load, to train several nets and to write."""
+    and how to load (the settings that the data decide, and Data), to train, to write.
+    """
     parser = parser or build_parser()
     options = parser.parse_args(argv)
     settings = resolve(vars(options))
