@@ -1,14 +1,19 @@
 """The examples run as they stand, in a folder of the user's, and show what they say."""
 
+import gzip
 import re
 import runpy
 import sys
+from dataclasses import replace
+from itertools import chain, islice, repeat
 
 import numpy as np
 import pytest
+from conftest import encode_idx
 from test_readme import run
 
 import highway_networks as hn
+from examples import minimal
 from highway_suite import nets
 
 
@@ -23,6 +28,55 @@ def example(tmp_path, monkeypatch, capfd):
         runpy.run_module(f"examples.{name}", run_name="__main__", alter_sys=True)
         return capfd.readouterr()
     return run
+
+
+@pytest.fixture
+def idx_digits(tmp_path, monkeypatch, digits):
+    """The shipped digits in MNIST's files, which the minimal example reads -> Data."""
+    digits = replace(digits, x_train=digits.x_train * 15, x_test=digits.x_test * 15,
+                     scale=255)
+    for name, x, y in (("train", digits.x_train, digits.y_train),
+                       ("t10k", digits.x_test, digits.y_test)):
+        for kind, array in (("images-idx3", x.reshape(-1, 8, 8)), ("labels-idx1", y)):
+            (tmp_path / f"{name}-{kind}-ubyte.gz").write_bytes(
+                gzip.compress(encode_idx(array.astype(np.uint8))))
+    monkeypatch.setattr(minimal, "FOLDER", tmp_path)
+    monkeypatch.setattr(minimal, "N_TRAIN", 1400)
+    monkeypatch.setattr(minimal, "N_TEST", 300)
+    with hn.blas_threads(1):
+        yield digits
+
+
+@pytest.mark.parametrize("block", ["highway", "plain"])
+def test_the_minimal_nets_are_the_machines(idx_digits, block):
+    """Twenty steps, two passes over the images: the same losses, in float64."""
+    config = hn.Config(block, dtype="float64", n_train=1400, n_test=300)
+    data = hn.scale_pixels(hn.take_subset(idx_digits, config), "float64")
+    net, seeds = hn.make_net(config, data), hn.streams(config.seed)
+    batches = hn.Batches(data.x_train, data.y_train, config.batch,
+                         np.random.default_rng(seeds["batches"]))
+    cache, adam = net.cache(config.batch), hn.Adam(net.params)
+    wanted = [hn.train_step(net, batch, cache, adam, config.lr, config.clip)[
+        "train_loss"] for batch in islice(chain.from_iterable(repeat(batches)), 20)]
+
+    subset, weights, order = hn.streams(config.seed).values()
+    rng = np.random.default_rng(subset)
+    x, labels = minimal.draw_images("train", 1400, rng)
+    x_test, labels_test = minimal.draw_images("t10k", 300, rng)
+    w = minimal.draw_weights(block, 64, weights)
+    found = [*islice(minimal.train(w, x, labels, np.random.default_rng(order)), 20)]
+    assert np.allclose(found, wanted, rtol=0, atol=1e-10)
+    read, _ = minimal.forward(w, x_test.T)
+    assert np.array_equal(read.argmax(axis=0), net.predict(data.x_test))
+    assert np.array_equal(labels_test, data.y_test)
+
+
+def test_the_minimal_example_reads_and_trains(idx_digits, monkeypatch, capsys):
+    """Highway blocks learn in five passes over the digits, and plain ones guess."""
+    monkeypatch.setattr(minimal, "EPOCHS", 5)
+    minimal.main()
+    highway, plain = map(float, re.findall(r"accuracy (\S+)", capsys.readouterr().out))
+    assert highway > 0.5 > 0.2 > plain
 
 
 def test_a_block_of_ones_own(example):
