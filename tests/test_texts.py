@@ -46,11 +46,11 @@ def test_stale_texts_are_named_and_written(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(hn, "HERE", tmp_path)
     monkeypatch.setattr(texts, "all_records", dict)
     monkeypatch.setattr(texts, "read", lambda name: {})
-    (tmp_path / "page.md.jinja").write_text("{{ hn.DATASETS.mnist.title }}")
+    (tmp_path / "page.md.jinja").write_text("{{ hn.MNIST | length }} files")
     for told in ("page.md written\n", ""):
         texts.main([])
         assert capsys.readouterr().out == told
-    assert (tmp_path / "page.md").read_bytes() == b"MNIST"
+    assert (tmp_path / "page.md").read_bytes() == b"4 files"
     (tmp_path / "page.md.jinja").write_text(good)
     with pytest.raises(jinja2.UndefinedError):
         texts.rendered()
