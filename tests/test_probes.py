@@ -5,6 +5,7 @@ import pytest
 
 import highway_networks as hn
 from experiments.nets import probes
+from tests.contracts import frozen
 from tests.contracts import probed_net as small_net
 
 
@@ -40,3 +41,68 @@ def test_reordered_runs_the_blocks_in_that_order(images):
         shut = [i for i in range(4) if i != l], [i for i in range(4) if i != order[l]]
         assert np.array_equal(twin.forward(x.T, closed=shut[0])[0],
                               net.forward(x.T, closed=shut[1])[0])
+
+
+def depth_of(net, x):
+    tried = probes.stages_of(net.depth)
+    kept, _ = probes.kept_in_stages(net, x, np.zeros(len(x), int), tried)
+    return probes.sequential_depth(dict(zip(tried, kept, strict=True)))
+
+
+@pytest.mark.parametrize("block", hn.BLOCKS)
+def test_as_many_stages_as_blocks_are_the_net_itself(block, images):
+    net, (x, labels) = small_net(block), images
+    logits = net.forward(x.T)[0].copy()
+    assert np.array_equal(probes.in_stages(net, net.forward(x.T)[1], 4), logits)
+    assert not np.allclose(probes.in_stages(net, net.forward(x.T)[1], 3), logits)
+    _, error = probes.loss_and_error(net, x, labels)
+    for size in (7, 500):
+        kept, right = probes.kept_in_stages(net, x, labels, [2, 4], size)
+        assert kept[1] == 1 and right[1] == pytest.approx(1 - error)
+        assert kept[0] == np.mean(logits.argmax(axis=0) == probes.in_stages(
+            net, net.forward(x.T)[1], 2).argmax(axis=0))
+
+
+def test_identical_blocks_in_a_stage_are_one_block_that_opens_further(images):
+    """L steps from x towards the same H: y = H + (1 - T)^L (x - H)."""
+    net, (x, _) = small_net(), images
+    blocks = net.tensors(net.params)["blocks"]
+    blocks[...] = blocks[0]
+    cache = net.forward(x.T)[1]
+    (H, T), first = cache.layers[0].rows, cache.layers[0].x
+    y = H + (1 - T) ** 4 * (first - H)
+    weights = net.views(net.params)
+    expected = weights["W_out"] @ y + weights["b_out"][:, None]
+    np.testing.assert_allclose(probes.in_stages(net, cache, 1), expected)
+
+
+def test_one_useful_block_among_closed_ones_is_one_stage(images):
+    net, (x, _) = small_net(depth=9), images
+    for useful in (0, 4, 8):
+        twin = frozen(net, {l: 0 for l in range(9) if l != useful})
+        assert depth_of(twin, x) == 1
+
+
+@pytest.mark.parametrize("k, every", [(1, 1), (2, 1), (6, 1), (11, 1), (6, 3), (10, 2)])
+def test_blocks_that_must_follow_each_other_are_counted(k, every):
+    """A net that hands a pattern on to the next unit, k times: each of its `every`-th
+    blocks does, the others are closed."""
+    units = 12
+    net = hn.DeepNet("highway", k * every, units, inputs=units, classes=units,
+                     activation="relu", dtype="float64")
+    net.params[...] = 0
+    parts = net.views(net.params)
+    parts["W_in"][...] = parts["W_out"][...] = np.eye(units)
+    parts["W_H"][...] = np.roll(np.eye(units), 1, axis=0)
+    moves = np.arange(net.depth) % every == 0
+    net = frozen(net, dict(enumerate(moves)))
+    x = np.eye(units)
+    assert np.array_equal(net.predict(x), (np.arange(units) + k) % units)
+    assert depth_of(net, x) == k
+
+
+def test_a_larger_number_of_stages_must_keep_the_answers_too():
+    kept = {1: 0.96, 2: 0.9, 4: 0.95, 7: 0.94, 10: 0.97, 12: 1.0}
+    assert probes.sequential_depth(kept) == 10
+    assert probes.sequential_depth(kept, 0.9) == 1
+    assert probes.sequential_depth(kept, 0.99) == 12

@@ -1,4 +1,5 @@
-"""Measure a trained DeepNet: its loss with blocks closed, its gates, its changes.
+"""Measure a trained DeepNet: its loss with blocks closed, its gates, its changes, and
+how many of its blocks work one after the other.
 
 Every function takes any number of images x (N, P) and works in batches. It adds up sums
 over images, not means of batches, because the last batch may be smaller. A net is never
@@ -7,7 +8,7 @@ changed: `reordered` makes a copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -87,3 +88,53 @@ def reordered(net: hn.DeepNet, order: np.ndarray) -> hn.DeepNet:
     blocks = twin.tensors(twin.params)["blocks"]
     blocks[...] = blocks[order]
     return twin
+
+
+# --------------------------------------------------------------------------------------
+# Sequential depth
+
+
+def stages_of(depth: int) -> list[int]:
+    """The numbers of stages that are tried: 1, 2, 3, 4, 6, 7, 10, 13, ..., eight in a
+    decade, and `depth` itself."""
+    tried = {round(10 ** (k / 8)) for k in range(8 * len(str(depth)))}
+    return [*sorted(stages for stages in tried if stages < depth), depth]
+
+
+def in_stages(net: hn.DeepNet, cache: hn.Cache, stages: int) -> np.ndarray:
+    """The logits (C, B) of a net whose blocks work in stages, for the images of a
+    filled cache, which is overwritten.
+
+    Stages have equally many blocks, the first ones perhaps one more. In a stage all
+    blocks compute H and their gates of one and the same input, side by side. Then each
+    of them adds and carries in its turn, so that only what blocks read is changed: as
+    many stages as blocks are the net itself, and to add up all changes at once would go
+    too far where the T of a stage add up to more than 1.
+    """
+    for blocks in np.array_split(np.arange(net.depth), stages):
+        x1 = cache.layers[blocks[0]].x1
+        for layer in (cache.layers[l] for l in blocks):
+            np.matmul(layer.W, x1, out=layer.z)
+            hn.activate(layer.z, layer.rows[0], layer.gates, net.activation, cache.half)
+            net.block.forward(layer.x, layer.rows, layer.y, cache.scratch)
+    return cache.weights["out"] @ cache.x[-1]
+
+
+def kept_in_stages(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
+                   tried: Sequence[int], size: int = BATCH) -> np.ndarray:
+    """Of images x (N, P), for each number of stages tried: the share that keeps the
+    whole net's answer, and the accuracy, (2, S)."""
+    def counts(rows, logits, cache):
+        wanted = logits.argmax(axis=0), labels[rows]
+        answers = [in_stages(net, cache, stages).argmax(axis=0) for stages in tried]
+        return [[np.count_nonzero(found == right) for found in answers]
+                for right in wanted]
+    return over_images(net, x, counts, size=size)
+
+
+def sequential_depth(kept: Mapping[int, float], share: float = 0.95) -> int:
+    """{stages: the share of answers kept} -> the least number of stages that keeps at
+    least `share` of the answers, as does every larger number. It is an upper bound: of
+    blocks that need each other's output, neighbours also take a stage each."""
+    failing = [stages for stages in kept if kept[stages] < share]
+    return min(stages for stages in kept if stages > max(failing, default=0))
