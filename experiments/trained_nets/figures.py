@@ -23,6 +23,7 @@ with for_figures():
         draw_band,
         draw_level,
         log_y,
+        plain_numbers,
         sheet,
     )
     from highway_suite.figures import BLOCK_AXIS, SMALL, TINTS, label_right, label_y
@@ -128,6 +129,30 @@ def draw_classes(record: dict) -> Figure:
     return figure
 
 
+def draw_stages(record: dict) -> Figure:
+    """Answers that nets keep whose blocks work in stages."""
+    found = {row["block"]: row for row in record["stages"]}
+    least = {block: row["sequential_depth"]["trained"]["0.95"]
+             for block, row in found.items()}
+    blocks = max(row["tried"][-1] for row in found.values())
+    figure, axes = sheet(
+        f"To keep 95 % of its answers, a highway net of {blocks} blocks needs "
+        f"{least['highway']} stages, a residual net {least['residual']}",
+        f"{data_of(record['plan'])}: one trained net of each kind, test images",
+        "blocks of a stage read the same input, side by side")
+    for block, row in found.items():
+        kept = 100 * np.array(row["trained"]["kept"])
+        axes.plot(row["tried"], kept, ".-", color=colour_of(block))
+        axes.annotate(spoken(block), (row["tried"][2], kept[2]), (0, 8),
+                      textcoords="offset points", color=colour_of(block), size=SMALL,
+                      ha="right")
+    draw_level(axes, 95)
+    axes.set(xscale="log", xlabel="stages, one after the other", ylim=(0, 102))
+    plain_numbers(axes.xaxis)
+    label_y(axes, "answers as those of the whole net, %")
+    return figure
+
+
 LABELS = (45, 42), (-8, -24), (30, -46)    # points from where a line falls below 0.5
 
 
@@ -161,5 +186,5 @@ def draw_harder(record: dict) -> Figure:
 
 
 FIGURES: Mapping[str, Callable[[dict], Figure]] = {
-    "figure": draw_routing, "lesions": draw_lesions, "harder": draw_harder,
-    "gates": draw_gates, "classes": draw_classes}
+    "figure": draw_routing, "lesions": draw_lesions, "stages": draw_stages,
+    "harder": draw_harder, "gates": draw_gates, "classes": draw_classes}

@@ -18,9 +18,11 @@ from experiments.nets.perceptrons import (
     mean_image,
     train,
 )
-from experiments.nets.probes import mean_gates, passes
+from experiments.nets.probes import kept_in_stages, mean_gates, passes, stages_of
 from experiments.trained_nets import measures
+from highway_suite import nets
 from highway_suite.nets import weights_hash
+from highway_suite.records import RecordError
 
 States = Mapping[str, hn.DeepNet]       # a net as it is "trained", and "untrained"
 
@@ -97,6 +99,35 @@ def measured(states: States, data: hn.Data, config: dict) -> dict:
             net, data.x_test, data.y_test, measures.class_gates(net, x, labels))),
         "held": hold_gates(net, x, labels),
         "mixing": of_each(states, measures.mixing, x)}
+
+
+def stage_configs(plan: dict) -> dict[tuple[str, int], dict]:
+    """{(block, seed): config of its trial} of the nets that run in stages: those whose
+    weights are committed, or, where the plan says so, nets that are trained for it."""
+    how, seed = plan["stages"], plan["seeds"][0]
+    return {(block, seed): {name: value for name, value
+                            in configs(plan)[block, seed].items()
+                            if name not in ("measures", "pictured")} | {
+        "images": how["images"], "weights": weights_hash(nets.trained_net(block))
+        if how["committed"] else None} for block in how["blocks"]}
+
+
+@trial_function("trained_nets.stages")
+def run_in_stages(config: dict, data: hn.Data) -> dict:
+    """Answers kept and accuracy of a net that runs in stages, on the first test images,
+    and of the same net before training. Raises RecordError for other weights."""
+    scaled = hn.scale_pixels(data)
+    net = (nets.trained_net(config["block"]) if config["weights"]
+           else trained_net(config, scaled)[0])
+    if config["weights"] not in (None, weights_hash(net)):
+        raise RecordError(f"the weights of the {config['block']} net are others")
+    few, tried = slice(config["images"]), stages_of(net.depth)
+
+    def look(net):
+        kept, right = kept_in_stages(net, scaled.x_test[few], scaled.y_test[few], tried)
+        return {"kept": listed(kept), "accuracy": listed(right)}
+    return {"tried": tried, **of_each(
+        {"trained": net, "untrained": untrained_net(config, scaled)}, look)}
 
 
 def of_each(states: States, of: Callable, *arguments: Any) -> dict[str, Any]:
