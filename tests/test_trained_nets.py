@@ -193,6 +193,8 @@ def test_only_weights_of_the_hash_are_made(digits):
     assert np.array_equal(made.params, net.params)
     with pytest.raises(RecordError):
         weights.make(SMALL, "plain", digits, "0" * 64)
+    with pytest.raises(RecordError):
+        trials.run_in_stages(config | {"weights": "0" * 64, "images": 9}, digits)
 
 
 # Verdicts

@@ -378,24 +378,24 @@ def claims_on_stages(rows: Sequence[Mapping]) -> list[Claim]:
     stage all its blocks but the last are lost."""
     def claim(block, text, passes):
         nets = [row for row in rows if row["block"] == block]
-        return Claim(name=f"{block}-sequential-depth", text=text, limit=1,
-                     after_data=True, **about(nets, [
-                         {state: net["sequential_depth"][state]["0.95"]
-                          / net["tried"][-1] for state in STATES} for net in nets],
-                         passes, ours={state: over_nets([
-                             net["sequential_depth"][state] for net in nets])
-                             for state in STATES} | {
-                                 "blocks": nets[0]["tried"][-1]}))
-    how = ("Blocks of a stage read the same input, side by side. Ours is the least "
-           "number of stages that keeps a share of the answers to test images: 0.9, "
-           "0.95, which decides, and 0.99")
+        shares = nets[0]["sequential_depth"]["trained"]
+        return Claim(
+            name=f"{block}-sequential-depth", limit=1, after_data=True,
+            text=f"most of the {nets[0]['tried'][-1]} blocks of a {block} net for MNIST"
+            f" {text}. {how}", **about(
+                nets, [{state: net["sequential_depth"][state]["0.95"]
+                        / net["tried"][-1] for state in STATES} for net in nets],
+                passes, ours={state: {share: [
+                    net["sequential_depth"][state][share] for net in nets]
+                    for share in shares} for state in STATES}))
+    how = ("Blocks of a stage read the same input. Ours is the least number of stages "
+           "that keeps a share of the answers to test images: 0.9; 0.95, which "
+           "decides; 0.99")
     return [
-        claim("highway", "most blocks of a highway net for MNIST may work side by side:"
-              " in fewer than half as many stages as blocks, 95 % of its answers stay. "
-              f"{how}", rarely),
-        claim("residual", "most blocks of a residual net for MNIST must work one after "
-              "the other: 95 % of its answers stay only in more than half as many "
-              f"stages as blocks. {how}", mostly)]
+        claim("highway", "may work side by side: 95 % of its answers stay in fewer than"
+              " half as many stages as blocks", rarely),
+        claim("residual", "must work one after the other: 95 % of its answers stay only"
+              " in more than half as many stages as blocks", mostly)]
 
 
 # --------------------------------------------------------------------------------------
