@@ -134,7 +134,10 @@ def kept_in_stages(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
 
 def sequential_depth(kept: Mapping[int, float], share: float = 0.95) -> int:
     """{stages: the share of answers kept} -> the least number of stages that keeps at
-    least `share` of the answers, as does every larger number. It is an upper bound: of
-    blocks that need each other's output, neighbours also take a stage each."""
-    failing = [stages for stages in kept if kept[stages] < share]
-    return min(stages for stages in kept if stages > max(failing, default=0))
+    least `share` of the answers, as does every larger number; the largest keeps them
+    all. It is an upper bound: of blocks that need each other's output, neighbours also
+    take a stage each."""
+    *fewer, least = sorted(kept)
+    while fewer and kept[fewer[-1]] >= share:
+        least = fewer.pop()
+    return least
