@@ -9,6 +9,7 @@ import pytest
 
 import highway_networks as hn
 from experiments import language
+from experiments.lab.judging import judge
 from experiments.language import text as texts
 from experiments.language import train as training_of
 from experiments.nets import recurrent as rl
@@ -178,3 +179,35 @@ def test_held_gates_are_those_of_a_layer_whose_gate_sees_a_bias_alone(text):
     assert abs(held - usual) > 5e-5     # so that the line above can fail
     assert training_of.held_perplexity(training_of.make_training(
         config_of("plain", 1), text)) is None
+
+
+# Claims
+
+
+def verdict(worse, *perplexities, limit=1.0):
+    """On two nets: that the first is better than the second, or that they are alike."""
+    nets = {language.NAMES[name]: {
+        "seeds": [*range(len(values))], "test_perplexity": values, "trials": ["a"],
+        "valid_perplexity": [[value] for value in values]}
+        for name, values in zip(("full", "T-only"), perplexities, strict=True)}
+    names = [["full"], ["T-only"]] if worse else [["full", "T-only"], []]
+    return judge(language.judged(language.Said(
+        "c", "P2", "", names[0], limit, worse=names[1]), nets))["verdict"]
+
+
+@pytest.mark.parametrize("one, other, found", [
+    ([90, 90.5], [100, 100.5], "holds"), ([90, 94], [100, 101], "open"),
+    ([90], [100, 101, 102], "open"), ([90, 91, 92], [93.5, 94, 95], "holds"),
+    ([90, 91, 92], [92.5, 94, 95], "open"), ([90, 91, 92], [99, 98, None], "holds"),
+    ([95, 96, 301], [90, 91, 92], "does not hold"),
+    ([90, 91, 92], [89, 88, 91.5], "open")])
+def test_better_is_an_order_of_all_seeds_by_a_margin(one, other, found):
+    assert verdict(True, one, other) == found
+
+
+@pytest.mark.parametrize("one, other, found", [
+    ([90, 90.5], [90.8, 91], "holds"), ([90], [90], "open"),
+    ([90, 90.5], [91.1, 90], "open"), ([90, 90.5], [100, 100.5], "does not hold"),
+    ([100, 101, 102], [90, 91, 98], "does not hold")])
+def test_alike_is_no_order_by_a_margin(one, other, found):
+    assert verdict(False, one, other) == found
