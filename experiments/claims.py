@@ -5,7 +5,8 @@
                                                     judge it again
 
 A recheck exits with 1 where the verdict changes, and with 2, without a verdict, where
-it would take longer than --minutes.
+it would take longer than --minutes. Where the verdict stays while the numbers do not
+come out, it says so and exits with 3.
 """
 
 from __future__ import annotations

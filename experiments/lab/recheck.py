@@ -6,6 +6,9 @@ the place of the committed ones, makes the rows again and judges again.
 Where the deciding trials take longer than the minutes given, it says so and gives no
 verdict: other trials would only repeat the old one. A sample of them can be asked for;
 that compares numbers and judges nothing.
+
+Where the verdict stays, the numbers must come out, too: to the bit on the same
+processor with the same versions, elsewhere within what the seeds leave open (`unlike`).
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
+
 from experiments.lab.experiment import (
     Lab,
     Replay,
@@ -25,6 +30,7 @@ from experiments.lab.experiment import (
     folder_of,
     get,
 )
+from experiments.lab.judging import over_nets
 from experiments.lab.running import CORES, describer, duration, seconds_of
 from experiments.lab.trials import Trial, read_packed
 from highway_suite.records import RecordError, environment, numbers_of, numerics
@@ -38,8 +44,11 @@ def made_by(lab: Lab, name: str) -> dict:
 
 
 def leaves(value: Any, seeds: bool, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Numbers one by one, each with its place. seeds: a list of them stays together."""
+    """Numbers one by one, each with its place. seeds: those of one net stay together.
+    """
     items: Iterable[tuple] = ()
+    if seeds and isinstance(value, dict) and {*value} == {*over_nets([0])}:
+        value = [*value.values()]
     if isinstance(value, dict):
         items = value.items()
     elif isinstance(value, list) and not (
@@ -70,6 +79,40 @@ def apart(there: Any, here: Any) -> str:
             off = max(abs(a - b) / max(abs(a), abs(b)) for a, b in pairs)
             return f"differs by up to {off:.2g} of a number"
     return "differs in more than numbers"
+
+
+def numbers_in(leaf: Any) -> np.ndarray | None:
+    """Of a leaf, a number or those of the seeds; None if something else is there."""
+    values = leaf if isinstance(leaf, list) else [leaf]
+    return np.array(values, float) if values and all(
+        type(value) in (int, float) for value in values) else None
+
+
+def unlike(ours: Any, now: Any) -> list[str]:
+    """Where a claim's numbers, made again on another processor or with other versions,
+    are not like the committed ones: outside the range of the seeds, widened on each
+    side by twice its width. Of fewer than three seeds, the width is the widest in the
+    same column as a part of its largest number; if no number there has a second seed,
+    in all columns. Where there is none either, nothing can be said."""
+    there = {place: values for place, leaf in leaves(ours, True)
+             if (values := numbers_in(leaf)) is not None}
+    here = {place: numbers_in(leaf) for place, leaf in leaves(now, True)}
+    widest: dict[str, float] = {}
+    for place, values in there.items():
+        if len(values) > 1 and values.any():
+            for column in ("", place.split(" ")[-1]):
+                widest[column] = max(widest.get(column, 0),
+                                     np.ptp(values) / abs(values).max())
+    found = []
+    for place, values in there.items():
+        part = widest.get(place.split(" ")[-1], widest.get("", np.inf))
+        width = 2 * (np.ptp(values) if len(values) > 2 else
+                     part * abs(values).max(initial=1e-300))
+        again = here.get(place)
+        if again is None or (again < values.min() - width).any() or (
+                again > values.max() + width).any():
+            found.append(place)
+    return found
 
 
 def train_again(lab: Lab, names: Collection[str], jobs: int | None
@@ -116,9 +159,10 @@ def compare_again(lab: Lab, names: Collection[str], jobs: int | None) -> bool:
 
 def recheck_claim(name: str, *, minutes: float, sample: int, jobs: int | None,
                   data_dir: Any) -> int:
-    """Recheck a claim and print what comes of it -> the exit code: 0 the verdict (or,
-    of a sample, the numbers) came out again, 1 it did not, 2 there is none. Raises
-    RecordError, StoreError, hn.DataError."""
+    """Recheck a claim and print what comes of it -> the exit code: 0 verdict and
+    numbers (or, of a sample, the numbers) came out again, 1 the verdict did not, 2
+    there is none, 3 only the verdict came out. Raises RecordError, StoreError,
+    hn.DataError."""
     records = all_records()
     claims = {claim["name"]: claim for claim in all_claims(records)}
     if name not in claims:
@@ -193,5 +237,23 @@ def tell(claim: dict, judged: dict, committed: Mapping[str, Trial],
     print(f"verdict: {claim['verdict']} committed, {judged['verdict']} now"
           + ("" if same else f"; it no longer {claim['verdict']}"
              if claim["verdict"] == "holds" else "; it changed"))
-    return 0 if same else 1
+    if not same:
+        return 1
+    changed = [name for name, trial in again.items()
+               if numbers_of(trial.result) != numbers_of(committed[name].result)
+               and made_alike(trial, committed[name])]
+    off = unlike(claim["ours"], judged["ours"]) if other or versions else []
+    if changed:
+        print("its numbers do not come out: made here with the same versions, these "
+              f"trials differ: {', '.join(changed)}")
+    if off:
+        print("its numbers do not come out: further from the committed ones than their "
+              f"seeds explain are: {', '.join(place or 'its number' for place in off)}")
+    return 3 if changed or off else 0
+
+
+def made_alike(one: Trial, other: Trial) -> bool:
+    """Whether two trials must be equal to the bit: the same version of a function, on
+    the same processor and with the same versions of all else."""
+    return one.version == other.version and numerics(one.env) == numerics(other.env)
 
