@@ -408,6 +408,12 @@ def matter(net: Mapping, points: float) -> int:
     return int((rises(net) > points).sum())
 
 
+def doubling(net: Mapping, rise: float) -> int:
+    """How many blocks raise the training loss by more than so many times it if closed,
+    one at a time."""
+    return int((factors(net) > 1 + rise).sum())
+
+
 def late_change(net: Mapping, early: float, state: str = "trained") -> float:
     """The share of the change of the outputs that happens after the early blocks."""
     steps = np.array(net["change"][state])
@@ -426,16 +432,31 @@ def nets_at(found: Mapping, rule: str) -> list[Mapping]:
     return nets
 
 
+def easy_nets(record: Mapping) -> list[Mapping]:
+    """The nets for MNIST whose b_T starts as that of the nets for harder data."""
+    return record["harder_control"][record["plan"]["harder"]["easy"]]["nets"]
+
+
+def beside_held_out(one: Claim, other: Claim) -> Claim:
+    """A claim on nets that the training error chose, with our numbers and the verdict
+    on those that held-out images choose."""
+    return replace(one, ours={
+        "chosen by training error": one.ours, "by held-out images": other.ours,
+        "verdict by held-out images": verdict(other, other.limit)})
+
+
 def claims_on_harder(record: dict, data: str) -> list[Claim]:
-    """Whether harder data use more blocks than MNIST. P1 chose its nets by their
-    training error, and so are the nets of its sentences."""
+    """Whether harder data use more blocks than MNIST, at the same b_T, by the error and
+    by the loss. P1 chose its nets by their training error, and so are the nets of its
+    sentences."""
     title, early = DATASETS[data].title, record["plan"]["early"]
     is_theirs = data == "cifar100"
 
+    easy = easy_nets(record)
+
     def claim(name, text, of, limit, section=None, paper=None, rule="fitted",
               control=False):
-        nets, easy = (nets_at(record["harder"][which], rule)
-                      for which in (data, record["plan"]["harder"]["easy"]))
+        nets = nets_at(record["harder"][data], rule)
 
         def numbers(nets, limit, *state):
             return [of(net, limit, *state) for net in nets]
@@ -451,34 +472,36 @@ def claims_on_harder(record: dict, data: str) -> list[Claim]:
                      ours={title: numbers(nets, limit), "MNIST": numbers(easy, limit)}
                      | untrained, test=is_more,
                      control=(lambda limit=limit: is_more(limit, "untrained"))
-                     if control else None)
-    costs = "more blocks matter than on MNIST: closing one costs more than half a point"
+                     if control else None, after_data=True)
+
+    def at_both(*about, **more):
+        return beside_held_out(*(claim(*about, **more | {"rule": rule})
+                                 for rule in ("fitted", "held_out")))
+    more = "more blocks matter than on MNIST with the same b_T:"
+    costs, theirs = (f"{more} closing one costs more than half a point of training "
+                     "error"), "about 40 of CIFAR-100, 15 of MNIST"
     found = [
-        claim("more-blocks-matter", f"{costs} of training error", matter, 0.5, "4.2",
-              "about 40 of CIFAR-100, 15 of MNIST" if is_theirs else None),
-        claim("more-blocks-matter-held-out", f"{costs} of training error, at the "
-              "learning rate that is best on held-out images", matter, 0.5,
-              rule="held_out")]
+        claim("more-blocks-matter", costs, matter, 0.5, "4.2",
+              theirs if is_theirs else None),
+        claim("more-blocks-matter-held-out", f"{costs}, at the learning rate that is "
+              "best on held-out images", matter, 0.5, rule="held_out"),
+        at_both("more-blocks-double-loss", f"{more} closing one more than doubles the "
+                "training loss", doubling, 1, "4.2", theirs if is_theirs else None)]
     return found if not is_theirs else [
         *found,
-        claim("change-later", "outputs change later than on MNIST: a larger share of "
-              f"the change happens after block {early}", late_change, early, "4",
-              "40 layers, MNIST 15", control=True),
-        claim("sparser", "T of a single example is sparser than on MNIST, by Hoyer's "
-              "measure", sparsity, None, "4", "most in CIFAR-100", control=True),
+        at_both("change-later", "outputs change later than on MNIST with the same b_T: "
+                f"a larger share of the change happens after block {early}",
+                late_change, early, "4", "40 layers, MNIST 15", control=True),
+        at_both("sparser", "T of a single example is sparser than on MNIST with the "
+                "same b_T, by Hoyer's measure", sparsity, None, "4",
+                "most in CIFAR-100", control=True),
         *claims_at_both_rates(record["harder"][data], record["plan"])]
 
 
 def claims_at_both_rates(found: Mapping, plan: dict) -> list[Claim]:
-    """P1's claims, of nets chosen as P1's. Beside our numbers stand those of the nets
-    that held-out images choose, and the verdict on them."""
-    fitted, held = (claims_on_cifar100(nets_at(found, rule), plan)
-                    for rule in ("fitted", "held_out"))
-    return [replace(one, ours={
-                "chosen by training error": one.ours,
-                "by held-out images": other.ours,
-                "verdict by held-out images": verdict(other, other.limit)})
-            for one, other in zip(fitted, held, strict=True)]
+    """P1's claims, of nets chosen as P1's."""
+    return [*map(beside_held_out, *(claims_on_cifar100(nets_at(found, rule), plan)
+                                    for rule in ("fitted", "held_out")))]
 
 
 def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:

@@ -9,7 +9,14 @@ import numpy as np
 
 from experiments.lab.experiment import for_figures
 from experiments.lab.papers import spoken
-from experiments.trained_nets.claims import matter, nets_at, rises
+from experiments.trained_nets.claims import (
+    doubling,
+    easy_nets,
+    factors,
+    matter,
+    nets_at,
+    rises,
+)
 from highway_suite.datasets import DATASETS
 
 with for_figures():
@@ -25,6 +32,7 @@ with for_figures():
         log_y,
         plain_numbers,
         sheet,
+        signed,
     )
     from highway_suite.figures import BLOCK_AXIS, SMALL, TINTS, label_right, label_y
 
@@ -87,15 +95,18 @@ def heat(figure: Figure, axes: Axes, matrix: list, title: str, **look: Any) -> N
 def draw_gates(record: dict) -> Figure:
     """From P1's Figure 2: mean T and T of one image, a column for each data set."""
     (seen,) = (net["picture"] for net in record["nets"]["highway"] if "picture" in net)
-    found = {record["plan"]["dataset"]: seen} | record["pictures"]
+    plan = record["plan"]
+    found = {plan["dataset"]: seen} | record["pictures"]
+    starts = {plan["dataset"]: plan["net"]["gate_bias"]} | {
+        data: record["harder"][data]["gate_bias"] for data in record["pictures"]}
     figure, panels = sheet(
         "One image opens a few gates far; averaged over all images, none is far open",
-        "one highway net of each data set, after training",
+        "one highway net of each data set, after training; b_T: at its start",
         "mean: over all images; mind its scale", "block 1 is at the input",
         height=4.6, rows=2, columns=len(found), sharex=True, sharey=True, squeeze=False)
     largest = max(np.max(seen["T_mean"]) for seen in found.values())
     for axes, (data, seen) in zip(panels.T, found.items(), strict=True):
-        title = DATASETS[data].title
+        title = f"{DATASETS[data].title}, b_T {signed(starts[data])}"
         heat(figure, axes[0], seen["T_mean"], f"{title}: mean T", vmin=0,
              vmax=np.ceil(20 * largest) / 20)
         heat(figure, axes[1], seen["T_one"], f"T of one image, class {seen['label']}",
@@ -153,35 +164,50 @@ def draw_stages(record: dict) -> Figure:
     return figure
 
 
-LABELS = (45, 42), (-8, -24), (30, -46)    # points from where a line falls below 0.5
+MEASURES = (        # what closing one block costs: least drawn, level, count of a net
+    ("rise of training error, points", rises, 0.01, 0.5, matter, 0.5),
+    ("training loss, times that of the whole net", factors, 1.0, 2, doubling, 1))
+
+
+def span(counts: list[int]) -> str:
+    """Least to largest, once if they are equal."""
+    return " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
 
 
 def draw_harder(record: dict) -> Figure:
-    """What closing one block costs, on MNIST and on harder data. The nets are those at
-    the learning rate with the lowest training error."""
-    plan, drawn = record["plan"], []
-    for data, rates in record["harder"].items():
-        nets = nets_at(rates, "fitted")
-        counts = sorted(matter(net, 0.5) for net in nets)
-        span = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-        drawn.append((counts[-1], f"{span} on {DATASETS[data].title}",
-                      [np.maximum(rises(net), 0.01) for net in nets]))
-    drawn.sort(reverse=True, key=lambda row: row[0])
-    figure, axes = sheet(
-        f"Blocks that matter, of {plan['net']['depth']}: "
-        + ", ".join(label for _, label, _ in drawn), "median and range of the "
-        f"{len(plan['harder']['seeds'])} seeds, at the rate of least training error",
-        "a block that costs more than 0.5 points (dotted) matters")
-    for (count, label, values), colour, at in zip(drawn, TINTS.own, LABELS,
-                                                  strict=False):
-        draw_band(axes, range(1, len(values[0]) + 1), values, colour)
-        axes.annotate(label, (count, 0.5), at, textcoords="offset points", color=colour,
-                      size=SMALL, ha="right" if count > 10 else "left")
-    draw_level(axes, 0.5)
-    axes.set_xlabel(f"closed {BLOCK_AXIS}")
-    log_y(axes, "rise of training error, points")
-    axes.yaxis.set_major_formatter(lambda rise, _: ("≤ " if rise <= 0.01 else "")
-                                   + f"{rise:g}")
+    """What closing one block costs, by two measures, on MNIST and on harder data. The
+    nets are those at the learning rate with the lowest training error."""
+    plan = record["plan"]
+    nets = {DATASETS[data].title: nets_at(rates, "fitted")
+            for data, rates in record["harder"].items()}
+    nets[DATASETS[plan["harder"]["easy"]].title] = easy_nets(record)
+    first, last = next(iter(nets)), DATASETS[plan["harder"]["easy"]].title
+    counts = {name: [span([count(net, limit) for net in found])
+                     for _, _, _, _, count, limit in MEASURES]
+              for name, found in nets.items()}
+    hard, easy = counts[first], counts[last]
+    figure, panels = sheet(
+        f"Blocks that matter on {first} and on {last}: {hard[0]} and "
+        f"{easy[0]} by training error, {hard[1]} and {easy[1]} by loss",
+        f"median and range of the {len(plan['harder']['seeds'])} seeds, at the rate of "
+        "least training error", "all with the same b_T at first",
+        "a block above the dotted line matters; beside the names: how many",
+        height=5.2, rows=2, sharex=True)
+    labels: list[list[tuple]] = [[], []]
+    for axes, (title, of, least, level, *_), k in zip(panels, MEASURES, (0, 1),
+                                                      strict=True):
+        for (name, found), colour in zip(nets.items(), TINTS.own, strict=False):
+            values = [np.maximum(of(net), least) for net in found]
+            draw_band(axes, range(1, len(values[0]) + 1), values, colour)
+            labels[k].append((np.median(values, axis=0)[-1],
+                              f"{name}:\n{counts[name][k]}", colour))
+        draw_level(axes, level)
+        log_y(axes, title)
+    panels[0].yaxis.set_major_formatter(lambda rise, _: ("≤ " if rise <= 0.01 else "")
+                                        + f"{rise:g}")
+    panels[1].set_xlabel(f"closed {BLOCK_AXIS}")
+    for axes, found in zip(panels, labels, strict=True):
+        label_right(axes, found)
     return figure
 
 
