@@ -39,7 +39,13 @@ import numpy as np
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.experiment import for_figures
-from experiments.lab.judging import FEWER_EPOCHS, every, listed, or_infinite
+from experiments.lab.judging import (
+    FEWER_EPOCHS,
+    every,
+    listed,
+    or_infinite,
+    over_nets,
+)
 from experiments.lab.papers import FIGURE_1_EPOCHS
 
 with for_figures():
@@ -181,10 +187,12 @@ def describe_net(net: Net, rungs: list[dict], settings: list[dict]) -> dict:
 
 
 def ends_of(runs: list[Trial]) -> dict:
-    """Of a net's seeds the least and the last training loss."""
+    """Of a net's seeds the least and the last training loss, and the last test
+    accuracy."""
     loss = losses_of(runs)
     return {"trials": [trial.hash for trial in runs], "final": listed(loss[:, -1]),
-            "least": listed(or_infinite(loss).min(axis=1))}
+            "least": listed(or_infinite(loss).min(axis=1)),
+            "test_acc": [trial.result["test_acc"][-1] for trial in runs]}
 
 
 def train_long(lab: Lab, settings: list[dict], best: dict[Net, dict]) -> list[dict]:
@@ -277,8 +285,8 @@ def draw(record: dict) -> Figure:
     times = times_higher(nets, deepest)[deepest[0]]
     init = min(of(nets, "plain", deepest), key=best_loss).get("init")
     weights = f" with {init} weights" * bool(init)
-    title = (f"With {deepest[0]} blocks, plain nets{weights} end at {times:.2g} times "
-             "the loss of highway nets")
+    title = (f"After {plan_epochs(record)} epochs, plain nets of {deepest[0]} blocks"
+             f"{weights} have {times:.2g} times the loss of highway nets")
     return draw_panels(record, deepest, title, 3.6)
 
 
@@ -289,12 +297,32 @@ def draw_depths(record: dict) -> Figure:
     first = max((depth for depth in depths if times[depth] < 1), default=0)
     above = [depth for depth in depths if depth > first]
     return draw_panels(record, depths, (
-        f"From {above[0]} blocks on, plain nets end at a higher training loss than "
-        "highway nets" if above else "Plain nets end as low as highway nets"), 4.6)
+        f"After {plan_epochs(record)} epochs, plain nets have a higher training loss "
+        f"than highway nets from {above[0]} blocks on" if above else
+        "Plain nets end as low as highway nets"), 4.6)
 
 
 # --------------------------------------------------------------------------------------
 # Claims
+
+
+def plan_epochs(record: dict) -> int:
+    """The epochs of the last rung, after which nets are compared."""
+    return record["plan"]["rungs"][-1][1]
+
+
+def orders_apart(record: dict, plain: dict, highway: dict) -> dict:
+    """How many orders of magnitude the best run of a plain net is above that of a
+    highway net at each epoch, from the second rung's last on, and their test
+    accuracies. The ratio is another one at each epoch."""
+    best = [or_infinite(net["best"]["train_loss"]).min(axis=0)
+            for net in (plain, highway)]
+    first = record["plan"]["rungs"][1][1]
+    with np.errstate(invalid="ignore"):
+        orders = np.log10(best[0]) - np.log10(best[1])
+    return {f"orders, epochs {first} to {len(orders)}": over_nets(orders[first - 1:])
+            } | {f"test accuracy, {name_of(net)}": net["best"]["test_acc"]
+                 for net in (highway, plain)}
 
 
 def of(nets: list[dict], block: str, depths: Sequence[int]) -> list[dict]:
@@ -332,7 +360,7 @@ def missed(nets: list[dict], epochs: int, target: float) -> bool | None:
 
 def claims_on_losses(record: dict) -> list[Claim]:
     """Which nets get below the paper's loss."""
-    nets, epochs = record["nets"], record["plan"]["rungs"][-1][1]
+    nets, epochs = record["nets"], plan_epochs(record)
 
     def claim(name, which, found, test, paper, epochs=epochs):
         return Claim(
@@ -356,7 +384,7 @@ def claims_on_losses(record: dict) -> list[Claim]:
 
 def claims_on_depth(record: dict) -> list[Claim]:
     """How the end depends on depth, by the best runs of each net."""
-    nets, epochs = record["nets"], record["plan"]["rungs"][-1][1]
+    nets, epochs = record["nets"], plan_epochs(record)
     kinds = {block: (of(nets, block, SHALLOW), of(nets, block, DEEP))
              for block in WIDTHS}
 
@@ -389,7 +417,7 @@ def claims_on_depth(record: dict) -> list[Claim]:
 
 def claims_on_pairs(record: dict) -> list[Claim]:
     """The highway net beside the plain net of the same depth."""
-    nets, epochs = record["nets"], record["plan"]["rungs"][-1][1]
+    nets, epochs = record["nets"], plan_epochs(record)
     highway, plain = ([net for net in nets if net["block"] == block]
                       for block in ("highway", "plain"))
     deepest = [plain[-1], highway[-1]]
@@ -405,7 +433,8 @@ def claims_on_pairs(record: dict) -> list[Claim]:
               "below that of the best plain net with Glorot's or He's weights, here "
               f"after {epochs} epochs",
               paper="> 2", n=n, limit=2.0, rows=[net["best"] for net in deepest],
-              after_data=True, ours={"orders, best runs": listed(orders)},
+              after_data=True, ours={"orders, best runs": listed(orders)}
+              | orders_apart(record, *deepest),
               test=lambda limit: None if np.isnan(orders) else orders > limit),
         Claim(name="fig1-epochs", source="P1 3.1", text="highway nets need fewer "
               "epochs than plain nets to reach a training loss of 0.01, at every depth "
@@ -429,12 +458,13 @@ def claim_on_orthogonal(record: dict) -> Claim:
     return Claim(
         name="orthogonal-orders", text="with orthogonal weights, too, "
         f"the best plain net of {plain['depth']} blocks ends at a training loss more "
-        "than two orders of magnitude (100 times) above that of the best highway net",
+        "than two orders of magnitude (100 times) above that of the best highway net, "
+        f"here after {plan_epochs(record)} epochs",
         n=len(record["plan"]["seeds"]), limit=2.0,
         rows=[row["best"] for row in rows.values()],
         ours={"orders": listed(orders)} | {
             name: listed(or_infinite(row["best"]["final"])) for name, row in
-            rows.items()},
+            rows.items()} | orders_apart(record, plain, highway),
         test=lambda limit: orders > limit)
 
 
