@@ -72,16 +72,19 @@ def price_step(config: dict, _: Any) -> dict:
 
 
 def until_loss(lab: Lab) -> list[dict]:
-    """Figure 1's nets -> rows: what a step moves, and how many epochs each seed needs
-    to the loss, None where it does not get there."""
+    """Figure 1's nets, with the settings that are fastest -> rows: what a step moves,
+    and how many epochs each seed needs to the loss, None where it does not get there.
+    """
     plan = lab.plan["until"]
     record, _ = load_record(folder_of("optimization") / "record.json")
-    nets = [net for net in record["nets"] if net["depth"] in plan["depths"]]
+    nets = [net for net in record["nets"] + record["orthogonal"]
+            if net["depth"] in plan["depths"]]
     trials = lab.trials(price_step, {number: {
         "block": net["block"], "depth": net["depth"], "hidden": net["hidden"],
-        "activation": net["best"]["setting"]["activation"],
+        "activation": net["fastest"]["setting"]["activation"],
         "batch": plan["batch"]} for number, net in enumerate(nets)})
     return [{"block": net["block"], "depth": net["depth"], "hidden": net["hidden"],
-             **trial.result, "epochs": net["best"]["epochs_to"][plan["loss"]],
+             "init": net.get("init", "Glorot or He"), **trial.result,
+             "epochs": net["fastest"]["epochs_to"][plan["loss"]],
              "trials": [trial.hash]}
             for net, trial in zip(nets, trials.values(), strict=True)]
