@@ -178,8 +178,9 @@ def fastest(net: Net, rungs: list[dict], settings: list[dict]) -> dict:
             if len(trials) == n}
     epochs = {number: [epochs_to(row, 0.01) for row in losses_of(trials)]
               for number, trials in runs.items()}
-    number = min(epochs, key=lambda number: (
-        float(np.median(or_infinite(epochs[number]))), max(or_infinite(epochs[number]))))
+    needed = {number: or_infinite(found) for number, found in epochs.items()}
+    number = min(needed, key=lambda number: (float(np.median(needed[number])),
+                                             max(needed[number])))
     return {"setting": settings[number], "epochs_to": {"0.01": epochs[number]},
             "trials": [trial.hash for trial in runs[number]]}
 

@@ -12,7 +12,6 @@ from experiments.lab import Claim
 from experiments.lab.judging import ahead, listed, or_infinite
 from experiments.lab.papers import spoken
 
-
 NAMES = {"bytedmd": "ByteDMD", "address": "addresses"}
 
 
