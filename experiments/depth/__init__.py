@@ -1,4 +1,4 @@
-"""Which initial b_T suits which depth, from 9 to 10,000 blocks, and is the depth used?
+"""Which initial b_T suits which depth, from 9 to 10,000 blocks, and are all blocks used?
 
 The claims. P1, section 2.2: a negative initial b_T is enough to train very deep nets,
 -1, -2, -3 are a guideline for about 10, 20, 30 layers (of convolutional nets), and SGD
@@ -20,7 +20,8 @@ images choose nothing.
     sums                loss by S, from 10 to 1000 blocks, Adam and SGD
     rules               S = 1, b_T = -2, -L/10 and chrono, to 10,000 blocks
     controls            the same T in every block, and 1, 3 and 10 blocks, beside S = 1
-    full                all of MNIST, with which blocks are used, to 10,000
+    full                all of MNIST, with which blocks are used, to 10,000. Blocks are
+                        counted; how many must work one after the other is not asked
     map, thousand       b_T from +1 to -20 by depth; all of MNIST at 999 blocks
     tutorial            its 20 plain layers, its start against He's
 

@@ -1,4 +1,4 @@
-"""What `depth` claims: of S, of b_T, and of the nets that use their depth."""
+"""What `depth` claims: of S, of b_T, and of the nets that use many blocks."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from experiments.lab.papers import GUIDELINE
 FAR = 50                # %: far from a loss
 LAWFUL = (0.1, 3)       # the S at which the depths' losses are compared
 READS = 0.5             # test accuracy from which on a net of the map trains
+COUNTED = ("This counts blocks; they may work side by side, and not one after the "
+           "other")
 OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
 
 
@@ -101,7 +103,7 @@ def claim_on_sgd(rows: list[dict]) -> Claim:
     return own(
         "sgd-1000-blocks", "1000 highway blocks train with momentum SGD (all of MNIST, "
         f"S = 1, four epochs): in every seed, the loss is at most {FAR} % above that "
-        "of 100 blocks. The deep nets use their blocks, but a net that uses none "
+        "of 100 blocks. These nets use their blocks, but a net that uses none "
         "reaches the same loss: the control, 100 blocks with b_T = -10",
         [shallow, deep, shut], {
             name: {"loss": listed(row["train_loss"], 3), "needed": prefixes(row)}
@@ -128,8 +130,10 @@ def claims_on_deepest(record: dict) -> list[Claim]:
             "accuracy", [row, ten], by_depth({
                 net["depth"]: net["test_acc"] for net in (row, ten)}), 4,
             lambda error: min(accuracies(row)) >= 1 - error / 100, n=seeds_of([row])),
-        own("ten-thousand-used", "10,000 highway blocks are used: to keep its training "
-            "loss within 10 %, each net needs more than its first 50 blocks",
+        own("ten-thousand-used", "the loss of nets of 10,000 highway blocks depends on "
+            "more than their first 50 blocks: with only these, the training loss of "
+            f"each net rises by more than 10 %. {COUNTED}. Ours is how many of the "
+            "first blocks a net must keep",
             [row], prefixes(row), 50,
             lambda blocks: min(prefixes(row)) > blocks)]
 
@@ -176,11 +180,11 @@ def claims_on_thousand(rows: list[dict], shut: float) -> list[Claim]:
             "closed. Ours is the test accuracy",
             [best, closed], by_bias([best, closed], lambda row: row["test_acc"]), 5,
             reaches(best), control=reaches(closed), n=len(best["trials"])),
-        own("thousand-layers-used", "there is a b_T with which all our nets of 1000 "
-            "layers (999 blocks) train and use more than 50 blocks. A net uses them if "
-            "its training loss rises by more than 10 % when only 50 blocks are kept: "
-            "the first 50, or the 50 that change their input most. Ours is how many of "
-            "the first blocks a net must keep", rows, {
+        own("thousand-layers-used", "there is a b_T with which all our nets of 999 "
+            "blocks train, and their loss depends on more than 50 blocks: it rises by "
+            "more than 10 % when only 50 blocks are kept, the first 50, or the 50 that "
+            f"change their input most. {COUNTED}. Ours is how many of the first blocks "
+            "a net must keep", rows, {
                 "needed": by_bias(rows, lambda row: prefixes(row) if mean_loss(row)
                                   < TRAINS else "they do not train")}, 50, used,
             n=max((len(row["trials"]) for row in good), default=0)),

@@ -1,4 +1,4 @@
-"""The figures of `depth`: the law, rules, the map of b_T, the use of the depth."""
+"""The figures of `depth`: the law, rules, the map of b_T, the use of blocks."""
 
 from __future__ import annotations
 
@@ -174,14 +174,15 @@ def draw_use(record: dict) -> Figure:
     needs = {signed(row["gate_bias"]): [used["prefix"] for used in row["used"]]
              for row in rows}
     enough = "; with ".join(
-        f"{bias} a net needs its first {min(counts)} to {max(counts)} of "
-        f"{rows[0]['depth']} blocks" if any(counts) else f"{bias} none"
+        f"{bias} the loss depends on the first {min(counts)} to {max(counts)} of "
+        f"{rows[0]['depth']} blocks" if any(counts) else f"{bias} on none"
         for bias, counts in needs.items())
     figure, axes = sheet(
         f"With $b_T$\xa0=\xa0{enough}",
         f"{data_of(record['plan'])}: all images, lines of one seed",
-        "needed: the number of first blocks that keep the loss within "
-        f"{100 * (KEEPS - 1):.0f} % (dotted); range of the seeds")
+        "the number of first blocks that keep the loss within "
+        f"{100 * (KEEPS - 1):.0f} % (dotted); range of the seeds",
+        "blocks are counted: they may work side by side")
     for row, colour in zip(rows, TINTS.own, strict=False):
         used = row["used"][0]
         cut = np.array(used["cut_loss"]) / used["loss"]
