@@ -1,4 +1,4 @@
-"""Which initial b_T suits which depth, from 9 to 10,000 blocks, and are all blocks used?
+"""Which initial b_T suits which depth, from 9 to 10,000 blocks, and are all used?
 
 The claims. P1, section 2.2: a negative initial b_T is enough to train very deep nets,
 -1, -2, -3 are a guideline for about 10, 20, 30 layers (of convolutional nets), and SGD

@@ -238,8 +238,8 @@ def claim_on_schedule(record: dict) -> Claim:
     return own(
         "ten-as-good-as-10000", "nets of 10,000 blocks are hardly better than nets of "
         "ten: on all of MNIST, with the same schedule, the mean test accuracy of ten "
-        f"blocks is at most {POINTS:g} points lower", rows, {"points behind": listed(apart, 3),
-                         "standard error": listed(error, 2)}, POINTS,
+        f"blocks is at most {POINTS:g} points lower", rows,
+        {"points behind": listed(apart, 3), "standard error": listed(error, 2)}, POINTS,
         lambda limit: None if abs(apart - limit) <= error else apart < limit)
 
 
