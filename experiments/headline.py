@@ -337,15 +337,8 @@ def claims_on_best(record: dict) -> list[Claim]:
                      rows=[row for pair in pairs for row in pair],
                      test=lambda: every(ahead(one["test_acc"], two["test_acc"])
                                         for one, two in pairs))
-    tried = rows["plain", depths[-1]]["tried"]
     deepest = depths + record["plan"]["best"]["deepest"]["depths"]
     return [
-        Claim(name="best-plain-100", text=f"none of {len(tried)} "
-              f"settings trains plain nets of {depths[-1]} blocks: with each of them "
-              "the median test error, in %, is 20 or more. Ours is the lowest error; "
-              "the other claims choose by training loss",
-              ours=min(item["error"] for item in tried), limit=FAILS, n=n, rows=tried,
-              test=lambda limit: all(item["error"] >= limit for item in tried)),
         trains("best-plain-300", "plain"),
         trains("best-auto", "highway, auto"),
         leads("best-auto-plain", "highway, auto", "plain"),

@@ -11,7 +11,7 @@ other weights follow Glorot's rule. Plain nets with the same starts are the cont
 they train as well, b_T was not needed. Ties: the layers share all their weights, or
 only those of their gates. For each seed, the learning rate with the lowest last
 training loss counts. Test images choose nothing. The two lower rates were added when
-the results of the two higher ones were known, for plain nets learn at lower rates.
+the results of the two higher ones were known, for plain nets train at lower rates.
 
 The papers are silent, and we assume all of the plan. Deviations: P2's residual blocks
 are convolutional, and its net with shared gates is for speech.
@@ -259,13 +259,13 @@ def draw(record: dict) -> Figure:
     plan, starts = record["plan"], record["starts"]
     found = claim_on_starts(starts).ours
     figure, axes = sheet(
-        f"Highway nets learn with {found['highway']} pairs of start and activation, "
+        f"Highway nets train with {found['highway']} pairs of start and activation, "
         f"plain nets with {found['plain']}",
         f"{data_of(plan)}: {plan['depth']} blocks of "
         f"{plan['hidden']} units, {plan['n_train']:,} images, {plan['epochs']} epochs",
         "rows: start of W_H, activation",
         f"a dot for each of {len(plan['start_seeds'])} seeds",
-        f"to learn: {100 * TRAINS:g} % (dotted) with every seed", height=4)
+        f"to train: {100 * TRAINS:g} % (dotted) with every seed", height=4)
     rows = list(dict.fromkeys(f"{net['start']}, {net['activation']}" for net in starts))
     for net in starts:
         row = rows.index(f"{net['start']}, {net['activation']}")

@@ -19,7 +19,7 @@ import numpy as np
 
 import highway_networks as hn
 from experiments.lab import Claim
-from experiments.lab.judging import OTHER_NETS, agreed, ahead, over_nets, verdict
+from experiments.lab.judging import agreed, ahead, listed, over_nets, verdict
 from highway_suite.datasets import DATASETS
 
 Nets = Mapping[str, Sequence[Mapping]]
@@ -81,11 +81,6 @@ def about(nets: Sequence[Mapping], values: Sequence,
             "control": control if len(each[0]) > 1 else None, **more}
 
 
-def only_shown(nets: Sequence[Mapping], ours: Any, why: str = OTHER_NETS) -> dict:
-    """Fields of a claim that our numbers cannot decide."""
-    return {"rows": nets, "n": len(nets), "ours": ours, "test": None, "why": why}
-
-
 def in_both(nets: Sequence[Mapping], of: Callable[[Mapping, str], Any]) -> list[dict]:
     """A number of each net, after and before training."""
     return [{state: of(net, state) for state in STATES} for net in nets]
@@ -132,9 +127,9 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
                         "mean fall": over_nets([net["mean_fall"] for net in nets])})),
         Claim(name="gates-sparse", source="P1 4", text="T of a single example is very "
               f"sparse. Ours is the share of gates below {closed}; they start at 0.12",
-              paper="Figure 2, without a number", **only_shown(
-                  nets, over_nets(share("per_example")),
-                  "they give no number")),
+              paper="Figure 2, without a number", rows=nets, n=len(nets),
+              ours=over_nets(share("per_example")), test=None,
+              why="they give no number"),
         Claim(name="gates-active", source="P1 4.1", text="most gates are active on "
               f"average: fewer than half have a mean T below {closed}",
               paper="< 0.5", limit=1, **about(nets, share("of_mean"), rarely)),
@@ -234,11 +229,6 @@ def claims_on_lesions(nets: Sequence[Mapping], idle: Sequence[int]) -> list[Clai
               "blocks can be closed, one at a time, without doubling the loss",
               paper=0.6, rows=nets, n=len(nets), ours=over_nets(spared(1)),
               limit=1, test=lambda rise: agreed(share > 0.5 for share in spared(rise))),
-        Claim(name="highway-survives", source="P2 2", text="highway nets stay far "
-              "better than guessing if any one block is closed: fewer than half of "
-              "their answers are wrong", limit=1,
-              paper="far superior", **about(
-                  nets, [max(net["one_closed"]["error"]) for net in nets], rarely)),
         Claim(name="highway-hardly-hurt", source="P2 2", text="highway nets perform "
               "only a little worse if any one block is closed: their error rises by "
               "less than 5 points, the unit of ours", paper="a minor drop", limit=5,
@@ -250,25 +240,12 @@ def claims_on_lesions(nets: Sequence[Mapping], idle: Sequence[int]) -> list[Clai
               **about(nets, [thirds(net) for net in nets], gt))]
 
 
-def claims_on_plain_and_residual(nets: Nets) -> list[Claim]:
-    """The error of plain and residual nets with one block closed. What P2 says of a VGG
-    of 15 layers and of a ResNet stays open, because ours are perceptrons."""
-    plain, residual = nets["plain"], nets["residual"]
-    gentlest = [min(net["one_closed"]["error"]) for net in plain]
-    return [
-        Claim(name="plain-destroyed", text="every block of a plain "
-              "net is needed: if any one is closed, more than half of the answers are "
-              "wrong", limit=1,
-              **about(plain, gentlest, mostly)),
-        Claim(name="vgg-guesses", source="P2 2", text="a VGG of 15 layers errs on "
-              "about 90 % of the images if any one layer is left out. Ours is the "
-              "least error of plain perceptrons with one block closed",
-              paper="about 0.9", **only_shown(plain, over_nets(gentlest))),
-        Claim(name="resnet-hardly-hurt", source="P2 2", text="a ResNet performs only a "
-              "little worse if any one layer is left out. Ours is the largest rise of "
-              "the error of residual perceptrons, in points", paper="a minor drop",
-              **only_shown(residual, over_nets([rises(net).max()
-                                                for net in residual])))]
+def claim_on_plain(nets: Sequence[Mapping]) -> Claim:
+    """The error of plain nets with one block closed."""
+    return Claim(
+        name="plain-destroyed", text="every block of a plain net is needed: if any one "
+        "is closed, more than half of the answers are wrong", limit=1,
+        **about(nets, [min(net["one_closed"]["error"]) for net in nets], mostly))
 
 
 def rank_correlation(values: Sequence[float]) -> float:
@@ -298,25 +275,19 @@ def is_smooth(found: Mapping, limit: float) -> bool:
             and found["largest_step"] < 5 * limit and found["first_rise"] < limit)
 
 
-def claims_on_shuffling(nets: Nets) -> list[Claim]:
+def claim_on_shuffling(nets: Sequence[Mapping]) -> Claim:
     """Layers may change places: P2 reports this of a ResNet, and expects it of any net
     that refines one representation."""
-    found = {block: [smoothness(net) for net in nets[block]]
-             for block in ("highway", "residual")}
-    return [
-        Claim(name="highway-shuffle", source="P2 4.4", text="the error of highway nets "
-              "grows smoothly when their blocks are shuffled further: its rank "
-              "correlation is above 0.9, no step is above half of the whole rise, and "
-              "it grows by less than 0.1 when blocks only change places with a "
-              "neighbour. The three limits follow from one number, 0.1: they are "
-              "1 - 0.1, 5 x 0.1 and 0.1",
-              paper="interchangeable to a certain degree", limit=0.1,
-              **about(nets["highway"], [{"trained": each} for each in found["highway"]],
-                      is_smooth, ours=over_nets(found["highway"]))),
-        Claim(name="resnet-shuffle", source="P2 2", text="the error of a ResNet-110 "
-              "rises smoothly when layers are shuffled within a stage. Ours are "
-              "residual perceptrons", paper="smoothly", **only_shown(
-                  nets["residual"], over_nets(found["residual"])))]
+    found = [smoothness(net) for net in nets]
+    return Claim(
+        name="highway-shuffle", source="P2 4.4", text="the error of highway nets grows "
+        "smoothly when their blocks are shuffled further: its rank correlation is "
+        "above 0.9, no step is above half of the whole rise, and it grows by less than "
+        "0.1 when blocks only change places with a neighbour. The three limits follow "
+        "from one number, 0.1: they are 1 - 0.1, 5 x 0.1 and 0.1",
+        paper="interchangeable to a certain degree", limit=0.1,
+        **about(nets, [{"trained": each} for each in found], is_smooth,
+                ours=over_nets(found)))
 
 
 # --------------------------------------------------------------------------------------
@@ -366,7 +337,19 @@ def claims_on_mixing(nets: Sequence[Mapping]) -> list[Claim]:
               "correlation of mean T with this weight is above 0.5", paper="equal",
               limit=0.5, **about(
                   nets, in_both(nets, lambda net, state: net["mixing"][state]),
-                  above))]
+                  above)),
+        claim_on_bound()]
+
+
+def claim_on_bound(T: float = 0.5, x: float = 1.0, H: float = 100.0) -> Claim:
+    """P2's bound in a case: independent x and H of these variances."""
+    y = T ** 2 * H + (1 - T) ** 2 * x
+    return Claim(
+        name="mixing-bounds-variance", source="P2 4.1", text="positive mixing weights "
+        "are enough that the variance of y = H T + x (1 - T) is at most that of x. "
+        "Ours is a case that needs no net: the variances of independent x and H, and "
+        f"of y with T = {T:g}", paper="less or equal", rows=(), n=None,
+        ours={"x": x, "H": H, "y": y}, test=lambda: y <= x)
 
 
 # --------------------------------------------------------------------------------------
@@ -544,6 +527,40 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
               [rises(net)[:first].min() for net in nets], ge)]
 
 
+def claims_on_picture(found: Mapping, plan: dict) -> list[Claim]:
+    """What P1's Figure 2 shows of a net for CIFAR-100: ours of one net, and one image.
+    """
+    how, closed = plan["measures"], plan["measures"]["closed"]
+    outputs = np.array(found["outputs_one"])
+    moved = np.abs(outputs[how["apart"]:] - outputs[:-how["apart"]])
+    return [
+        Claim(name="gates-active-cifar100", source="P1 4.1", text="especially for "
+              "CIFAR-100 most gates are active on average: fewer than half have a mean "
+              f"T below {closed}", paper="< 0.5", limit=1, after_data=True, **about(
+                  [found], [float(np.mean(np.array(found["T_mean"]) < closed))],
+                  rarely)),
+        Claim(name="stripes-cifar100", source="P1 4", text="on CIFAR-100, most outputs "
+              "of one image stay constant over many blocks and show as stripes: they "
+              f"move by less than {how['within'][1]} in {how['apart']} blocks",
+              paper="most", limit=how["within"][1], after_data=True, **about(
+                  [found], [{"trained": moved}],
+                  lambda moved, within: np.mean(moved < within) > 0.5,
+                  ours={f"{within:g}": listed(np.mean(moved < within))
+                        for within in how["within"]}))]
+
+
+def claims_not_measured() -> list[Claim]:
+    """What P1 says and no trial has measured."""
+    return [Claim(name=name, source="P1 4.1", text=text, ours=None, rows=(), n=None,
+                  test=None, why="not measured yet") for name, text in (
+        ("different-blocks", "few blocks transform an image, but different blocks for "
+         "different images"),
+        ("gates-selective-cifar100", "on CIFAR-100, T of a single example is very "
+         "selective"),
+        ("gates-tell-class-cifar100", "on CIFAR-100, the gates differ by class"),
+        ("routing-not-static-cifar100", "on CIFAR-100, routing depends on the image"))]
+
+
 def claims(record: dict) -> list[Claim]:
     """All claims of a record."""
     nets, plan = record["nets"], record["plan"]
@@ -551,8 +568,10 @@ def claims(record: dict) -> list[Claim]:
     return [*claims_on_gates(nets["highway"], plan), *claims_on_outputs(nets, plan),
             *claims_on_routing(nets["highway"]),
             *claims_on_lesions(nets["highway"], plan["idle"]),
-            *claims_on_plain_and_residual(nets), *claims_on_shuffling(nets),
+            claim_on_plain(nets["plain"]), claim_on_shuffling(nets["highway"]),
             *(item for block in ("highway", "residual")
               for item in claims_on_estimation(nets, block)),
             *claims_on_mixing(nets["highway"]), *claims_on_stages(record["stages"]),
-            *(item for data in harder for item in claims_on_harder(record, data))]
+            *(item for data in harder for item in claims_on_harder(record, data)),
+            *(item for data, found in record["pictures"].items() if data == "cifar100"
+              for item in claims_on_picture(found, plan)), *claims_not_measured()]
