@@ -9,6 +9,7 @@ import highway_networks as hn
 from experiments.convolution import claims, plan, rows
 from experiments.convolution import trials as ct
 from experiments.lab.judging import judge, mean_and_std
+from experiments.nets.convolution.recipe import kernels
 from highway_suite.checkpoints import Checkpoint
 from tests.contracts import check_resumes
 
@@ -65,6 +66,39 @@ def test_multipliers_are_the_authors(gate):
         np.testing.assert_allclose(decays[i, name], decay)
 
 
+@pytest.mark.parametrize("optimizer", ["nesterov", "adam", "muon"])
+def test_every_optimizer_decays_by_the_authors_multipliers(optimizer):
+    """Without a gradient a first step only decays: at the middle of the first of ten
+    steps, which rise for two, the rate is a quarter of lr."""
+    net = table_1_net()
+    before = net.params.copy()
+    ct.make_optimizer(net, SMALL | {
+        "optimizer": optimizer, "schedule": "linear", "decay": 0.001}, 10).step(
+            net.params, np.zeros_like(before), 0.4)
+    parts = zip(net.views(net.params).items(), net.views(before).values(), strict=True)
+    step = 0.1 * (1.9 if optimizer == "nesterov" else 1)       # with what is ahead
+    for ((i, name), after), old in parts:
+        decay = 0 if name == "b" else 0.01 if net.layers[i][0] == "dense" else 0.001
+        np.testing.assert_allclose(after, old * (1 - step * decay), atol=1e-6)
+
+
+@pytest.mark.parametrize("block", ["highway", "plain"])
+def test_unit_start_is_orthogonal_and_keeps_the_variance(block, digits):
+    """Every direction of a kernel is as long as any other."""
+    config = SMALL | {"block": block, "start": "unit", "width": 8, "dropout": 0}
+    net = ct.make_net(config, 64)
+    cache = net.cache(200)
+    x = ct.pixels(digits.x_train[:200], config)
+    ct.scale_to_unit_variance(net, x, cache)
+    net.forward(x, cache)
+    for kernel in kernels(net, net.params):
+        lengths = np.linalg.svd(kernel, compute_uv=False)
+        np.testing.assert_allclose(lengths, lengths[0], rtol=1e-4)
+    for layer in cache.layers:
+        if hasattr(layer, "H"):
+            assert np.mean(np.maximum(layer.H, 0) ** 2) == pytest.approx(0.5, rel=1e-3)
+
+
 # Rates and images
 
 
@@ -72,6 +106,9 @@ def test_rate_falls_after_thirds_or_warms_up_and_falls_as_a_cosine():
     config = {"lr": 0.01, "epochs": 300, "schedule": "thirds"}
     found = [ct.learning_rate(config, epoch) for epoch in (1, 100, 101, 200, 201, 300)]
     np.testing.assert_allclose(found, [1e-2, 1e-2, 1e-3, 1e-3, 1e-4, 1e-4])
+    config = {"lr": 0.01, "epochs": 400, "schedule": "eighths"}
+    found = [ct.learning_rate(config, epoch) for epoch in (1, 200, 201, 301, 351, 400)]
+    np.testing.assert_allclose(found, [1e-2, 1e-2, 1e-3, 1e-4, 1e-5, 1e-5])
     config = {"lr": 0.1, "epochs": 31, "schedule": "cosine"}
     rates = [ct.learning_rate(config, epoch) for epoch in range(1, 32)]
     assert rates[:2] == [pytest.approx(0.01), 0.1] and rates[16] == pytest.approx(0.05)
@@ -87,6 +124,17 @@ def test_planes_meet_the_channels(rng):
         net.views(net.params)[0, "W"][0, 0, 0, channel] = 1
         found, _ = net.forward(x)
         np.testing.assert_allclose(found[0], x.reshape(3, 1024, 2)[channel].mean(0))
+
+
+def test_whitened_channels_are_uncorrelated(rng):
+    colours = rng.normal(100, 20, (3, 2, 900)) + rng.normal(0, 30, (1, 2, 900))
+    images = np.clip(colours, 0, 255).astype(np.uint8).swapaxes(0, 1).reshape(2, 2700)
+    config = {"scale": 64, "centre": ct.channel_means(images),
+              "mix": ct.whitening(images, 64)}
+    planes = ct.pixels(images, config).reshape(3, -1)
+    np.testing.assert_allclose(planes.mean(axis=1), 0, atol=1e-3)
+    np.testing.assert_allclose(np.cov(planes), np.eye(3), atol=1e-4)
+    np.testing.assert_allclose(config["mix"], np.transpose(config["mix"]))
 
 
 def test_crops_are_windows_of_the_padded_image(rng):
@@ -143,7 +191,10 @@ def test_the_seed_alone_draws_the_images(more):
 
 @pytest.mark.parametrize("more", [
     {"schedule": "thirds", "order": "files", "measure": "gates"},
-    {"measure": "held out", "held_out": 200, "crop": 1, "centred": True}])
+    {"measure": "held out", "held_out": 200, "crop": 1, "centred": True},
+    {"measure": "curve", "held_out": 200, "schedule": "linear", "optimizer": "adam"},
+    {"measure": "curve", "held_out": 200, "schedule": "linear", "optimizer": "muon",
+     "start": "unit"}])
 def test_a_killed_trial_ends_with_the_same_bits(digits, tmp_path, monkeypatch, more):
     """Stopped in the middle of the third of four epochs."""
     config = SMALL | more
@@ -173,10 +224,22 @@ def test_a_trial_measures_what_it_says(digits):
     assert set(found["nothing"]) == {"status", "parameters", "train_loss"}
 
 
+def test_a_curve_ends_at_what_is_held_out_and_sees_the_test_images_once(digits):
+    curve, held, test = (
+        ct.train(SMALL | {"measure": measure, "held_out": 1037, "epochs": 2}, digits)
+        for measure in ("curve", "held out", "test"))
+    assert curve["held_out_acc"][-1] == held["acc"] != curve["held_out_acc"][0]
+    assert curve["held_out_loss"][-1] == held["loss"]
+    assert curve["train_loss"] == held["train_loss"] != test["train_loss"]
+    assert 0 < curve["acc"] != held["acc"]
+
+
 def test_divergence_is_recorded(digits):
     lost = ct.train(SMALL | {"lr": 1e9}, digits)
     assert lost["status"] == "diverged" and "acc" not in lost
     assert lost["train_loss"][-1] is None and len(lost["train_loss"]) == 4
+    lost = ct.train(SMALL | {"lr": 1e9, "measure": "curve", "held_out": 200}, digits)
+    assert lost["held_out_acc"] == [None] * 4 and "acc" not in lost
     net = ct.make_net(SMALL, 64)
     net.views(net.params)[max(net.layout.shapes)][0] = np.inf       # the outputs' b
     with pytest.raises(hn.Diverged):

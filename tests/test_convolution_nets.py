@@ -12,6 +12,7 @@ from benchmarks.harness import gradient_error
 from experiments.nets.convolution import layers as cl
 from experiments.nets.convolution import winograd
 from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
+from experiments.nets.convolution.recipe import ByStep, Muon, kernels, rise_and_fall
 from highway_suite.gradients import WrongGradient, by_complex_step, compare
 from tests.contracts import of_largest
 
@@ -276,3 +277,42 @@ def test_nesterov_by_scalars():
             new = 0.5 * v[i] + 0.1 * rates[i] * (grad[i] + decays[i] * p[i])
             p[i], v[i] = p[i] - 1.5 * new + 0.5 * v[i], new
     assert [*params, *optimizer.v] == pytest.approx([*p, *v], rel=1e-14)
+
+
+def test_rate_and_decay_by_step():
+    """Taken in the middle of each step: up for two steps, down for eight."""
+    params, rates = np.array([2.0, 2.0]), []
+    optimizer = ByStep(hn.Adam(params), np.array([0.5, 0.0]), 10, rise_and_fall)
+    for _ in range(10):
+        before = params.copy()
+        optimizer.step(params, np.zeros(2), 0.1)
+        rates.append(1 - params[0] / before[0])
+        assert params[1] == 2
+    expected = [0.25, 0.75, *np.arange(15, 0, -2) / 16]
+    assert rates == pytest.approx([0.1 * 0.5 * rate for rate in expected], rel=1e-9)
+    assert set(optimizer.kept) == {"m", "v", "steps", "done"}
+
+
+def test_muon_moves_kernels_by_orthogonal_steps_and_the_rest_by_adam(seed):
+    """The second step, whose momentum is known; H's kernels and the gate's apart."""
+    net = small_net(NETS["whole"], seed)
+    optimizer, adam, twin = Muon(net), hn.Adam(net.params), net.params.copy()
+    grads = np.random.default_rng(seed).normal(size=(2, net.params.size))
+    for grad in grads:
+        before = net.params.copy()
+        optimizer.step(net.params, grad, 0.01)
+        adam.step(twin, grad, 0.01)
+    momentum = grads[1] + 0.95 * (0.95 * grads[0] + grads[1])
+    steps = kernels(net, before - net.params)
+    assert [step.shape for step in steps] == [(3, 9)] + [(3, 27)] * 4
+    for step, wanted in zip(steps, kernels(net, momentum), strict=True):
+        U, lengths, V = np.linalg.svd(step, full_matrices=False)
+        lengths /= 0.2 * 0.01 * math.sqrt(max(step.shape))
+        assert lengths.min() > 0.6 and lengths.max() < 1.3
+        U_wanted, _, V_wanted = np.linalg.svd(wanted, full_matrices=False)
+        cosine = np.sum((U_wanted @ V_wanted) * step) / np.linalg.norm(step)
+        assert cosine / math.sqrt(len(step)) > 0.97
+    views, others = net.views(net.params), net.views(twin)
+    for i, name in views:
+        moves_alike = name == "b" or net.layers[i][0] == "dense"
+        assert np.allclose(views[i, name], others[i, name]) == moves_alike

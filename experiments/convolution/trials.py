@@ -10,15 +10,24 @@ A trial's config:
     dropout     all of the authors' rates are multiplied by it
     scale       pixels are divided by it, after, if `centred`, the mean of their channel
                 over all training images was subtracted
+    whitened    if true, the three channels then are mixed, so that over the training
+                images they are uncorrelated and of variance 1
+    start       "unit": orthogonal kernels, scaled to unit variance layer by layer; He's
+                unless given
+    optimizer   "nesterov" unless given; "adam" or "muon" have decay beside the gradient
+                and no other rate for biases
     crop        training images get so many pixels of the mean around them, and a window
                 of their own size and one half of the images mirrored; 0 for none
     schedule    "thirds", the authors' for MNIST: x 0.1 after each third of the epochs;
-                or "cosine": an epoch at lr / 10, then half a cosine's wave from lr to 0
+                "eighths", theirs for CIFAR: x 0.1 after 4, 6 and 7 eighths; "cosine":
+                an epoch at lr / 10, then half a cosine's wave from lr to 0; or "linear"
+                by step: from 0 to lr in a fifth of all steps, then to 0
     order       of the images in an epoch: "files", the authors', or "shuffled" anew
     n_train     how many training images, which the seed draws; all unless given
     measure     what is measured at the end. "held out": accuracy and loss on `held_out`
                 training images, which the seed draws and the training does not see;
-                "test": accuracy on the test images; "gates": that and where gates are
+                "test": accuracy on the test images; "curve": the former after each
+                epoch and the latter at the end; "gates": "test" and where gates are
                 open; "nothing": the training loss alone counts
 """
 
@@ -35,6 +44,12 @@ from experiments.lab import trial_function
 from experiments.lab.judging import listed
 from experiments.lab.running import epoch_reporter
 from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
+from experiments.nets.convolution.recipe import (
+    ByStep,
+    Muon,
+    rise_and_fall,
+    scale_to_unit_variance,
+)
 
 # --------------------------------------------------------------------------------------
 # The nets
@@ -96,12 +111,13 @@ def make_net(config: dict, size: int, dtype: Any = "float32", classes: int = 10
     channels = 1 if math.isqrt(size) ** 2 == size else 3
     side = math.isqrt(size // channels)
     return ConvNet(layers(config, side, classes), side, channels, seed=config["seed"],
-                   gate_bias=config.get("gate_bias", 0.0), dtype=dtype)
+                   gate_bias=config.get("gate_bias", 0.0), dtype=dtype,
+                   init="orthogonal" if config.get("start") == "unit" else "he")
 
 
-def make_optimizer(net: ConvNet, config: dict) -> Nesterov:
-    """Caffe's multipliers: weight decay x 10 for the outputs, none for biases; biases
-    learn at twice the rate."""
+def make_optimizer(net: ConvNet, config: dict, steps: int = 1) -> Nesterov | ByStep:
+    """For so many steps. Caffe's multipliers: weight decay x 10 for the outputs, none
+    for biases; biases learn at twice the rate."""
     rates, decays = np.ones_like(net.params), np.zeros_like(net.params)
     rate, decay = net.views(rates), net.views(decays)
     for i, name in rate:
@@ -110,11 +126,24 @@ def make_optimizer(net: ConvNet, config: dict) -> Nesterov:
         else:
             tenfold = 10 if net.layers[i][0] == "dense" else 1
             decay[i, name].fill(config["decay"] * tenfold)
-    return Nesterov(net.params, rates, decays, config["momentum"])
+    kind, linear = config.get("optimizer"), config.get("schedule") == "linear"
+    if kind in (None, "nesterov"):
+        inner: Any = Nesterov(net.params, rates, decays, config["momentum"])
+        if not linear:
+            return inner
+        decays = np.zeros_like(decays)      # the inner one has it
+    else:
+        inner = Muon(net) if kind == "muon" else hn.Adam(net.params)
+    return ByStep(inner, decays, steps, rise_and_fall if linear else lambda over: 1)
 
 
 def learning_rate(config: dict, epoch: int) -> float:
-    """The rate of an epoch, 1 to the last."""
+    """The rate of an epoch, 1 to the last; of a "linear" one the largest."""
+    over = (epoch - 1) / config["epochs"]
+    if config["schedule"] == "linear":
+        return config["lr"]
+    if config["schedule"] == "eighths":
+        return config["lr"] * 0.1 ** sum(over >= part for part in (0.5, 0.75, 0.875))
     if config["schedule"] == "thirds":
         return config["lr"] * 0.1 ** (3 * (epoch - 1) // config["epochs"])
     if epoch == 1:
@@ -134,14 +163,32 @@ def channel_means(images: np.ndarray) -> list[float]:
     return listed([planes[:, i].mean() for i in range(planes.shape[1])], 4)
 
 
+def whitening(images: np.ndarray, scale: float) -> list:
+    """(3, 3), symmetric: what makes the channels of images (N, P), divided by scale,
+    uncorrelated and of variance 1."""
+    planes = images.reshape(len(images), 3, -1).swapaxes(0, 1).reshape(3, -1)
+    values, vectors = np.linalg.eigh(np.cov(planes / scale))
+    return listed(vectors / np.sqrt(values) @ vectors.T, 6)
+
+
+def statistics(images: np.ndarray, config: dict) -> dict:
+    """Of the training images, what `pixels` subtracts and mixes: "centre" and "mix"."""
+    found: dict = {"centre": channel_means(images)} if config["centred"] else {}
+    if config.get("whitened"):          # by one of ten, or it takes much memory
+        found["mix"] = whitening(images[::10], config["scale"])
+    return found
+
+
 def pixels(images: np.ndarray, config: dict) -> np.ndarray:
     """uint8 (N, P) -> float32 (P, N); config: "scale", and "centre", the means of the
-    channels, where they are to be subtracted."""
+    channels, where they are to be subtracted, and "mix", how they are to be mixed."""
     x = np.multiply(images.T, 1 / config["scale"], dtype="float32")
     if centre := config.get("centre"):
         planes = x.reshape(len(centre), -1, len(images))        # a view
         np.subtract(planes, np.array(centre, x.dtype)[:, None, None] / config["scale"],
                     out=planes)
+        if mix := config.get("mix"):
+            x = np.tensordot(np.array(mix, x.dtype), planes, 1).reshape(x.shape)
     return x
 
 
@@ -204,7 +251,7 @@ ORDERS = {"files": InOrder, "shuffled": Shuffled}
 def split(config: dict, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Which of so many training images a trial trains on, and which it holds out."""
     rng = np.random.default_rng(hn.streams(config["seed"])["subset"])
-    if config["measure"] == "held out":
+    if config["measure"] in ("held out", "curve"):
         order = rng.permutation(count)
         return np.sort(order[config["held_out"]:]), order[:config["held_out"]]
     chosen = (rng.permutation(count)[:config["n_train"]] if "n_train" in config else
@@ -220,42 +267,48 @@ def split(config: dict, count: int) -> tuple[np.ndarray, np.ndarray]:
 def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
     """One trial: the training loss of each epoch, None after one that diverged, and
     what the config says is measured. Versions 1 to 4 had other convolutions."""
-    if config["centred"]:
-        config = config | {"centre": channel_means(data.x_train)}
+    config = config | statistics(data.x_train, config)
     rows, held = split(config, len(data.x_train))
     net = make_net(config, data.x_train.shape[1], classes=data.classes)
     cache = net.cache(config["batch"], config["piece"])
+    if config.get("start") == "unit":
+        scale_to_unit_variance(net, pixels(data.x_train[rows[:cache.batch]], config),
+                               cache)
+
+    def look(net, cache):
+        return right_and_loss(net, data.x_train[held], data.y_train[held], config,
+                              cache)
+    measure, epochs = config["measure"], config["epochs"]
     history, status = hn.fit(
         net, ORDERS[config["order"]](data.x_train[rows],
                                      data.y_train[rows].astype(np.intp), config),
-        make_optimizer(net, config), lambda epoch, _: learning_rate(config, epoch),
-        epoch_reporter(config), epochs=config["epochs"], cache=cache,
-        checkpoint=checkpoint)
-    result = {"status": status, "parameters": net.params.size, "train_loss": [
-        row["train_loss"] for row in history] + [None] * (
-            config["epochs"] - len(history))}
-    if status != "ok" or config["measure"] == "nothing":
+        make_optimizer(net, config, epochs * (len(rows) // cache.batch)),
+        lambda epoch, _: learning_rate(config, epoch), epoch_reporter(config),
+        epochs=epochs, cache=cache, checkpoint=checkpoint,
+        measure=look if measure == "curve" else None)
+    columns = {"train_loss": "train_loss"} | (
+        {"held_out_acc": "acc", "held_out_loss": "loss"} if measure == "curve" else {})
+    result = {"status": status, "parameters": net.params.size} | {
+        name: [row[key] for row in history] + [None] * (epochs - len(history))
+        for name, key in columns.items()}
+    if status != "ok" or measure == "nothing":
         return result
-    images, labels = ((data.x_train[held], data.y_train[held])
-                      if config["measure"] == "held out" else
-                      (data.x_test, data.y_test))
     try:
-        right, loss = right_and_loss(net, images, labels.astype(np.intp), config, cache)
+        found = look(net, cache) if measure == "held out" else right_and_loss(
+            net, data.x_test, data.y_test, config, cache)
     except hn.Diverged:
         return result | {"status": "diverged"}
-    result["acc"] = hn.significant(right)
-    if config["measure"] == "held out":
-        result["loss"] = hn.significant(loss)
-    if config["measure"] == "gates":
-        result["T"] = look_at_gates(net, images, config, cache)
+    result |= found if measure == "held out" else {"acc": found["acc"]}
+    if measure == "gates":
+        result["T"] = look_at_gates(net, data.x_test, config, cache)
     return result
 
 
 def right_and_loss(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,
-                   cache: Cache) -> tuple[float, float]:
-    """The part of the images (N, P) that are classified rightly, and the mean loss.
-    Raises hn.Diverged."""
-    right, loss = 0, 0.0
+                   cache: Cache) -> dict[str, float]:
+    """The part of the images (N, P) that are classified rightly, "acc", and the mean
+    loss. Raises hn.Diverged."""
+    right, loss, labels = 0, 0.0, labels.astype(np.intp)
     for rows, back in hn.pieces(len(images), cache.batch):
         logits, _ = net.forward(pixels(images[rows], config), cache)
         if not np.isfinite(logits).all():
@@ -263,7 +316,8 @@ def right_and_loss(net: ConvNet, images: np.ndarray, labels: np.ndarray, config:
         logits, wanted = logits[:, back:], labels[rows][back:]
         right += np.count_nonzero(logits.argmax(axis=0) == wanted)
         loss += float(hn.cross_entropy(logits, wanted)[0]) * len(wanted)
-    return right / len(images), loss / len(images)
+    return {"acc": hn.significant(right / len(images)),
+            "loss": hn.significant(loss / len(images))}
 
 
 # --------------------------------------------------------------------------------------

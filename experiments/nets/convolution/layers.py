@@ -72,13 +72,13 @@ class Plain:
                                      "b": (rows, 1)}
 
     @classmethod
-    def initialize(cls, tensors, stream, gate_bias):
-        """He's weights for H and the gate, each from its own stream, so that a plain
-        and a highway layer share W_H; b_T as given."""
+    def initialize(cls, tensors, stream, gate_bias, init):
+        """Weights of H and the gate, each from its own stream, so that a plain and a
+        highway layer share W_H; b_T as given."""
         R, k, _, C = tensors["W"].shape
         matrices = tensors["W"].reshape(1 + len(cls.block.gates), -1, k * k * C)
         for matrix, part in zip(matrices, stream.spawn(len(matrices)), strict=True):
-            matrix[...] = hn.initial_weights(np.random.default_rng(part), "he",
+            matrix[...] = hn.initial_weights(np.random.default_rng(part), init,
                                              matrix.shape)
         tensors["b"][R // len(matrices):] = gate_bias
 
@@ -94,7 +94,7 @@ class Plain:
         padded = cache.zeros((B, T * m + kernel - 1, S, C))
         z = cache.zeros((sizes.parts, B, T * m, side, width))
         self.x, self.beyond = padded[:, padding:padding + S], z[:, :, side:]
-        self.gates = z[1:, :, :side]
+        self.H, self.gates = z[0, :, :side], z[1:, :, :side]
         if self.block.gates:
             self.dH, self.scratch = self.convolution.free[
                 :2 * b * side ** 2 * width].reshape(2, b, side, side, width)
@@ -172,12 +172,12 @@ class Narrow(Highway):
         return shape, {"W": (width, *shapes["W"][1:])} | own | {"b": shapes["b"]}
 
     @classmethod
-    def initialize(cls, tensors, stream, gate_bias):
+    def initialize(cls, tensors, stream, gate_bias, init):
         """As Highway's; the weights of the gate go by the number that it sees."""
         for name, part in zip(("W", "W_T"), stream.spawn(2), strict=True):
             if name in tensors:
                 matrix = tensors[name].reshape(len(tensors["W"]), -1)
-                matrix[...] = hn.initial_weights(np.random.default_rng(part), "he",
+                matrix[...] = hn.initial_weights(np.random.default_rng(part), init,
                                                  matrix.shape)
         tensors["b"][len(tensors["W"]):] = gate_bias
 
@@ -333,7 +333,7 @@ class Dense:
         return (1, classes), {"W": (classes, inputs), "b": (classes, 1)}
 
     @staticmethod
-    def initialize(tensors, stream, gate_bias):
+    def initialize(tensors, stream, gate_bias, init):
         """N(0, 0.1^2), the authors' choice for the layer before the softmax."""
         tensors["W"][...] = np.random.default_rng(stream).normal(0, 0.1,
                                                                  tensors["W"].shape)

@@ -81,7 +81,8 @@ class ConvNet:
     """
 
     def __init__(self, layers: Sequence[tuple], side: int, channels: int = 1, *,
-                 gate_bias: float = -1.0, seed: int = 0, dtype: Any = "float32"):
+                 gate_bias: float = -1.0, seed: int = 0, dtype: Any = "float32",
+                 init: str = "he"):
         self.layers, self.side, self.dtype = layers, side, np.dtype(dtype)
         self.shapes, shapes = [(side, channels)], dict[tuple, tuple]()
         for i, (kind, *numbers) in enumerate(layers):
@@ -96,7 +97,7 @@ class ConvNet:
         for (kind, *_), tensors, stream in zip(layers, self.by_layer(self.params),
                                                streams, strict=True):
             if tensors:
-                LAYERS[kind].initialize(tensors, stream, gate_bias)
+                LAYERS[kind].initialize(tensors, stream, gate_bias, init)
 
     def by_layer(self, flat: np.ndarray) -> list[dict[str, np.ndarray]]:
         """flat -> for each layer {name: view}."""
