@@ -137,6 +137,18 @@ def test_whitened_channels_are_uncorrelated(rng):
     np.testing.assert_allclose(config["mix"], np.transpose(config["mix"]))
 
 
+@pytest.mark.parametrize("size", [64, 192])
+def test_a_shrunk_pixel_is_the_mean_of_what_it_covers(rng, size):
+    x = rng.random((size, 5))
+    planes = x.reshape(-1, 8, 8, 5)
+    small = ct.shrunk(x, 4).reshape(-1, 4, 4, 5)
+    np.testing.assert_allclose(small, planes.reshape(-1, 4, 2, 4, 2, 5).mean((2, 4)))
+    odd = ct.shrunk(x, 5).reshape(-1, 5, 5, 5)
+    np.testing.assert_allclose(odd.mean((1, 2)), planes.mean((1, 2)))
+    corner = np.outer([1, 0.6], [1, 0.6])[..., None] * planes[0, :2, :2]
+    np.testing.assert_allclose(odd[0, 0, 0], corner.sum((0, 1)) / 1.6 ** 2)
+
+
 def test_crops_are_windows_of_the_padded_image(rng):
     """Each place as often as any other, half of them mirrored, all channels alike."""
     image = np.arange(1, 1 + 32 * 32).reshape(32, 32) % 251
@@ -187,6 +199,34 @@ def test_the_seed_alone_draws_the_images(more):
 
 
 # A trial
+
+
+def averaged(config, side, classes):
+    return [("plain", 4, 3, 1), ("highway", 4, 3, 1), ("pool", 2, 2),
+            ("plain", classes, 1, 0), ("average",)]
+
+
+def test_a_net_learns_from_images_of_many_sides(digits, tmp_path, monkeypatch):
+    """Two epochs of small ones, then two of whole ones, also if it is stopped between;
+    its small twin has the gradient of a net for small images."""
+    monkeypatch.setitem(ct.NETS, "averaged", averaged)
+    config = SMALL | {"net": "averaged", "sides": [4, 8]}
+    epoch = len(digits.x_train) // 200
+    check_resumes(monkeypatch, lambda folder: ct.train(config, digits, Checkpoint(
+        f"{folder}/trial.npz", config, "")), tmp_path, kill=2 * epoch + 3,
+                  left=2 * epoch)
+    found = [ct.train(SMALL | more | {"net": "averaged", "epochs": 2}, digits)[
+        "train_loss"] for more in ({"sides": [8, 8]}, {"sides": [4, 8]}, {})]
+    assert found[0] == found[2] and found[1][0] != found[0][0]
+    net = ct.make_net(config, 64)
+    learner, caches = ct.with_twins(net, net.cache(50), config)
+    net.params += 0.01
+    alone = ct.make_net(config, 16)
+    alone.params[...] = net.params
+    x, labels = ct.pixels(digits.x_train[:50], config), digits.y_train[:50].astype(int)
+    batch = ct.shrunk(x, 4), labels, None
+    assert np.array_equal(learner.gradient(batch, caches)[1],
+                          alone.gradient(batch, alone.cache(50))[1])
 
 
 @pytest.mark.parametrize("more", [

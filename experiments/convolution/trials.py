@@ -22,6 +22,9 @@ A trial's config:
                 "eighths", theirs for CIFAR: x 0.1 after 4, 6 and 7 eighths; "cosine":
                 an epoch at lr / 10, then half a cosine's wave from lr to 0; or "linear"
                 by step: from 0 to lr in a fifth of all steps, then to 0
+    sides       of the training images, each for an equal part of the epochs: images are
+                shrunk to them, for a net that ends in an average. The whole ones alone
+                unless given; what is measured is measured on these
     order       of the images in an epoch: "files", the authors', or "shuffled" anew
     n_train     how many training images, which the seed draws; all unless given
     measure     what is measured at the end. "held out": accuracy and loss on `held_out`
@@ -43,7 +46,7 @@ import highway_networks as hn
 from experiments.lab import trial_function
 from experiments.lab.judging import listed
 from experiments.lab.running import epoch_reporter
-from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
+from experiments.nets.convolution.net import Cache, ConvNet, Nesterov, OfManySides
 from experiments.nets.convolution.recipe import (
     ByStep,
     Muon,
@@ -104,15 +107,31 @@ def layers(config: dict, side: int, classes: int = 10) -> list[tuple]:
             for kind, *numbers in NETS[config["net"]](config, side, classes)]
 
 
+def channels_of(size: int) -> int:
+    """Of square images of so many numbers: one or three."""
+    return 1 if math.isqrt(size) ** 2 == size else 3
+
+
 def make_net(config: dict, size: int, dtype: Any = "float32", classes: int = 10
              ) -> ConvNet:
     """The untrained net for square images of so many numbers, of one or three channels.
     """
-    channels = 1 if math.isqrt(size) ** 2 == size else 3
+    channels = channels_of(size)
     side = math.isqrt(size // channels)
     return ConvNet(layers(config, side, classes), side, channels, seed=config["seed"],
                    gate_bias=config.get("gate_bias", 0.0), dtype=dtype,
                    init="orthogonal" if config.get("start") == "unit" else "he")
+
+
+def with_twins(net: ConvNet, cache: Cache, config: dict) -> tuple[Any, Any]:
+    """What learns, and its cache: the net, or it and its twins for images of several
+    sides."""
+    if "sides" not in config:
+        return net, cache
+    channels, classes = net.shapes[0][1], net.shapes[-1][1]
+    learner = OfManySides(net, [make_net(config, channels * side ** 2, classes=classes)
+                                for side in config["sides"]])
+    return learner, learner.cache(cache.batch, cache.piece)
 
 
 def make_optimizer(net: ConvNet, config: dict, steps: int = 1) -> Nesterov | ByStep:
@@ -126,8 +145,9 @@ def make_optimizer(net: ConvNet, config: dict, steps: int = 1) -> Nesterov | ByS
         else:
             tenfold = 10 if net.layers[i][0] == "dense" else 1
             decay[i, name].fill(config["decay"] * tenfold)
-    kind, linear = config.get("optimizer"), config.get("schedule") == "linear"
-    if kind in (None, "nesterov"):
+    kind = config.get("optimizer", "nesterov")
+    linear = config.get("schedule") == "linear"
+    if kind == "nesterov":
         inner: Any = Nesterov(net.params, rates, decays, config["momentum"])
         if not linear:
             return inner
@@ -159,7 +179,7 @@ def learning_rate(config: dict, epoch: int) -> float:
 def channel_means(images: np.ndarray) -> list[float]:
     """(N, P) -> the mean of each channel of square images."""
     N, P = images.shape
-    planes = images.reshape(N, 1 if math.isqrt(P) ** 2 == P else 3, -1)
+    planes = images.reshape(N, channels_of(P), -1)
     return listed([planes[:, i].mean() for i in range(planes.shape[1])], 4)
 
 
@@ -210,9 +230,24 @@ def cropped(images: np.ndarray, config: dict, rng: np.random.Generator) -> np.nd
     return moved.reshape(N, -1)
 
 
+def shrunk(x: np.ndarray, side: int) -> np.ndarray:
+    """Square images (P, B) -> smaller ones: each new pixel is the mean of what it
+    covers."""
+    channels = channels_of(len(x))
+    S = math.isqrt(len(x) // channels)
+    edges, pixel = np.arange(side + 1) * S / side, np.arange(S)
+    covers = (np.minimum(edges[1:, None], pixel + 1)
+              - np.maximum(edges[:-1, None], pixel)).clip(0)
+    means = (covers * side / S).astype(x.dtype)
+    rows = (means @ x.reshape(channels, S, -1)).reshape(channels, side, S, -1)
+    return (means @ rows).reshape(-1, x.shape[1])
+
+
 class InOrder:
     """Batches for `ConvNet.gradient`, in the files' order: x (P, size), labels (size,)
     and what dropout draws from. The N mod size last images sit out."""
+
+    side: int | None = None         # of images that are to be shrunk
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, config: dict):
         self.images, self.labels, self.config = images, labels, config
@@ -242,7 +277,9 @@ class Shuffled(InOrder):
             images = x.T
             if "crop" in self.streams:
                 images = cropped(images, self.config, self.streams["crop"])
-            yield pixels(images, self.config), labels, self.streams["dropout"]
+            x = pixels(images, self.config)
+            yield (shrunk(x, self.side) if self.side else x, labels,
+                   self.streams["dropout"])
 
 
 ORDERS = {"files": InOrder, "shuffled": Shuffled}
@@ -263,6 +300,9 @@ def split(config: dict, count: int) -> tuple[np.ndarray, np.ndarray]:
 # A trial
 
 
+CURVES = {"train_loss": "train_loss", "acc": "held_out_acc", "loss": "held_out_loss"}
+
+
 @trial_function("convolution.train", version=5, accepts=(1, 2, 3, 4), resumable=True)
 def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
     """One trial: the training loss of each epoch, None after one that diverged, and
@@ -275,26 +315,30 @@ def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
         scale_to_unit_variance(net, pixels(data.x_train[rows[:cache.batch]], config),
                                cache)
 
-    def look(net, cache):
+    def look(*_):
         return right_and_loss(net, data.x_train[held], data.y_train[held], config,
                               cache)
     measure, epochs = config["measure"], config["epochs"]
+    batches = ORDERS[config["order"]](data.x_train[rows],
+                                      data.y_train[rows].astype(np.intp), config)
+    sides = config.get("sides", [None])
+
+    def rate(epoch, _):
+        batches.side = sides[(epoch - 1) * len(sides) // epochs]
+        return learning_rate(config, epoch)
+    learner, buffers = with_twins(net, cache, config)
     history, status = hn.fit(
-        net, ORDERS[config["order"]](data.x_train[rows],
-                                     data.y_train[rows].astype(np.intp), config),
-        make_optimizer(net, config, epochs * (len(rows) // cache.batch)),
-        lambda epoch, _: learning_rate(config, epoch), epoch_reporter(config),
-        epochs=epochs, cache=cache, checkpoint=checkpoint,
+        learner, batches,
+        make_optimizer(net, config, epochs * (len(rows) // cache.batch)), rate,
+        epoch_reporter(config), epochs=epochs, cache=buffers, checkpoint=checkpoint,
         measure=look if measure == "curve" else None)
-    columns = {"train_loss": "train_loss"} | (
-        {"held_out_acc": "acc", "held_out_loss": "loss"} if measure == "curve" else {})
-    result = {"status": status, "parameters": net.params.size} | {
-        name: [row[key] for row in history] + [None] * (epochs - len(history))
-        for name, key in columns.items()}
+    result = {"status": status, "parameters": net.params.size, **{
+        CURVES[name]: [row[name] for row in history] + [None] * (epochs - len(history))
+        for name in [*CURVES][:3 if measure == "curve" else 1]}}
     if status != "ok" or measure == "nothing":
         return result
     try:
-        found = look(net, cache) if measure == "held out" else right_and_loss(
+        found = look() if measure == "held out" else right_and_loss(
             net, data.x_test, data.y_test, config, cache)
     except hn.Diverged:
         return result | {"status": "diverged"}

@@ -152,6 +152,28 @@ class ConvNet:
         return {"train_loss": float(loss)}, self.backward(dlogits, cache)
 
 
+class OfManySides:
+    """A net that learns from images of several sizes: it and twins of the same layers
+    for these share all parameters, which an average over the image allows."""
+
+    def __init__(self, net: ConvNet, twins: Sequence[ConvNet]):
+        self.params, self.nets = net.params, {}
+        for twin in twins:
+            twin.params = net.params
+            side, channels = twin.shapes[0]
+            self.nets[channels * side * side] = twin
+
+    def cache(self, batch: int, piece: int | None = None) -> dict[int, Cache]:
+        """Of each size its own."""
+        return {size: net.cache(batch, piece) for size, net in self.nets.items()}
+
+    def gradient(self, batch: tuple, caches: dict[int, Cache]
+                 ) -> tuple[dict, np.ndarray]:
+        """As `ConvNet.gradient`."""
+        size = len(batch[0])
+        return self.nets[size].gradient(batch, caches[size])
+
+
 # --------------------------------------------------------------------------------------
 # Optimiser
 
