@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.convolution import claims, plan, rows
+from experiments.convolution import claims, figures, plan, rows
 from experiments.convolution import trials as ct
 from experiments.lab.judging import judge, mean_and_std
+from experiments.lab.trials import Trial
 from experiments.nets.convolution.recipe import kernels
 from highway_suite.checkpoints import Checkpoint
 from tests.contracts import check_resumes
@@ -310,6 +311,81 @@ def test_ink_follows_the_poolings():
                      [[0, 0], [2, 2], [2, 3], [3, 2], [3, 3]]]
 
 
+# The ladder
+
+
+class Found:
+    """A lab whose trials find what is said of their settings: the accuracy on images
+    held out, None where it diverged, and on test images."""
+
+    def __init__(self, changes, accuracy, **more):
+        rungs = [[str(change), change] for change in changes]
+        self.plan = plan.SMOKE | {"ladder": plan.SMOKE["ladder"] | {
+            "rungs": rungs, "runs": {}} | more}
+        self.accuracy = accuracy
+
+    def trials(self, function, configs, dataset):
+        assert dataset == "digits"
+        found = {}
+        for key, config in configs.items():
+            held, test = self.accuracy(config)
+            result = {"status": "ok", "parameters": 7, "train_loss": [1.0],
+                      "held_out_acc": [held]} | ({} if held is None else {"acc": test})
+            found[key] = Trial("convolution.train", 5, None, config, "ok", None, result,
+                               1.0, {})
+        return found
+
+
+def test_a_rung_is_kept_if_images_held_out_say_so():
+    """Each is tried with what was kept before it; test images say the opposite."""
+    def accuracy(config):
+        held = 0.5 + sum(config.get(name, 0) for name in "abc") / 10
+        return (None if "lost" in config and config["seed"] else held), 1 - held
+    table = rows.ladder(Found(
+        [{}, {"a": 1}, {"b": -1}, {"lost": 1}, {"c": 2}, {"d": 1}], accuracy))
+    rungs = table["rungs"]
+    assert [rung["kept"] for rung in rungs] == [True, True, False, False, True, False]
+    assert rungs[-1]["settings"] == {"a": 1, "c": 2, "d": 1}
+    assert rungs[3]["test_percent"][1] is None and rungs[3]["held_out_mean"] == 0
+    first, last = table["twins"]
+    assert first["settings"] == {} and last["settings"] == {"a": 1, "c": 2}
+    assert {rung["block"] for rung in table["twins"]} == {"plain"}
+    assert [net["net"] for net in table["nets"]] == ["highway", "plain"]
+    assert table["nets"][0]["trials"] == rungs[4]["trials"]
+
+
+@pytest.mark.parametrize("gain, expected", [
+    (0.06, "holds"), (0.04, "does not hold"), (0.0, "does not hold")])
+def test_a_ladder_gains_five_points_or_not(gain, expected):
+    table = rows.ladder(Found([{}, {"a": gain}], lambda config: (
+        (0.5 + config.get("a", 0),) * 2)))
+    gains, _ = claims.claims_on_ladder(table)
+    assert judge(gains)["verdict"] == expected
+
+
+@pytest.mark.parametrize("changes", [[], [{}, {"a": 0.1}]])
+def test_what_follows_from_the_ladder_waits_for_all_rungs(changes):
+    lab = Found(changes, lambda config: (0.5 + config.get("a", 0),) * 2, whole=False)
+    table = rows.ladder(lab)
+    assert len(table["rungs"]) == len(changes)
+    assert not table["twins"] and not table["nets"]
+    assert not rows.table_3(lab, table["rungs"])["nets"]
+    assert not claims.claims_on_ladder(table) and not claims.claims_on_recipe(table)
+
+
+def test_each_run_of_the_ladder_is_drawn_on_its_rung():
+    lab = Found([{}, {"a": 0.2}, {"a": 0.1}], lambda config: (
+        0.5 + config.get("a", 0), 0.5 + config.get("a", 0) + config["seed"] / 100))
+    record = {"ladder": rows.ladder(lab), "plan": lab.plan}
+    lines = [line for line in figures.draw_ladder(record).axes[0].lines
+             if line.get_marker() == "o"]
+    assert [[*line.get_ydata()] for line in lines] == [
+        [rung, rung] for rung in (0, 1, 2, 0, 1)]       # the twins' are the last two
+    assert [*lines[1].get_xdata()] == pytest.approx([30, 29])
+    ends = [line.get_ydata()[-1] for line in figures.draw_curves(record).axes[0].lines]
+    assert ends == pytest.approx([50, 70, 60, 50, 70])
+
+
 # Verdicts
 
 
@@ -334,5 +410,7 @@ def test_less_than_the_papers_tells_nothing_in_fewer_epochs(percent, epochs, exp
     others = row | {"block": "plain"}
     found = [claims.claim_on_width(row, "wide", True), claims.claims_on_table_2(
         {"title": "CIFAR-10", "nets": [row, others]})[0]]
+    found += [claims.claims_on_recipe({"title": "CIFAR-10", "nets": [row, others]})[0],
+              *claims.claims_on_table_3({"title": "CIFAR-10", "nets": [row]})]
     found += [claims.claim_competitive(row)] * (None not in percent)   # by the best run
     assert {judge(claim)["verdict"] for claim in found} == {expected}

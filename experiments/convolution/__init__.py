@@ -17,6 +17,8 @@ once, at its end, and they choose nothing.
     gates       b_T, and gates that see 3x3, 1x1 or nothing, on few images
     table_1     settings chosen on training images held out
     table_2     the same in colour, with crops and mirror images
+    ladder      the nets of table_2 and of Table 3 by today's recipes, found step by
+                step; planned in plan.py, and not yet trained
 
 The paper is silent, we assume: the layout of Table 2, a reading with the right number
 of parameters, its crops, dropout and epochs; rates and images of depths and gates.

@@ -1,4 +1,5 @@
-"""What `convolution` claims: of depth, of b_T and gates, of Tables 1 to 3."""
+"""What `convolution` claims: of depth, of b_T and gates, of Tables 1 to 3, the ladder.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from experiments.lab.judging import (
     ahead,
     listed,
     or_infinite,
+    or_zero,
 )
 from experiments.lab.papers import (
     TABLE_1,
@@ -22,6 +24,7 @@ from experiments.lab.papers import (
     TABLE_1_OTHERS,
     TABLE_2,
     TABLE_2_EPOCHS,
+    TABLE_3,
 )
 
 TRAINS = 0.5            # a run of 4000 images trains if its last loss is below this
@@ -233,6 +236,64 @@ def claims_on_table_2(table: dict) -> list[Claim]:
                        nets["plain"])]
 
 
+def claim_on_layers(name: str, source: str, layers: str, title: str, net: dict,
+                    paper: dict, least: float) -> Claim:
+    """A net of Table 2 or 3 by the ladder's best rung: our mean beside the paper's."""
+    return Claim(
+        name=name, source=source, text=f"{layers} parameters, have at least the "
+        f"paper's accuracy in {net['epochs']} epochs on {title}: mean test accuracy in "
+        "%", paper=paper, rows=[net], n=net["n"], ours=ours_of(net), why=FEWER_EPOCHS,
+        test=lambda: mean_of(net) >= least or (
+            None if net["epochs"] < TABLE_2_EPOCHS else False))
+
+
+def claims_on_recipe(table: dict) -> list[Claim]:
+    """Table 2's 11 layers by the ladder's best rung, once it is known: in the place of
+    `claims_on_table_2`."""
+    if not table["nets"]:
+        return []
+    highway, plain = table["nets"]
+    return [
+        claim_on_layers("table-2-11-layers", "P1 Table 2", "11 layers, 236 K",
+                        table["title"], highway, TABLE_2, TABLE_2["Highway A"]),
+        claim_on_twins("table-2-twins", f"after equal epochs on {table['title']}, each "
+                       "with the better of the ladder's ends, highway nets", highway,
+                       plain)]
+
+
+def claims_on_table_3(table: dict) -> list[Claim]:
+    """Table 3's 19 layers, where they were trained."""
+    return [claim_on_layers("table-3-19-layers", "P1 Table 3", "19 layers, 2.3 M",
+                            table["title"], net, TABLE_3, TABLE_3["mean"])
+            for net in table["nets"]]
+
+
+def claims_on_ladder(table: dict) -> list[Claim]:
+    """What the kept rungs are worth together, and gates at both ends, once all rungs
+    are there."""
+    kept, twins = [rung for rung in table["rungs"] if rung["kept"]], table["twins"]
+    if not twins:
+        return []
+    first, last = kept[0], kept[-1]
+    gains = [top - foot for top, foot in zip(or_zero(last["test_percent"]), or_zero(
+        first["test_percent"]), strict=True)]
+    return [
+        Claim(name="ladder-gains", text="all rungs that were kept together are worth "
+              "at least 5 points of test accuracy to 11 highway layers, in every run, "
+              f"at equal epochs on {table['title']}", rows=[first, last], n=len(gains),
+              ours={rung["rung"]: rung["test_percent"] for rung in (first, last)},
+              limit=5, test=lambda points: agreed(gain >= points for gain in gains)),
+        Claim(name="ladder-twins", text="highway nets are ahead of their plain twins "
+              "by the authors' way and by all rungs that were kept for the highway net "
+              "alike. Ours are means of the test accuracy in %",
+              rows=[first, last, *twins], n=len(gains),
+              ours={f"{rung['rung']}, {rung['block']}": listed(np.mean(or_zero(
+                  rung["test_percent"]))) for rung in (first, last, *twins)},
+              test=lambda: agreed(ahead(rung["test_percent"], twin["test_percent"])
+                                  for rung, twin in zip((first, last), twins[:1]
+                                                        + twins[-1:], strict=True)))]
+
+
 def claims_on_parameters(found: dict[str, int]) -> list[Claim]:
     """The nets that are built here have the sizes of the paper's."""
     def same(name, source, text, paper, within, keys):
@@ -257,6 +318,8 @@ def claims(record: dict) -> list[Claim]:
     return [
         *claims_on_parameters(record["parameters"]),
         *claims_on_table_1(record["table_1"]["nets"]),
-        *claims_on_table_2(record["table_2"]), *claims_on_depths(record["depths"]),
+        *(claims_on_recipe(record["ladder"]) or claims_on_table_2(record["table_2"])),
+        *claims_on_ladder(record["ladder"]), *claims_on_table_3(record["table_3"]),
+        *claims_on_depths(record["depths"]),
         *claims_on_biases(nets, shallow, deep),
         *claims_on_narrow(nets, (shallow, deep))]

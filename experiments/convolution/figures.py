@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.convolution.claims import TRAINS, best_losses, losses_of
-from experiments.convolution.plan import BIASES, GATES
+from experiments.convolution.plan import ASKED, BIASES, GATES
 from experiments.lab.experiment import for_figures
-from experiments.lab.judging import or_infinite
+from experiments.lab.judging import or_infinite, or_zero
 from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS
 
 with for_figures():
@@ -61,6 +61,55 @@ def draw_table(record: dict) -> Figure:
     axes.set_yticks(range(len(rows)), map(label_of, rows))
     axes.set(xlabel="test accuracy, %", ylim=(len(rows) - 0.5, -0.5))
     axes.grid(axis="x")
+    return figure
+
+
+def draw_ladder(record: dict) -> Figure:
+    """The test error of every run by rung, and of the plain twins."""
+    table, plan = record["ladder"], record["plan"]["ladder"]
+    rungs, names = table["rungs"], [rung["rung"] for rung in table["rungs"]]
+    means = [100 - np.mean(or_zero(rung["test_percent"])) for rung in rungs
+             if rung["kept"]]
+    figure, axes = sheet(
+        f"Rung by rung the test error of the paper's 11 layers falls from "
+        f"{means[0]:.1f} to {means[-1]:.1f} %",
+        f"{table['title']}: {plan['net']['epochs']} epochs each",
+        "dot: a run, bar: the mean; grey bar: a change that was not kept" + (
+            "; plain nets without gates at both ends" if table["twins"] else ""),
+        height=1.4 + 0.36 * len(rungs))
+    for rung in rungs + table["twins"]:
+        at, kept = names.index(rung["rung"]), rung.get("kept", True)
+        errors = 100 - np.array(or_zero(rung["test_percent"]))
+        axes.plot(errors, [at] * len(errors), "o", color=colour_of(rung["block"]),
+                  fillstyle="full" if kept else "none", markersize=6, alpha=0.7)
+        axes.plot(errors.mean(), at, "|", color=TINTS.ink if kept else TINTS.soft,
+                  markersize=16, markeredgewidth=2)
+    axes.set_yticks(range(len(rungs)), names)
+    axes.set(xlabel="test error, %", ylim=(len(rungs) - 0.5, -0.5))
+    axes.grid(axis="x")
+    return figure
+
+
+def draw_curves(record: dict) -> Figure:
+    """The accuracy on images held out by epoch, of every rung and the plain twins."""
+    table = record["ladder"]
+    lines = table["rungs"] + table["twins"]
+    means = [np.mean([or_zero(curve) for curve in rung["held_out"]], axis=0)
+             for rung in lines]
+    figure, axes = sheet(
+        f"{len(means[0])} epochs of each rung, on images held out",
+        f"{table['title']}, means of {len(lines[0]['held_out'])} runs",
+        "dashed: changes that were not kept, and plain twins", height=4.2)
+    labels = []
+    for at, (rung, mean) in enumerate(zip(lines, means, strict=True)):
+        colour, twin = colour_of(rung["block"]), rung["block"] == "plain"
+        axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=1.4,
+                  linestyle="-" if rung.get("kept") else DASHED,
+                  alpha=1 if twin else 0.4 + 0.6 * at / len(table["rungs"]))
+        labels.append((mean[-1], "plain: " * twin + rung["rung"], colour))
+    axes.set(xlabel="epoch")
+    label_y(axes, "accuracy on images held out, %")
+    label_right(axes, labels)
     return figure
 
 
@@ -133,4 +182,6 @@ def draw_biases(record: dict) -> Figure:
     return figure
 
 
-FIGURES = {"figure": draw_table, "depth": draw_depths, "gates": draw_biases}
+LADDER = {"ladder": draw_ladder, "curves": draw_curves}
+FIGURES = {**(LADDER if ASKED else {}), "figure": draw_table, "depth": draw_depths,
+           "gates": draw_biases}

@@ -170,6 +170,80 @@ def describe_runs(about: dict, settings: dict, trials: list[Trial]) -> dict:
                         default=None), "trials": hashes(trials)}
 
 
+# --------------------------------------------------------------------------------------
+# The ladder, and what follows from it
+
+
+def kept_of(rungs: list[dict]) -> list[dict]:
+    """Those whose change was kept."""
+    return [rung for rung in rungs if rung["kept"]]
+
+
+def ladder(lab: Lab) -> dict:
+    """Rung by rung what each change is worth. Once all rungs are there, also the plain
+    twin on the first and on the last that was kept, and the nets of Table 2, each by
+    its own best settings."""
+    plan = lab.plan["ladder"]
+    rungs: list[dict] = []
+    for name, change in plan["rungs"]:
+        kept = kept_of(rungs)
+        rung = climb(lab, "highway", name, (kept[-1]["settings"] if kept else {})
+                     | change)
+        rungs.append(rung | {
+            "kept": not kept or rung["held_out_mean"] > kept[-1]["held_out_mean"]})
+    twins, nets = [], []
+    if plan["whole"]:
+        kept = kept_of(rungs)
+        twins = [climb(lab, "plain", rung["rung"], rung["settings"])
+                 for rung in kept[:1] + kept[1:][-1:]]
+        nets = nets_of_table_2(lab, kept[-1], twins)
+    return {"title": DATASETS[plan["dataset"]].title, "rungs": rungs, "twins": twins,
+            "nets": nets}
+
+
+def nets_of_table_2(lab: Lab, best: dict, twins: list[dict]) -> list[dict]:
+    """A row for each net: of the highway net by the ladder's best rung, of the plain
+    one by the better of its own."""
+    plan, nets = lab.plan["ladder"], []
+    for rung in best, max(twins, key=lambda rung: rung["held_out_mean"]):
+        settings = plan["blocks"][rung["block"]] | rung["settings"] | {
+            "epochs": plan["net"]["epochs"]} | plan["runs"]
+        nets.append(describe_runs({"net": rung["block"], "settings": rung["rung"]},
+                                  settings, ask_by_seed(lab, settings)))
+    return nets
+
+
+def table_3(lab: Lab, rungs: list[dict]) -> dict:
+    """The 19 layers by the settings of the ladder's best rung, of each seed's run."""
+    plan, nets = lab.plan["table_3"], []
+    if lab.plan["ladder"]["whole"] and plan["seeds"]:
+        best = kept_of(rungs)[-1]
+        settings = best["settings"] | plan["net"]
+        trials = ask_by_seed(lab, settings, "table_3")
+        nets.append(describe_runs({"net": "19 layers", "settings": best["rung"]}, {
+            name: value for name, value in settings.items() if name != "net"}, trials))
+    return {"title": DATASETS[plan["dataset"]].title, "nets": nets}
+
+
+def ask_by_seed(lab: Lab, settings: dict, part: str = "ladder") -> list[Trial]:
+    """The trials of a net of the ladder or of Table 3, one for each seed."""
+    plan, fixed = lab.plan[part], lab.plan["ladder"]["net"]
+    return [*lab.trials(train, {seed: fixed | settings | {"seed": seed}
+                                for seed in plan["seeds"]}, plan["dataset"]).values()]
+
+
+def climb(lab: Lab, block: str, name: str, settings: dict) -> dict:
+    """The row of a rung: accuracies in %, of each seed by epoch on images held out."""
+    trials = ask_by_seed(lab, lab.plan["ladder"]["blocks"][block] | settings)
+    curves = [[value and hn.significant(100 * value)
+               for value in trial.result["held_out_acc"]] for trial in trials]
+    last = [curve[-1] or 0 for curve in curves]
+    return {"rung": name, "block": block, "settings": settings, "held_out": curves,
+            "held_out_mean": hn.significant(float(np.mean(last))) if all(last) else 0,
+            "train_loss": last_losses(trials), "test_percent": percent(trials),
+            "trials": hashes(trials)}
+
+
 def count_parameters() -> dict[str, int]:
     """Of the nets of the paper's tables, by our reading of Table 2."""
     def count(table, classes=10, size=3072, **more):
@@ -183,6 +257,8 @@ def count_parameters() -> dict[str, int]:
 
 def run(lab: Lab) -> dict:
     """All trials -> the record: rows for each question."""
-    return {"parameters": count_parameters(), "gates": rows_by_gate(lab),
-            "depths": rows_by_depth(lab), "table_1": table(lab, "table_1"),
-            "table_2": table(lab, "table_2")}
+    record: dict = {
+        "parameters": count_parameters(), "gates": rows_by_gate(lab),
+        "depths": rows_by_depth(lab), "table_1": table(lab, "table_1"),
+        "table_2": table(lab, "table_2"), "ladder": ladder(lab)}
+    return record | {"table_3": table_3(lab, record["ladder"]["rungs"])}

@@ -19,6 +19,7 @@ TABLE_1_EPOCHS = 300        # those of the authors' file for width 32; P1 has no
 TABLE_2 = {         # of P1: test accuracy on CIFAR-10 in %, 11 layers
     "Highway A": 89.18, "Fitnet A": 89.01}
 TABLE_2_EPOCHS = 400        # those of the authors' code for Table 3; P1 has none
+TABLE_3 = {"mean": 92.31, "std": 0.12}      # of P1: 19 layers, test accuracy in %
 FIGURE_1_EPOCHS = 400       # the axis of P1's Figure 1
 
 
