@@ -911,22 +911,23 @@ class Diverged(ArithmeticError):
 
 
 class Batches:
-    """Shuffled batches of `size` images x (N, P) and their labels; each pass over them
-    is an epoch, drawn from rng. The N mod size last images sit out. Each batch, x (P,
-    size) and labels (size,), overwrites the one before."""
+    """Shuffled batches of `size` images x (N, P), or of some rows of x, and their
+    labels; each pass over them is an epoch, drawn from rng. The N mod size last images
+    sit out. Each batch, x (P, size) and labels (size,), overwrites the one before."""
 
     def __init__(self, x: np.ndarray, labels: np.ndarray, size: int,
-                 rng: np.random.Generator):
+                 rng: np.random.Generator, rows: np.ndarray | None = None):
         self.x = np.ascontiguousarray(x)    # of other arrays np.take copies all of it
         self.labels, self.size = labels, size
+        self.rows = np.arange(len(x)) if rows is None else rows
         self.streams = {"batches": rng}
         self.chosen = np.empty((size, x.shape[1]), x.dtype)
 
     def __len__(self) -> int:
-        return len(self.x) // self.size
+        return len(self.rows) // self.size
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        order = self.streams["batches"].permutation(len(self.x))
+        order = self.streams["batches"].permutation(self.rows)
         for start in range(0, len(order) - self.size + 1, self.size):
             rows = order[start:start + self.size]
             np.take(self.x, rows, axis=0, out=self.chosen, mode="clip")   # no buffer

@@ -37,13 +37,18 @@ function notice(text) {
   if (text) notice.fading = setTimeout(() => notice(""), 8000);
 }
 
-/* The address of the page; browsers allow so many changes in so many seconds. */
-function writeAddress(address) {
+/* The address of the page; isNew: as a step that "back" undoes. Browsers allow so many
+   changes in so many seconds, and within another page perhaps none, so it is tried for
+   half a minute. There a bare "#..." would be a place in that other page. */
+function writeAddress(address, isNew = false, tries = 6) {
   clearTimeout(writeAddress.later);
   try {
-    history.replaceState(null, "", address);
+    const whole = location.href.split("#")[0] + address;
+    history[isNew ? "pushState" : "replaceState"](null, "", whole);
   } catch {
-    writeAddress.later = setTimeout(() => writeAddress(address), 5000);
+    if (tries) {
+      writeAddress.later = setTimeout(writeAddress, 5000, address, isNew, tries - 1);
+    }
   }
 }
 

@@ -32,7 +32,7 @@ document.addEventListener("click", event => {
     "to-nets": explorer ? addressOf(explorer.state) : CONTRAST,
     "to-train": playground ? trainingAddress(playground.state) : "#train",
   }[link.id] || link.getAttribute("href");
-  history.pushState(null, "", address);
+  writeAddress(address, true);
   enter(address);
   scrollTo(0, 0);
 });

@@ -11,29 +11,82 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn import base
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, check_scalar, gen_batches
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight as checked_weights
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import highway_networks as hn
-from highway_suite.training import Progress
+from highway_suite.training import Progress, blas_threads
 
 # Config's names for what scikit-learn's estimators call otherwise.
 NAMES = {"lr": "learning_rate", "batch": "batch_size", "epochs": "max_iter"}
 SPREADS = 0.1, 10       # of inputs; what lies outside is warned of
 FAR = 5                 # spreads; a feature's mean further from 0 is warned of
+FEW = 100               # held-out rows; below it one of them is over 1 % of accuracy
 FLOATS = np.float64, np.float32
+CHANGING = "_optimizer", "_stream", "n_iter_", "history_", "loss_curve_"
+MADE_WITH = ("block", "depth", "hidden", "activation", "init", "gate_bias", "optimizer",
+             "random_state")        # what no later call of partial_fit can change
+
+
+def moments(X: np.ndarray, weights: np.ndarray | None) -> tuple:
+    """The weighted mean and variance of each feature. It takes some rows at a time, for
+    a copy of all of them may not fit into memory."""
+    share = np.ones(len(X)) if weights is None else weights
+    share = share / share.sum()
+    parts = [*gen_batches(len(X), 2**18 // X.shape[1] + 1)]
+    mean = sum(share[rows] @ X[rows] for rows in parts)
+    return mean, sum(share[rows] @ (X[rows] - mean) ** 2 for rows in parts)
+
+
+class Weighted:
+    """A net whose loss is the weighted mean of a batch. Batches have, instead of
+    labels, their places in labels and weights."""
+
+    def __init__(self, net: hn.DeepNet, labels: np.ndarray, weights: np.ndarray):
+        self.net, self.labels, self.weights = net, labels, weights
+        self.params, self.cache = net.params, net.cache
+
+    def gradient(self, batch: tuple, cache: hn.Cache) -> tuple[dict, np.ndarray]:
+        """As DeepNet's."""
+        x, places = batch
+        labels, share = self.labels[places], self.weights[places]
+        share = share / share.sum()
+        logits, cache = self.net.forward(x, cache)
+        right = logits[labels, np.arange(len(labels))]
+        measures = {
+            "train_loss": float(share @ (np.logaddexp.reduce(logits, axis=0) - right)),
+            "train_acc": float(share @ (logits.argmax(axis=0) == labels))}
+        _, dlogits = hn.cross_entropy(logits, labels)
+        dlogits *= share * len(labels)      # instead of the mean's 1 / B
+        return measures, self.net.backward(dlogits, cache)
+
+
+def validate(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
+             weights: np.ndarray | None) -> dict[str, float]:
+    """Weighted loss and accuracy on rows (N, P). Raises Diverged for a logit that is
+    not finite."""
+    p = net.predict_proba(x)
+    if not np.isfinite(p).all():
+        raise hn.Diverged("a logit is not finite")
+    right = np.maximum(p[np.arange(len(p)), labels], np.finfo(p.dtype).tiny)
+    loss, accuracy = np.average([-np.log(right), p.argmax(axis=1) == labels], axis=1,
+                                weights=weights)
+    return {"validation_loss": hn.significant(loss), "validation_acc": float(accuracy)}
 
 
 class Watch:
-    """What fit tells after each epoch: keeps the best weights, and ends the training
-    after `patience` epochs without a better score."""
+    """What fit tells after each epoch: keeps the best weights, of equal ones the later,
+    and ends the training after `patience` epochs without such."""
 
     def __init__(self, net: hn.DeepNet, patience: int):
         self.net, self.patience = net, patience
@@ -41,7 +94,7 @@ class Watch:
 
     def __call__(self, row: dict) -> bool:
         self.since += 1
-        if row["validation_acc"] > self.best:
+        if row["validation_acc"] >= self.best:
             self.best, self.since = row["validation_acc"], 0
             self.params[...] = self.net.params
         return self.since >= self.patience
@@ -51,7 +104,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
                         base.TransformerMixin, base.BaseEstimator):
     """A deep net of highway blocks, or of another kind in highway_networks.BLOCKS.
 
-    Classification alone: there is no regression, and there are no sample weights.
+    Classification alone: there is no regression.
 
     block: "highway", "plain", "residual", "scaled_residual", "t_only", "c_only" or
         "full".
@@ -62,9 +115,11 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     optimizer: "adam", or "sgd" with a momentum of 0.9; learning_rate stays the same.
     batch_size: the most rows of one update. max_iter: passes over the rows.
     clip: the largest norm of the gradient; 0 is no limit.
-    early_stopping: hold out validation_fraction of the rows, stop after
-        n_iter_no_change epochs without a better accuracy there, and keep the best
-        weights. Without it every fit takes max_iter epochs.
+    early_stopping: stop after n_iter_no_change epochs in which the accuracy on X_val,
+        or else on a held-out validation_fraction of the rows, is below the best so far,
+        and keep the best weights, of equally good ones the last. Fewer than 100
+        such rows are warned of. Without it every fit takes max_iter epochs.
+    class_weight: None, a dict {label: weight}, or "balanced": every class counts alike.
     random_state: int, RandomState or None. verbose: show the training on stderr.
     n_threads: of BLAS; None is 1. More pay for hundreds of units on an idle machine;
         beside another busy process they cost several times the time.
@@ -77,16 +132,17 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     Arrays are float32 where X is, else float64.
 
     After fit: classes_, n_features_in_, n_iter_ (epochs), loss_curve_ (the mean loss of
-    each epoch), history_ (lists epoch, train_loss, train_acc, grad_norm; validation_acc
-    with early_stopping), net_ (highway_networks.DeepNet). Raises ValueError for a wrong
-    setting, highway_networks.Diverged where training stops being finite.
+    each epoch), history_ (lists epoch, train_loss, train_acc, grad_norm; with held-out
+    rows validation_loss and validation_acc), net_ (highway_networks.DeepNet). Raises
+    ValueError for a wrong setting, highway_networks.Diverged where training stops being
+    finite.
     """
 
     def __init__(self, block="highway", depth=10, hidden=50, *, activation="tanh",
                  init="glorot", gate_bias="auto", optimizer="adam", learning_rate=1e-3,
                  batch_size=32, max_iter=50, clip=5.0, early_stopping=False,
-                 validation_fraction=0.1, n_iter_no_change=10, random_state=None,
-                 verbose=False, n_threads=None):
+                 validation_fraction=0.1, n_iter_no_change=10, class_weight=None,
+                 random_state=None, verbose=False, n_threads=None):
         self.block = block
         self.depth = depth
         self.hidden = hidden
@@ -101,36 +157,49 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.class_weight = class_weight
         self.random_state = random_state
         self.verbose = verbose
         self.n_threads = n_threads
 
-    def fit(self, X: Any, y: Any) -> HighwayClassifier:
-        """Train a new net on rows X (N, P) and their labels y (N,) -> self."""
-        with self._whole_or_none():
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None,
+            y_val: Any = None) -> HighwayClassifier:
+        """Train a new net on rows X (N, P) and their labels y (N,) -> self.
+
+        sample_weight: (N,), how much each row counts: as many rows, or for 0 none.
+        X_val, y_val: rows to measure loss and accuracy on after each epoch.
+        """
+        if (X_val is None) != (y_val is None):
+            raise ValueError("X_val and y_val are given together, or none of them")
+        with self._whole_or(), blas_threads(self.n_threads or 1):
             X, y = validate_data(self, X, y, dtype=FLOATS, order="C")
             check_classification_targets(y)
-            self._check_stopping()
-            self._start(X, np.unique(y))
-            y, held_out = self._indices(y), None
-            if self.early_stopping:
-                counts = np.bincount(y)     # every class on both sides, where it can be
-                fits = (counts.min() > 1 and len(counts)
-                        <= len(y) * min(self.validation_fraction,
-                                        1 - self.validation_fraction))
-                X, X_held, y, y_held = train_test_split(
-                    X, y, test_size=self.validation_fraction, random_state=self._seed,
-                    stratify=y if fits else None)
-                held_out = X_held, y_held
-            self._train(X, y, self.max_iter, held_out)
+            check_scalar(self.n_iter_no_change, "n_iter_no_change", Integral, min_val=1)
+            check_scalar(self.validation_fraction, "validation_fraction", Real,
+                         min_val=0, max_val=1, include_boundaries="neither")
+            labels, weights, rows = self._targets(X, y, sample_weight)
+            self._start(X, weights)
+            held_out = None
+            if X_val is not None:
+                X_val, y_val = validate_data(self, X_val, y_val, dtype=X.dtype,
+                                             order="C", reset=False)
+                places = self._places(y_val)
+                held_out = X_val, places, self._each[places]
+            elif self.early_stopping:
+                rows, held = self._hold_out(labels, rows)
+                held_out = (X[held], labels[held],
+                            None if weights is None else weights[held])
+            self._train(X, labels, weights, rows, self.max_iter, held_out)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> HighwayClassifier:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+                    ) -> HighwayClassifier:
         """One more pass over rows X (N, P) and their labels y (N,) -> self.
 
         classes: all labels that will come; the first call needs it. Mean and spread
-        are those of the rows of that call, which also makes net and optimiser.
-        early_stopping plays no part.
+        are those of the rows of that call, which also makes net and optimiser. Later
+        learning_rate, batch_size, clip and class_weight may change, and what makes the
+        net may not. early_stopping plays no part. sample_weight: see fit.
         """
         first = not hasattr(self, "net_")
         if classes is not None:
@@ -142,45 +211,70 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         if not first and classes is not None and not np.array_equal(
                 classes, self.classes_):
             raise ValueError("classes are not those of the first call of partial_fit")
-        with self._whole_or_none() if first else self._whole_or_as_before():
+        if self.class_weight == "balanced":     # in the rows of one call it may not be
+            raise ValueError("class_weight is 'balanced'; partial_fit takes a dict")
+        kept = () if first else ("net_", *CHANGING)
+        with self._whole_or(*kept), blas_threads(self.n_threads or 1):
+            labels, weights, rows = self._targets(
+                X, y, sample_weight, classes if first else self.classes_)
             if first:
-                self._start(X, classes)
+                self._start(X, weights)
+            for name, value in self._made_with.items():
+                if (now := getattr(self, name)) is not value and now != value:
+                    raise ValueError(f"{name} is {now!r}, but the net was made with "
+                                     f"{value!r}: only a new one can have another")
             X = X.astype(self.net_.dtype, copy=False)
-            self._train(X, self._indices(y), 1, None)
+            self._train(X, labels, weights, rows, 1, None)
         return self
 
-    def _check_stopping(self):
-        """Raise ValueError for settings of early_stopping that are not allowed."""
-        share = self.validation_fraction
-        if not (isinstance(share, (float, np.floating)) and 0 < share < 1):
-            raise ValueError(f"validation_fraction is {share!r}; "
-                             "allowed: above 0 and below 1")
-        patience = self.n_iter_no_change
-        if not (isinstance(patience, (int, np.integer)) and patience >= 1):
-            raise ValueError(f"n_iter_no_change is {patience!r}; allowed: whole "
-                             "numbers, 1 and more")
+    def _targets(self, X, y, sample_weight, classes=None):
+        """-> labels as places in classes_, their weights, None for equal ones, and the
+        rows whose weight is not 0. Without classes they are those of these rows."""
+        weights, rows = None, np.arange(len(y))
+        if sample_weight is not None:
+            weights = checked_weights(sample_weight, X, dtype=np.float64)
+            rows = np.flatnonzero(weights)
+        self.classes_ = np.unique(y[rows]) if classes is None else classes
+        labels = self._places(y, rows)
+        self._each = compute_class_weight(
+            self.class_weight, classes=self.classes_, y=y[rows])
+        if self.class_weight is not None:
+            weights = self._each[labels] * (1 if weights is None else weights)
+            rows = np.flatnonzero(weights)
+        if weights is not None and not (
+                weights.min() >= 0 and 0 < weights.sum() < math.inf):
+            raise ValueError("sample_weight and class_weight: weights are 0 or more, "
+                             "finite, and not all zero")
+        return labels, weights, rows
+
+    def _places(self, y, rows=...):
+        """Labels -> their places in classes_. Raises ValueError for another label among
+        these rows."""
+        places = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        if (self.classes_[places] != y)[rows].any():
+            raise ValueError("y has labels that are not among classes")
+        return places
+
+    def _hold_out(self, labels, rows):
+        """Rows -> those to train on, and those held out; of every class on both sides,
+        where it can be."""
+        counts = np.bincount(labels[rows])
+        share = min(self.validation_fraction, 1 - self.validation_fraction)
+        fits = counts.min() > 1 and len(counts) <= len(rows) * share
+        return train_test_split(
+            rows, test_size=self.validation_fraction, random_state=self._seed,
+            stratify=labels[rows] if fits else None)
 
     @contextmanager
-    def _whole_or_none(self):
-        """Where the body fails, or is interrupted, there is no net: neither a part of
-        the new one, nor the old one, which nobody should take for the new one."""
+    def _whole_or(self, *kept):
+        """Where the body fails, or is interrupted, these attributes are as before. If
+        they are none there is no net: neither a part of the new one, nor the old one,
+        which nobody should take for the new one."""
+        before = copy.deepcopy({name: getattr(self, name) for name in kept})
         try:
             yield
         except BaseException:
-            with suppress(AttributeError):
-                del self.net_
-            raise
-
-    @contextmanager
-    def _whole_or_as_before(self):
-        """Where the body fails, or is interrupted, the net is that of before."""
-        params = self.net_.params.copy()
-        names = "_optimizer", "_rng", "n_iter_", "history_", "loss_curve_"
-        before = copy.deepcopy({name: getattr(self, name) for name in names})
-        try:
-            yield
-        except BaseException:
-            self.net_.params[...] = params
+            self.__dict__.pop("net_", None)
             self.__dict__.update(before)
             raise
 
@@ -199,26 +293,26 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             name, rest = str(error).split(" ", 1)
             raise ValueError(f"{NAMES.get(name, name)} {rest}") from None
 
-    def _start(self, X, classes):
-        """Make the untrained net for such rows and classes."""
-        self.classes_ = classes
+    def _start(self, X, weights):
+        """Make the untrained net for such rows, and for classes_."""
+        self._made_with = {name: getattr(self, name) for name in MADE_WITH}
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         config = self._config(X.dtype.name)
         self.net_ = hn.make_net(config, hn.Data(
-            X, np.zeros(len(X), int), X[:1], np.zeros(1, int), len(classes), None))
+            X[:1], np.zeros(1, int), X[:1], np.zeros(1, int), len(self.classes_), None))
         self._optimizer = hn.OPTIMIZERS[self.optimizer](self.net_.params, config)
-        self._rng = np.random.default_rng(hn.streams(self._seed)["batches"])
+        # Plain data, for NumPy 1 does not read a generator that NumPy 2 has pickled.
+        self._stream = np.random.default_rng(
+            hn.streams(self._seed)["batches"]).bit_generator.state
         self._n_features_out, self.n_iter_ = self.hidden, 0
         self.history_: dict[str, list] = {}
         with hn.blas_threads(1):        # the same bits on any number of cores
-            self._fit_projection(X)
+            self._fit_projection(*moments(X, weights))
 
-    def _fit_projection(self, X):
+    def _fit_projection(self, mean, variance):
         """Start the input projection at W_in (x - mean) / spread. Warns where the
         spread is far from 1, or a mean from 0."""
-        spread = math.sqrt(X.var(axis=0, dtype=np.float64).mean())
-        spread = spread or 1.0          # where all rows are equal
-        mean = X.mean(axis=0, dtype=np.float64)
+        spread = math.sqrt(variance.mean()) or 1.0      # where all rows are equal
         away = abs(mean).max() / spread
         far = []
         if not SPREADS[0] <= spread <= SPREADS[1]:
@@ -232,20 +326,22 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         weights["W_in"][...] /= spread
         weights["b_in"][...] = -weights["W_in"] @ mean[:, None]
 
-    def _indices(self, y):
-        """Labels -> their places in classes_. Raises ValueError for another label."""
-        places = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        if (self.classes_[places] != y).any():
-            raise ValueError("y has labels that are not among classes")
-        return places
-
-    def _train(self, X, labels, epochs, held_out):
+    def _train(self, X, labels, weights, rows, epochs, held_out):
         """Let `hn.fit` train the net for so many epochs. Batches are as equal as they
         can be, so that fewer rows sit out of an epoch than it has batches."""
         config = self._config(X.dtype.name)
-        size = len(X) // math.ceil(len(X) / config.batch)
-        watch = Watch(self.net_, self.n_iter_no_change) if held_out else None
-        batches: Any = hn.Batches(X, labels, size, self._rng)
+        size = len(rows) // math.ceil(len(rows) / config.batch)
+        watch = None
+        if held_out and self.early_stopping:
+            watch = Watch(self.net_, self.n_iter_no_change)
+            if len(held_out[0]) < FEW:
+                warnings.warn(f"only {len(held_out[0])} rows decide which weights are "
+                              "kept: give X_val, or no early_stopping", stacklevel=3)
+        rng = np.random.default_rng()
+        rng.bit_generator.state = self._stream
+        net, second = ((self.net_, labels) if weights is None else
+                       (Weighted(self.net_, labels, weights), np.arange(len(X))))
+        batches: Any = hn.Batches(X, second, size, rng, rows)
         shown = Progress(f"{config.block:>7} {config.depth}", epochs
                          ) if self.verbose else None
 
@@ -255,21 +351,23 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             return watch(row) if watch else None
 
         def measure(net, cache):
-            x, y = held_out
-            return {"validation_acc": float(hn.evaluate(net, x, y, cache)[0])}
-        rows, status = hn.fit(
-            self.net_, shown.watch(batches) if shown else batches, self._optimizer,
-            lambda *_: config.lr, tell, epochs=epochs, clip=config.clip,
-            measure=measure if held_out else None, threads=self.n_threads or 1)
-        if shown:
-            shown.close()
+            return validate(self.net_, *held_out)
+        try:
+            found, status = hn.fit(
+                net, shown.watch(batches) if shown else batches, self._optimizer,
+                lambda *_: config.lr, tell, epochs=epochs, clip=config.clip,
+                measure=measure if held_out else None, threads=None)
+        finally:
+            if shown:
+                shown.close()
         if status == "diverged":
             raise hn.Diverged(
-                f"in epoch {len(rows) + 1} the loss or a weight was no longer "
+                f"in epoch {len(found) + 1} the loss or a weight was no longer "
                 "finite: choose a smaller learning_rate, or scale X")
         if watch:
             self.net_.params[...] = watch.params
-        for row in rows:
+        self._stream = rng.bit_generator.state
+        for row in found:
             row["epoch"] = self.n_iter_ = self.n_iter_ + 1
             for name in {**row, **self.history_}:   # None where not measured
                 column = self.history_.setdefault(name, [None] * (self.n_iter_ - 1))

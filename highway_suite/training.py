@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,25 @@ from highway_suite.checkpoints import Checkpoint, of_training
 from highway_suite.terminal import say
 
 EVERY = 10          # seconds without a word
+LOCK = threading.Lock()
+LIMITS: list[Any] = []      # the limit of BLAS in force, once for each training
+
+
+@contextmanager
+def blas_threads(threads: int | None) -> Iterator[None]:
+    """`highway_networks.blas_threads`, for trainings in several threads, too. The whole
+    process has one number: that of the first training. BLAS has its old one back when
+    the last of them ends."""
+    with LOCK:
+        LIMITS.append(LIMITS[0] if LIMITS else hn.blas_threads(threads))
+    try:
+        with hn.blas_threads(None):     # whose end gives other threads the say
+            yield
+    finally:
+        with LOCK:
+            limit = LIMITS.pop()
+            if not LIMITS:
+                limit.__exit__(None, None, None)
 
 
 class Progress:
@@ -102,8 +123,9 @@ def train(net: hn.DeepNet, data: hn.Data, config: hn.Config,
             shown.report(row)
         return report(row) if report else None
     try:
-        return hn.train(net, data, config, tell, watch=shown.watch if shown else None,
-                        checkpoint=checkpoint, threads=threads)
+        with blas_threads(threads):
+            return hn.train(net, data, config, tell, checkpoint=checkpoint,
+                            watch=shown.watch if shown else None, threads=None)
     finally:
         if shown:
             shown.close()
@@ -116,8 +138,9 @@ def train_arm(config: hn.Config, data: hn.Data, checkpoint: Checkpoint | None = 
     shown = Progress(f"{config.block:>7} {config.depth} seed {config.seed}",
                      config.epochs, lines)
     try:
-        arm = hn.train_arm(config, data, shown.report, watch=shown.watch,
-                           checkpoint=checkpoint, threads=threads)
+        with blas_threads(threads):
+            arm = hn.train_arm(config, data, shown.report, watch=shown.watch,
+                               checkpoint=checkpoint, threads=None)
     finally:
         shown.close()
     if checkpoint:
