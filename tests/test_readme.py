@@ -27,32 +27,29 @@ def test_own_data_are_learned():
     assert space["net"].score(space["x"][1000:], space["y"][1000:]) > 0.8
 
 
-def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng):
-    pytest.importorskip("sklearn")
-    x = rng.normal(size=(400, 3))
-    lines = [f"{a},{b},{c},{'up' if a > b else 'down'}" for a, b, c in x.tolist()]
-    (tmp_path / "table.csv").write_text("\n".join(["a,b,c,kind", *lines]))
+@pytest.mark.parametrize("sep, point", [(",", "."), (";", ","), ("\t", ".")])
+def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng, sep, point):
+    """With seconds since 1970, words, gaps, and blanks before labels in quotes."""
+    pytest.importorskip("skrub")
+    x, words = rng.normal(size=(400, 2)), rng.choice(["a", "b", ""], size=400)
+    lines = [sep.join(map(str, (1.7e9 + p, q if k % 9 else "", word, " " * (k % 2)
+                                + f'"{"up" if p > 0 or word == "b" else "down"}"')))
+             for k, ((p, q), word) in enumerate(zip(x.tolist(), words, strict=True))]
+    table = "\n".join([sep.join(["p", "q", "word", "kind"]), *lines])
+    (tmp_path / "table.csv").write_text(table.replace(".", point))
     monkeypatch.chdir(tmp_path)
-    space = run("genfromtxt")
-    assert space["net"].score(space["X_test"], space["y_test"]) > 0.9
-    assert set(space["net"].classes_) == {"up", "down"}
-    space |= run("GridSearchCV(net", **space)
-    assert space["search"].best_score_ > 0.9
-    loaded = space["joblib"].load("net.joblib")
-    assert np.array_equal(loaded.predict(space["X_test"]),
-                          space["search"].predict(space["X_test"]))
-
-
-def test_a_table_with_words_and_gaps_is_learned(tmp_path, monkeypatch, rng):
-    pytest.importorskip("sklearn")
-    pytest.importorskip("pandas")
-    x, names = rng.normal(size=(400, 2)), rng.choice(["a", "b", ""], size=400)
-    lines = [f"{p if k % 9 else ''},{q},{name},{'up' if p > 0 or name == 'b' else ''}n"
-             for k, ((p, q), name) in enumerate(zip(x.tolist(), names, strict=True))]
-    (tmp_path / "table.csv").write_text("\n".join(["p,q,name,kind", *lines]))
-    monkeypatch.chdir(tmp_path)
+    given = f'decimal="{point}", skipinitialspace'
+    monkeypatch.setattr(f"{__name__}.SNIPPETS", [
+        text.replace("skipinitialspace", given) for text in SNIPPETS])
     space = run("read_csv")
     assert space["net"].score(space["X_test"], space["y_test"]) > 0.8
+    assert set(space["net"].classes_) == {"up", "down"}
+    if sep == ",":
+        space |= run("GridSearchCV(net", **space)
+        assert space["search"].best_score_ > 0.8
+        loaded = space["joblib"].load("net.joblib")
+        assert np.array_equal(loaded.predict(space["X_test"]),
+                              space["search"].predict(space["X_test"]))
 
 
 def test_a_hundred_blocks_learn():
