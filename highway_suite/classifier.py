@@ -38,11 +38,10 @@ MADE_WITH = ("block", "depth", "hidden", "activation", "init", "gate_bias", "opt
              "random_state")        # what no later call of partial_fit can change
 
 
-def moments(X: np.ndarray, weights: np.ndarray | None) -> tuple:
+def moments(X: np.ndarray, weights: np.ndarray) -> tuple:
     """The weighted mean and variance of each feature. It takes some rows at a time, for
     a copy of all of them may not fit into memory."""
-    share = np.ones(len(X)) if weights is None else weights
-    share = share / share.sum()
+    share = weights / weights.sum()
     parts = [*gen_batches(len(X), 2**18 // X.shape[1] + 1)]
     mean = sum(share[rows] @ X[rows] for rows in parts)
     return mean, sum(share[rows] @ (X[rows] - mean) ** 2 for rows in parts)
@@ -72,7 +71,7 @@ class Weighted:
 
 
 def validate(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
-             weights: np.ndarray | None) -> dict[str, float]:
+             weights: np.ndarray) -> dict[str, float]:
     """Weighted loss and accuracy on rows (N, P). Raises Diverged for a logit that is
     not finite."""
     p = net.predict_proba(x)
@@ -104,8 +103,6 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
                         base.TransformerMixin, base.BaseEstimator):
     """A deep net of highway blocks, or of another kind in highway_networks.BLOCKS.
 
-    Classification alone: there is no regression.
-
     block: "highway", "plain", "residual", "scaled_residual", "t_only", "c_only" or
         "full".
     depth: blocks after the input projection; hidden: units of each.
@@ -134,8 +131,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     After fit: classes_, n_features_in_, n_iter_ (epochs), loss_curve_ (the mean loss of
     each epoch), history_ (lists epoch, train_loss, train_acc, grad_norm; with held-out
     rows validation_loss and validation_acc), net_ (highway_networks.DeepNet). Raises
-    ValueError for a wrong setting, highway_networks.Diverged where training stops being
-    finite.
+    ValueError or TypeError for a wrong setting, highway_networks.Diverged where
+    training stops being finite.
     """
 
     def __init__(self, block="highway", depth=10, hidden=50, *, activation="tanh",
@@ -187,8 +184,10 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
                 held_out = X_val, places, self._each[places]
             elif self.early_stopping:
                 rows, held = self._hold_out(labels, rows)
-                held_out = (X[held], labels[held],
-                            None if weights is None else weights[held])
+                held_out = X[held], labels[held], weights[held]
+            if self.early_stopping and len(held_out[0]) < FEW:
+                warnings.warn(f"only {len(held_out[0])} rows decide which weights are "
+                              "kept: give X_val, or no early_stopping", stacklevel=2)
             self._train(X, labels, weights, rows, self.max_iter, held_out)
         return self
 
@@ -228,24 +227,19 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         return self
 
     def _targets(self, X, y, sample_weight, classes=None):
-        """-> labels as places in classes_, their weights, None for equal ones, and the
-        rows whose weight is not 0. Without classes they are those of these rows."""
-        weights, rows = None, np.arange(len(y))
-        if sample_weight is not None:
-            weights = checked_weights(sample_weight, X, dtype=np.float64)
-            rows = np.flatnonzero(weights)
+        """-> labels as places in classes_, weights, and the rows whose weight is not 0.
+        Without classes they are those of rows that sample_weight counts."""
+        weights = checked_weights(sample_weight, X, dtype=np.float64)
+        rows = np.flatnonzero(weights)
         self.classes_ = np.unique(y[rows]) if classes is None else classes
         labels = self._places(y, rows)
         self._each = compute_class_weight(
             self.class_weight, classes=self.classes_, y=y[rows])
-        if self.class_weight is not None:
-            weights = self._each[labels] * (1 if weights is None else weights)
-            rows = np.flatnonzero(weights)
-        if weights is not None and not (
-                weights.min() >= 0 and 0 < weights.sum() < math.inf):
+        weights = weights * self._each[labels]
+        if not (weights.min() >= 0 and 0 < weights.sum() < math.inf):
             raise ValueError("sample_weight and class_weight: weights are 0 or more, "
                              "finite, and not all zero")
-        return labels, weights, rows
+        return labels, weights, np.flatnonzero(weights)
 
     def _places(self, y, rows=...):
         """Labels -> their places in classes_. Raises ValueError for another label among
@@ -294,7 +288,9 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             raise ValueError(f"{NAMES.get(name, name)} {rest}") from None
 
     def _start(self, X, weights):
-        """Make the untrained net for such rows, and for classes_."""
+        """Make the untrained net for such rows, and for classes_. Its input projection
+        starts at W_in (x - mean) / spread. Warns where the spread is far from 1, or a
+        mean from 0."""
         self._made_with = {name: getattr(self, name) for name in MADE_WITH}
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         config = self._config(X.dtype.name)
@@ -307,11 +303,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         self._n_features_out, self.n_iter_ = self.hidden, 0
         self.history_: dict[str, list] = {}
         with hn.blas_threads(1):        # the same bits on any number of cores
-            self._fit_projection(*moments(X, weights))
-
-    def _fit_projection(self, mean, variance):
-        """Start the input projection at W_in (x - mean) / spread. Warns where the
-        spread is far from 1, or a mean from 0."""
+            mean, variance = moments(X, weights)
         spread = math.sqrt(variance.mean()) or 1.0      # where all rows are equal
         away = abs(mean).max() / spread
         far = []
@@ -321,27 +313,24 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             far.append(f"the mean of a feature is {away:.3g} spreads from 0")
         if far:
             warnings.warn(" and ".join(far) + ", but nothing scales it: make_pipeline("
-                          "StandardScaler(), HighwayClassifier())", stacklevel=4)
-        weights = self.net_.views(self.net_.params)
-        weights["W_in"][...] /= spread
-        weights["b_in"][...] = -weights["W_in"] @ mean[:, None]
+                          "StandardScaler(), HighwayClassifier())", stacklevel=3)
+        named = self.net_.views(self.net_.params)
+        named["W_in"][...] /= spread
+        named["b_in"][...] = -named["W_in"] @ mean[:, None]
 
     def _train(self, X, labels, weights, rows, epochs, held_out):
         """Let `hn.fit` train the net for so many epochs. Batches are as equal as they
         can be, so that fewer rows sit out of an epoch than it has batches."""
         config = self._config(X.dtype.name)
         size = len(rows) // math.ceil(len(rows) / config.batch)
-        watch = None
-        if held_out and self.early_stopping:
-            watch = Watch(self.net_, self.n_iter_no_change)
-            if len(held_out[0]) < FEW:
-                warnings.warn(f"only {len(held_out[0])} rows decide which weights are "
-                              "kept: give X_val, or no early_stopping", stacklevel=3)
+        watch = (Watch(self.net_, self.n_iter_no_change)
+                 if held_out and self.early_stopping else None)
         rng = np.random.default_rng()
         rng.bit_generator.state = self._stream
-        net, second = ((self.net_, labels) if weights is None else
-                       (Weighted(self.net_, labels, weights), np.arange(len(X))))
-        batches: Any = hn.Batches(X, second, size, rng, rows)
+        net: Any = self.net_
+        if np.ptp(weights[rows]):
+            net, labels = Weighted(net, labels, weights), np.arange(len(X))
+        batches: Any = hn.Batches(X, labels, size, rng, rows)
         shown = Progress(f"{config.block:>7} {config.depth}", epochs
                          ) if self.verbose else None
 
@@ -350,7 +339,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
                 shown.report(row)
             return watch(row) if watch else None
 
-        def measure(net, cache):
+        def measure(*_):
             return validate(self.net_, *held_out)
         try:
             found, status = hn.fit(
@@ -368,10 +357,11 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             self.net_.params[...] = watch.params
         self._stream = rng.bit_generator.state
         for row in found:
-            row["epoch"] = self.n_iter_ = self.n_iter_ + 1
             for name in {**row, **self.history_}:   # None where not measured
-                column = self.history_.setdefault(name, [None] * (self.n_iter_ - 1))
+                column = self.history_.setdefault(name, [None] * self.n_iter_)
                 column.append(row.get(name))
+            self.n_iter_ += 1
+            self.history_["epoch"][-1] = self.n_iter_
         self.loss_curve_ = self.history_["train_loss"]
 
     def _rows(self, X):
