@@ -33,7 +33,7 @@ SPREADS = 0.1, 10       # of inputs; what lies outside is warned of
 FAR = 5                 # spreads; a feature's mean further from 0 is warned of
 FEW = 100               # held-out rows; below it one of them is over 1 % of accuracy
 FLOATS = np.float64, np.float32
-CHANGING = "_optimizer", "_stream", "n_iter_", "history_", "loss_curve_"
+KEPT = "net_", "_optimizer", "_stream", "n_iter_", "history_", "loss_curve_"
 MADE_WITH = ("block", "depth", "hidden", "activation", "init", "gate_bias", "optimizer",
              "random_state")        # what no later call of partial_fit can change
 
@@ -72,8 +72,7 @@ class Weighted:
 
 def validate(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
              weights: np.ndarray) -> dict[str, float]:
-    """Weighted loss and accuracy on rows (N, P). Raises Diverged for a logit that is
-    not finite."""
+    """Weighted loss and accuracy on rows (N, P), or Diverged."""
     p = net.predict_proba(x)
     if not np.isfinite(p).all():
         raise hn.Diverged("a logit is not finite")
@@ -114,8 +113,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     clip: the largest norm of the gradient; 0 is no limit.
     early_stopping: stop after n_iter_no_change epochs in which the accuracy on X_val,
         or else on a held-out validation_fraction of the rows, is below the best so far,
-        and keep the best weights, of equally good ones the last. Fewer than 100
-        such rows are warned of. Without it every fit takes max_iter epochs.
+        and keep the best weights, of equal ones the last. Fewer than 100 such rows are
+        warned of. Without it every fit takes max_iter epochs.
     class_weight: None, a dict {label: weight}, or "balanced": every class counts alike.
     random_state: int, RandomState or None. verbose: show the training on stderr.
     n_threads: of BLAS; None is 1. More pay for hundreds of units on an idle machine;
@@ -195,10 +194,9 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
                     ) -> HighwayClassifier:
         """One more pass over rows X (N, P) and their labels y (N,) -> self.
 
-        classes: all labels that will come; the first call needs it. Mean and spread
-        are those of the rows of that call, which also makes net and optimiser. Later
-        learning_rate, batch_size, clip and class_weight may change, and what makes the
-        net may not. early_stopping plays no part. sample_weight: see fit.
+        classes: all labels that will come; the first call needs it. It makes net and
+        optimiser, with mean and spread of its rows. Later learning_rate, batch_size,
+        clip and class_weight may change. early_stopping plays no part.
         """
         first = not hasattr(self, "net_")
         if classes is not None:
@@ -212,8 +210,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             raise ValueError("classes are not those of the first call of partial_fit")
         if self.class_weight == "balanced":     # in the rows of one call it may not be
             raise ValueError("class_weight is 'balanced'; partial_fit takes a dict")
-        kept = () if first else ("net_", *CHANGING)
-        with self._whole_or(*kept), blas_threads(self.n_threads or 1):
+        with self._whole_or(*() if first else KEPT), blas_threads(self.n_threads or 1):
             labels, weights, rows = self._targets(
                 X, y, sample_weight, classes if first else self.classes_)
             if first:
@@ -237,21 +234,18 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             self.class_weight, classes=self.classes_, y=y[rows])
         weights = weights * self._each[labels]
         if not (weights.min() >= 0 and 0 < weights.sum() < math.inf):
-            raise ValueError("sample_weight and class_weight: weights are 0 or more, "
-                             "finite, and not all zero")
+            raise ValueError("weights must be 0 or more, finite, and not all zero")
         return labels, weights, np.flatnonzero(weights)
 
     def _places(self, y, rows=...):
-        """Labels -> their places in classes_. Raises ValueError for another label among
-        these rows."""
+        """Labels -> their places in classes_, in which these rows must have them."""
         places = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if (self.classes_[places] != y)[rows].any():
             raise ValueError("y has labels that are not among classes")
         return places
 
     def _hold_out(self, labels, rows):
-        """Rows -> those to train on, and those held out; of every class on both sides,
-        where it can be."""
+        """Rows -> those to train on and those held out; of every class, if it can be."""
         counts = np.bincount(labels[rows])
         share = min(self.validation_fraction, 1 - self.validation_fraction)
         fits = counts.min() > 1 and len(counts) <= len(rows) * share
@@ -386,8 +380,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         return np.concatenate([self.net_.block_outputs(part)[:, -1] for part in parts])
 
     def gates(self, X: Any) -> np.ndarray:
-        """The transform gates T of every block, (N, depth, hidden). Raises ValueError
-        for blocks that have none."""
+        """The transform gates T of every block that has them, (N, depth, hidden)."""
         X = self._rows(X)
         return self.net_.gates(X)
 
