@@ -4,6 +4,7 @@ Those marked `browser` open the page in a headless Chromium: $HIGHWAY_CHROMIUM, 
 first of BROWSERS on the path; they are skipped where there is none, or no Playwright.
 """
 
+import html
 import itertools
 import json
 import os
@@ -596,6 +597,22 @@ def test_nonsense_in_the_address_gets_one_line(open_page):
         page.evaluate("address => { location.hash = address; }", address)
         until(page, "document.getElementById('notice').textContent")
         assert address_of(page) == left, address
+
+
+@browser_test
+@pytest.mark.parametrize("sandbox", ["", "sandbox=allow-scripts"])
+def test_within_another_page_both_rooms_open(open_page, sandbox):
+    """Even where the browser lets it write no address."""
+    refusing = "history.replaceState = history.pushState = () => { throw Error(); }"
+    for script in (None, refusing):
+        page = open_page(script=script)
+        page.goto("about:blank")
+        text = html.escape(page_path().read_text("utf-8"))
+        page.set_content(f'<iframe {sandbox} width=1200 height=900 srcdoc="{text}">')
+        for room, other in (("train", "nets"), ("nets", "train")):
+            page.frames[-1].click(f"#to-{room}")
+            assert page.frames[-1].is_visible(f"#{room}-room")
+            assert page.frames[-1].is_hidden(f"#{other}-room")
 
 
 @browser_test
