@@ -245,7 +245,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         return places
 
     def _hold_out(self, labels, rows):
-        """Rows -> those to train on, those held out; of every class, where it can be."""
+        """Rows -> those to train on and those held out, of every class if possible."""
         counts = np.bincount(labels[rows])
         share = min(self.validation_fraction, 1 - self.validation_fraction)
         fits = counts.min() > 1 and len(counts) <= len(rows) * share
