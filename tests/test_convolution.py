@@ -321,7 +321,7 @@ class Found:
     def __init__(self, changes, accuracy, **more):
         rungs = [[str(change), change] for change in changes]
         self.plan = plan.SMOKE | {"ladder": plan.SMOKE["ladder"] | {
-            "rungs": rungs, "runs": {}} | more}
+            "rungs": rungs, "seeds": [0, 1], "runs": {}} | more}
         self.accuracy = accuracy
 
     def trials(self, function, configs, dataset):
