@@ -21,10 +21,10 @@ try:
     from highway_suite.files import path_of
     from highway_suite.pictures import record_home, write_pictures
     from highway_suite.studies import RUN, load
-except ImportError as error:
+except (ImportError, OSError) as error:     # as where no folder can be written
     if __name__ != "__main__":
         raise
-    end_without("make_highway_networks_gif.py", error.name)
+    end_without("make_highway_networks_gif.py", error)
 
 
 def animate(record: Path, out: Path) -> dict[Path, bytes]:

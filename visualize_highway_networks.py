@@ -22,10 +22,10 @@ try:
     from highway_suite.files import path_of
     from highway_suite.pictures import PICTURES, record_home, render, write_pictures
     from highway_suite.studies import RUN, SWEEP, load
-except ImportError as error:
+except (ImportError, OSError) as error:     # as where no folder can be written
     if __name__ != "__main__":
         raise
-    end_without("visualize_highway_networks.py", error.name)
+    end_without("visualize_highway_networks.py", error)
 
 
 def redraw(options: argparse.Namespace) -> dict[Path, bytes]:

@@ -175,7 +175,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
                          min_val=0, max_val=1, include_boundaries="neither")
             labels, weights, rows = self._targets(X, y, sample_weight)
             self._start(X, weights)
-            held_out = None
+            held_out: Any = None
             if X_val is not None:
                 X_val, y_val = validate_data(self, X_val, y_val, dtype=X.dtype,
                                              order="C", reset=False)

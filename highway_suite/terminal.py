@@ -46,9 +46,12 @@ def in_range(kind: type, low: float, high: float) -> Callable:
     return number
 
 
-def end_without(program: str, module: str | None) -> NoReturn:
-    """End a program that lacks a library, with status 1 and one line."""
-    library = str(module).split(".")[0]
+def end_without(program: str, error: ImportError | OSError) -> NoReturn:
+    """End a program that lacks a library, or whose library finds no folder that it may
+    write, with status 1 and one line."""
+    if isinstance(error, OSError):
+        raise SystemExit(f"{program}: {error}") from None
+    library = str(error.name).split(".")[0]
     raise SystemExit(f"{program} needs {library}. Install: python3 -m venv .venv && "
                      ".venv/bin/pip install -e .") from None
 
@@ -63,7 +66,7 @@ def check_libraries(package: str) -> None:
     os.environ["MPLBACKEND"] = "agg"    # Matplotlib may not know that of a notebook
     for name in ("numpy", "matplotlib", "imageio"):
         if find_spec(name) is None:
-            end_without(f"python3 -m {package}", name)
+            end_without(f"python3 -m {package}", ImportError(name=name))
     if find_spec("threadpoolctl") is None:
         os.environ.update(dict.fromkeys(BLAS_THREADS, "1"))
 
