@@ -9,10 +9,11 @@ import pytest
 import highway_networks as hn
 from experiments import trained_nets
 from experiments.lab.experiment import folder_of, load_record
+from experiments.lab.judging import judge
 from experiments.nets.perceptrons import centred, hold_out, make_config
 from experiments.nets.probes import loss_and_error, over_images
 from experiments.trained_nets import measures, trials, weights
-from experiments.trained_nets.claims import rank_correlation
+from experiments.trained_nets.claims import claims_on_picture, rank_correlation
 from highway_suite.nets import TRAINED, trained_net, weights_hash
 from highway_suite.records import RecordError
 from tests.contracts import frozen
@@ -198,6 +199,19 @@ def test_only_weights_of_the_hash_are_made(digits):
 
 
 # Verdicts
+
+
+@pytest.mark.parametrize("T, step, found", [
+    (0.2, 0.009, ["holds", "holds"]), (0.02, 0.011, ["does not hold"] * 2)])
+def test_the_picture_of_one_net_is_judged_by_most_of_its_gates_and_outputs(T, step,
+                                                                           found):
+    """Of five units two do not do as most. step: by how much a block moves them."""
+    T_mean = np.tile(np.where(np.arange(5) < 2, 0.22 - T, T), (30, 1))
+    steps = np.where(np.arange(5) < 2, 0.02 - step, step)
+    outputs = np.arange(31)[:, None] * steps
+    picture = {"T_mean": T_mean, "outputs_one": outputs, "trials": []}
+    assert [judge(claim)["verdict"] for claim in claims_on_picture(
+        picture, trained_nets.PLAN)] == found
 
 
 def test_equal_values_share_their_rank():
