@@ -227,7 +227,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         """-> labels as places in classes_, weights, and the rows whose weight is not 0.
         Without classes they are those of rows that sample_weight counts."""
         weights = checked_weights(sample_weight, X, dtype=np.float64)
-        rows = np.flatnonzero(weights)
+        rows = np.flatnonzero(weights) if weights.any() else ...     # refused below
         self.classes_ = np.unique(y[rows]) if classes is None else classes
         labels = self._places(y, rows)
         self._each = compute_class_weight(

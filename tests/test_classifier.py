@@ -210,7 +210,7 @@ def test_weights_of_rows_and_of_classes(table):
         assert np.allclose(net.net_.params, parts.net_.params)
     for wrong in (0 * weights, -weights):
         with pytest.raises(ValueError, match="zero|0 or more"):
-            parts.partial_fit(X, y, sample_weight=wrong)
+            parts.fit(X, y, sample_weight=wrong)
 
 
 def test_fit_needs_no_copy_of_the_table(rng):
