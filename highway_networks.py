@@ -887,9 +887,9 @@ def scale_pixels(data: Data, dtype: str = "float32") -> Data:
         raise DataError("these pixels are scaled already, and that is done once")
 
     def scaled(x, factor=2 / data.scale):
-        if x.min() < 0 or x.max() > data.scale:
-            raise DataError(f"pixels go from {x.min():g} to {x.max():g}: they must lie "
-                            f"between 0 and the largest possible, {data.scale=:g}")
+        if x.min() < 0 or x.max() > data.scale or 0 < x.max() <= 1 < data.scale:
+            raise DataError(f"pixels go from {x.min():g} to {x.max():g}: is the "
+                            f"largest possible really {data.scale=:g}?")
         x = x.astype(dtype)
         x *= factor
         x -= 1

@@ -168,7 +168,7 @@ def test_pixels_are_scaled_once(digits, dtype):
 
 
 @pytest.mark.parametrize("low, high, scale", [(-1, 1, 255), (0, 256, 255), (0, 255, 16),
-                                              (-0.1, 1, 1), (0, 1.5, 1)])
+                                              (-0.1, 1, 1), (0, 1.5, 1), (0, 1, 255)])
 def test_pixels_out_of_their_range_are_refused(low, high, scale):
     x = np.array([[low, high]] * 4)
     for made in (data_of(x, scale=scale), hn.Data(
