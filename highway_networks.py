@@ -820,6 +820,10 @@ class Data:
                                 f"{self.classes - 1}, as np.unique(labels, "
                                 "return_inverse=True)[1] makes them")
 
+    def __repr__(self) -> str:
+        return (f"Data(x_train {self.x_train.shape} {self.x_train.dtype}, x_test "
+                f"{self.x_test.shape}, {self.classes} classes, scale {self.scale})")
+
 
 MNIST: dict[str, str] = {   # LeCun, Cortes, Burges 1998: files, SHA-256 of contents
     "train-images-idx3-ubyte":
