@@ -36,11 +36,7 @@ def table():
 # The checks fit inputs of many spreads, and pytest would make errors of warnings. Some
 # draw from NumPy's global generator, which no test may leave changed.
 @pytest.mark.filterwarnings("default")
-@parametrize_with_checks([
-    HighwayClassifier(depth=3, hidden=20, early_stopping=early)
-    for early in (False, True)], expected_failed_checks=lambda net: {
-        "check_sample_weight_equivalence_on_dense_data": "rows are held out"
-    } if net.early_stopping else {})
+@parametrize_with_checks([HighwayClassifier(depth=3, hidden=20)])
 def test_scikit_learns_own_checks(estimator, check):
     state = np.random.get_state()
     try:
