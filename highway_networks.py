@@ -887,13 +887,13 @@ def take_subset(data: Data, config: Config) -> Data:
 def scale_pixels(data: Data, dtype: str = "float32") -> Data:
     """Data with pixels from 0 to data.scale -> in [-1, 1], and labels as indices; its
     scale is None. Raises DataError for pixels out of that range, or scaled before."""
-    if data.scale is None:
+    if (scale := data.scale) is None:
         raise DataError("these pixels are scaled already, and that is done once")
 
-    def scaled(x, factor=2 / data.scale):
-        if x.min() < 0 or x.max() > data.scale or 0 < x.max() <= 1 < data.scale:
+    def scaled(x, factor=2 / scale):
+        if x.min() < 0 or x.max() > scale or 0 < x.max() <= 1 < scale:
             raise DataError(f"pixels go from {x.min():g} to {x.max():g}: is the "
-                            f"largest possible really {data.scale=:g}?")
+                            f"largest possible really data.scale={scale:g}?")
         x = x.astype(dtype)
         x *= factor
         x -= 1
@@ -1197,8 +1197,9 @@ def build_parser(kind: type = argparse.ArgumentParser) -> Any:
                 either.add_argument(name, dest=item.name + "s", metavar="N,...",
                                     type=several(int), help=text)
         else:
+            shown = ["N", *words] if item.metadata["range"] else words
             parser.add_argument(flag, type=one_of(type(item.default), words), help=text,
-                                metavar="|".join(words) or "N")
+                                metavar="|".join(shown))
     parser.add_argument("--blocks", type=several(str), metavar="A,...",
                         help=f"kinds of nets: {', '.join(BLOCKS)} (default: "
                              "highway,plain)")

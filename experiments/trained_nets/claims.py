@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from operator import ge, gt, lt
 from typing import Any
 
@@ -428,34 +429,37 @@ def beside_held_out(one: Claim, other: Claim) -> Claim:
         "verdict by held-out images": verdict(other, other.limit)})
 
 
+def harder_claim(record: dict, data: str, name: str, text: str, of: Callable,
+                 limit: Any, section: str | None = None, paper: Any = None,
+                 rule: str = "fitted", control: bool = False) -> Claim:
+    """Whether a number of(net, limit) is larger on harder data than on MNIST; rule: by
+    what the learning rate of the nets was chosen; control: not before training, too."""
+    title, is_theirs = DATASETS[data].title, data == "cifar100"
+    nets, easy = nets_at(record["harder"][data], rule), easy_nets(record)
+
+    def numbers(nets, limit, *state):
+        return [of(net, limit, *state) for net in nets]
+
+    def is_more(limit=limit, *state):
+        return ahead(numbers(nets, limit, *state), numbers(easy, limit, *state))
+    untrained = {f"{name}, untrained": numbers(own, limit, "untrained")
+                 for name, own in ((title, nets), ("MNIST", easy)) if control}
+    return Claim(name=f"{name}-{data}", paper=paper, limit=limit,
+                 source=f"P1 {section}" if section and is_theirs else "ours",
+                 text=f"on {title}, {text}", n=[len(nets), len(easy)],
+                 rows=[*nets, *easy],
+                 ours={title: numbers(nets, limit), "MNIST": numbers(easy, limit)}
+                 | untrained, test=is_more,
+                 control=(lambda limit=limit: is_more(limit, "untrained"))
+                 if control else None, after_data=True)
+
+
 def claims_on_harder(record: dict, data: str) -> list[Claim]:
     """Whether harder data use more blocks than MNIST, at the same b_T, by the error and
     by the loss. P1 chose its nets by their training error, and so are the nets of its
     sentences."""
-    title, early = DATASETS[data].title, record["plan"]["early"]
-    is_theirs = data == "cifar100"
-
-    easy = easy_nets(record)
-
-    def claim(name, text, of, limit, section=None, paper=None, rule="fitted",
-              control=False):
-        nets = nets_at(record["harder"][data], rule)
-
-        def numbers(nets, limit, *state):
-            return [of(net, limit, *state) for net in nets]
-
-        def is_more(limit=limit, *state):
-            return ahead(numbers(nets, limit, *state), numbers(easy, limit, *state))
-        untrained = {f"{name}, untrained": numbers(own, limit, "untrained")
-                     for name, own in ((title, nets), ("MNIST", easy)) if control}
-        return Claim(name=f"{name}-{data}", paper=paper, limit=limit,
-                     source=f"P1 {section}" if section and is_theirs else "ours",
-                     text=f"on {title}, {text}", n=[len(nets), len(easy)],
-                     rows=[*nets, *easy],
-                     ours={title: numbers(nets, limit), "MNIST": numbers(easy, limit)}
-                     | untrained, test=is_more,
-                     control=(lambda limit=limit: is_more(limit, "untrained"))
-                     if control else None, after_data=True)
+    early, is_theirs = record["plan"]["early"], data == "cifar100"
+    claim = partial(harder_claim, record, data)
 
     def at_both(*about, **more):
         return beside_held_out(*(claim(*about, **more | {"rule": rule})
