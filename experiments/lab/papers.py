@@ -43,4 +43,4 @@ def name_of(block: str) -> str:
 
 def spoken(block: str) -> str:
     """A block's name in our own sentences and legends: T-only, but highway."""
-    return name_of(block) if block.endswith("_only") else block
+    return name_of(block) if block.endswith("_only") else block.replace("_", " ")
