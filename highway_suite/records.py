@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -57,12 +57,24 @@ def blas_in_use() -> dict:
                default={})
 
 
+@lru_cache(maxsize=1)
+def processor() -> str:
+    """Its name, and which of NumPy's sets of instructions it has, the largest last."""
+    name = platform.processor() or platform.machine()
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as about:   # Linux
+        name = next((line.partition(": ")[2].strip() for line in about
+                     if line.startswith("model name")), name)
+    found = np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", [])
+    return ", ".join([name, *found[-1:]])
+
+
 def environment(threads: int | None = 1) -> dict:
     """What may change the last bits or the speed of a run; no user, host or path."""
     blas, (revision, dirty) = blas_in_use(), git_state()
     return {
         "python": platform.python_version(), "numpy": np.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
+        "processor": processor(),
         "blas_threads": threads,
         "blas": blas.get("internal_api"), "blas_version": blas.get("version"),
         "blas_kernel": blas.get("architecture"), "git": revision, "git_dirty": dirty}
@@ -70,8 +82,10 @@ def environment(threads: int | None = 1) -> dict:
 
 def numerics(env: Mapping) -> dict:
     """What the last bits of a training depend on, of an environment. The commit is not
-    among it, so that whoever mends a sentence does not lose hours."""
-    return {name: value for name, value in env.items() if not name.startswith("git")}
+    among it, so that whoever mends a sentence does not lose hours, nor is the name of
+    the processor: BLAS's kernel says what counts of it."""
+    return {name: value for name, value in env.items()
+            if not name.startswith(("git", "processor"))}
 
 
 def numbers_of(value: Any) -> Any:
