@@ -274,11 +274,11 @@ def draw_panels(record: dict, depths: Sequence[int], title: str, height: float
     """
     plan, columns = record["plan"], min(2, len(depths))
     nets = record["nets"] + record["orthogonal"]
+    crosses = "; \N{MULTIPLICATION SIGN}: diverged" if columns > 1 else ""
     figure, panels = sheet(
         title, f"{data_of(plan)}, best of {plan['rungs'][0][0]} settings",
-        f"{len(plan['seeds'])} seeds, thick their median" + (
-            "; \N{MULTIPLICATION SIGN}: diverged" * (columns > 1))
-        + f"; dotted: {TARGET:g}, of the paper's Figure 1", height=height,
+        f"{len(plan['seeds'])} seeds, thick their median{crosses}"
+        f"; dotted: {TARGET:g}, of the paper's Figure 1", height=height,
         rows=-(-len(depths) // columns), columns=columns, sharex=True, sharey=True,
         squeeze=False)
     for axes, depth in zip(panels.flat, depths, strict=True):
@@ -300,7 +300,7 @@ def draw(record: dict) -> Figure:
     nets = record["nets"] + record["orthogonal"]
     times = times_higher(nets, deepest)[deepest[0]]
     init = min(of(nets, "plain", deepest), key=best_loss).get("init")
-    weights = f" with {init} weights" * bool(init)
+    weights = f" with {init} weights" if init else ""
     title = (f"After {plan_epochs(record)} epochs, plain nets of {deepest[0]} blocks"
              f"{weights} have {times:.2g} times the loss of highway nets")
     return draw_panels(record, deepest, title, 3.6)

@@ -37,11 +37,11 @@ def shallow_gates(depth: int) -> dict:
 
 def control_nets(plan: dict) -> list[tuple[str, Net]]:
     """(rule, nets) that are judged at a rate of their own."""
-    own = plan["controls"]
+    controls = plan["controls"]
     return [*((rule, Net(depth, gates_of(plan, rule, depth)))
-              for depth in own["depths"] for rule in own["rules"]),
+              for depth in controls["depths"] for rule in controls["rules"]),
             *(("shallow", Net(depth, shallow_gates(depth)))
-              for depth in own["shallow"])]
+              for depth in controls["shallow"])]
 
 
 def search(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
@@ -62,31 +62,32 @@ def search(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
 
 def judged_configs(book: Book, plan: dict, net: Net) -> list[dict]:
     """A net with the seeds that judge it, at the rate that others chose."""
-    own, lr = plan["controls"], best_row(book, search(book, plan, net))["lr"]
+    controls, lr = plan["controls"], best_row(book, search(book, plan, net))["lr"]
     deep = net.depth >= plan["one_rate_from"]
     return [net_config(plan, net, lr, seed,
-                       measure={"measured": own["measured"], "kept": []})
-            for seed in own["deep_seeds" if deep else "seeds"]]
+                       measure={"measured": controls["measured"], "kept": []})
+            for seed in controls["deep_seeds" if deep else "seeds"]]
 
 
 def longer_configs(plan: dict) -> dict[int, list[dict]]:
     """Ten blocks for more epochs, {epochs: configs}."""
-    own = plan["controls"]["longer"]
-    return {epochs: [net_config(plan, Net(own["depth"], ONE), own["lr"], seed,
-                                epochs=epochs) for seed in own["seeds"]]
-            for epochs in own["epochs"]}
+    longer = plan["controls"]["longer"]
+    return {epochs: [net_config(plan, Net(longer["depth"], ONE), longer["lr"], seed,
+                                epochs=epochs) for seed in longer["seeds"]]
+            for epochs in longer["epochs"]}
 
 
 def schedule_configs(plan: dict) -> dict[int, dict[float, list[dict]]]:
     """Shallow nets by the schedule of the deepest, {depth: {rate: configs}}."""
-    own = plan["controls"]["schedule"]
+    schedule = plan["controls"]["schedule"]
     deepest = plan["full"]["adam"]
     return {depth: {lr: [net_config(
         plan, Net(depth, shallow_gates(depth)), lr, seed,
         n_train=plan["full"]["n_train"], epochs=deepest["epochs"],
         lr_decay=deepest["lr_decay"],
         measure={"measured": deepest["measured"], "kept": []})
-        for seed in own["seeds"]] for lr in own["lrs"]} for depth in own["depths"]}
+        for seed in schedule["seeds"]] for lr in schedule["lrs"]}
+        for depth in schedule["depths"]}
 
 
 def conduct(book: Book, plan: dict) -> None:
