@@ -6,9 +6,9 @@
     python3 -m benchmarks --quick       5 rounds at most, minutes: only prints
     python3 -m benchmarks --plot        draws the record again
 
-NAME is fully_connected, convolution, language_model or deepest; all of them unless
-given. Each contest has a process of its own, on one core with one thread, or two where
-its name says so. A library that is not installed is left out, with a line:
+NAME is as_users, fully_connected, convolution or language_model; all of them unless
+given. Each contest has a process of its own, on one core with one thread, or two
+where its name says so. A library that is not installed is left out, with a line:
 pip install -e '.[bench]' brings all.
 
 A line for each contest: milliseconds of our step, and for each contestant how many
@@ -26,11 +26,10 @@ import tempfile
 from collections.abc import Iterable, Sequence
 
 import highway_networks as hn
-from benchmarks import deepest, records
+from benchmarks import records
 from benchmarks.contests import CONTESTS, GROUPS, variables_for
 from highway_suite.terminal import prepare_streams
 
-NAMES = (*GROUPS, "deepest")
 WHOLE, QUICK = (15, math.inf), (5, 10.0)    # rounds; seconds after which 3 are enough
 
 
@@ -73,9 +72,9 @@ def run(names: Iterable[str], effort: tuple[int, float]) -> tuple[dict, dict]:
 
 
 def known(text: str) -> str:
-    """An argparse type: one of NAMES."""
-    if text not in NAMES:
-        raise argparse.ArgumentTypeError(f"choose from {', '.join(NAMES)}")
+    """An argparse type: one of GROUPS."""
+    if text not in GROUPS:
+        raise argparse.ArgumentTypeError(f"choose from {', '.join(GROUPS)}")
     return text
 
 
@@ -85,7 +84,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog=records.COMMAND, description=__doc__, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", type=known, metavar="NAME",
-                        help=", ".join(NAMES))
+                        help=", ".join(GROUPS))
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--quick", action="store_true", help="few rounds; only print")
     which.add_argument("--plot", action="store_true", help="draw the record again")
@@ -97,17 +96,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     or a file is wrong."""
     prepare_streams()
     args = build_parser().parse_args(argv)
-    groups = args.names or NAMES
     try:
         record = records.read()
         if not args.plot:
-            contests = [each for group in groups for each in GROUPS.get(group, ())]
+            contests = [each for group in args.names or GROUPS
+                        for each in GROUPS[group]]
             kind, found = run(contests, QUICK if args.quick else WHOLE)
             if args.quick:
                 return
-            deep = deepest.measure() if "deepest" in groups else None
-            record = records.with_entry(record, kind or records.processor(), found,
-                                        deep)
+            record = records.with_entry(record, kind, found)
         records.write(record)
     except (ValueError, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"{records.COMMAND}: {error}")

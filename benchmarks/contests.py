@@ -13,12 +13,12 @@ import os
 import sys
 from pathlib import Path
 
-from benchmarks import convolution, fully_connected, language_model
+from benchmarks import as_users, convolution, fully_connected, language_model
 from benchmarks.harness import OtherWork, measure
 from benchmarks.records import processor
 from highway_suite.records import environment
 
-GROUPS = {"fully_connected": fully_connected.CONTESTS,
+GROUPS = {"as_users": as_users.CONTESTS, "fully_connected": fully_connected.CONTESTS,
           "convolution": convolution.CONTESTS,
           "language_model": language_model.CONTESTS}
 CONTESTS = {name: contest for group in GROUPS.values()

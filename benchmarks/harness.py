@@ -7,7 +7,7 @@ that a slow minute of the machine meets all alike. A ratio is taken within a rou
 median over the rounds, the least and the largest are reported.
 
 Seconds are those that the processor spent, so that other programs matter less; where a
-contest has several threads, they are those of the clock.
+contest has several threads, or starts programs, they are those of the clock.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Contest(NamedTuple):
     steps: int = 1              # that one work() trains
     threads: int = 1
     checked_in: str = "float64"
+    clock: Callable[[], float] | None = None    # None: the processor's for one thread
 
 
 def absent(needs: Sequence[str]) -> list[str]:
@@ -148,8 +149,7 @@ def summary(seconds: Sequence[float], ours: Sequence[float], steps: int, rival: 
             "verdict": verdict(ratios) if rival else None}
 
 
-def measure(contest: Contest, rounds: int, patience: float = math.inf,
-            clock: Callable[[], float] | None = None) -> dict:
+def measure(contest: Contest, rounds: int, patience: float = math.inf) -> dict:
     """A contest -> its part of the record. Raises OtherWork."""
     lacking = {name: absent(who.needs) for name, who in contest.contestants.items()}
     there = {name: who for name, who in contest.contestants.items()
@@ -169,7 +169,7 @@ def measure(contest: Contest, rounds: int, patience: float = math.inf,
              } if shown else {}
     take_turns(programs, 1, time.perf_counter)
     apart = check_weights(shown, start)
-    seconds = take_turns(programs, rounds, clock or (
+    seconds = take_turns(programs, rounds, contest.clock or (
         time.process_time if contest.threads == 1 else time.perf_counter), patience)
     found = {}
     for name, own in seconds.items():

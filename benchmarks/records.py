@@ -1,8 +1,8 @@
 """The record of all contests, with an entry for each kind of processor; its picture.
 
     {"processors": [{"vendor", "vector_unit", "blas_kernel",
-                     "contests": {name: what harness.measure returns, and "env"},
-                     "deepest": {command, seconds, peak_mb, test_acc, env}}, ...],
+                     "contests": {name: what harness.measure returns, and "env"}},
+                    ...],
      "ranges": {contest: {contestant: [least, largest]}}}
 
 How programs compare depends on the processor and on the kernels that BLAS chooses for
@@ -59,14 +59,12 @@ def kind_of(entry: Mapping) -> tuple:
     return tuple(entry[name] for name in KIND)
 
 
-def with_entry(record: Mapping, kind: Mapping, contests: Mapping,
-               deepest: Mapping | None = None) -> dict:
+def with_entry(record: Mapping, kind: Mapping, contests: Mapping) -> dict:
     """A record in which these measurements took the place of the earlier ones on this
     kind of processor; whatever else was there stays."""
     entries = {kind_of(entry): entry for entry in record["processors"]}
     before = entries.get(kind_of(kind), {**kind, "contests": {}})
-    entries[kind_of(kind)] = before | {"contests": before["contests"] | contests} | (
-        {"deepest": deepest} if deepest else {})
+    entries[kind_of(kind)] = before | {"contests": before["contests"] | contests}
     processors = list(entries.values())
     return {**record, "processors": processors, "ranges": ranges(processors)}
 

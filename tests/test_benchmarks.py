@@ -11,7 +11,7 @@ from PIL import Image
 
 import benchmarks.__main__ as program
 import highway_networks as hn
-from benchmarks import deepest, fully_connected, records
+from benchmarks import as_users, fully_connected, records
 from benchmarks.contests import CONTESTS, variables_for
 from benchmarks.harness import Contest, Contestant, OtherWork, absent, measure
 
@@ -38,11 +38,12 @@ def twins(ours, other):
     """The contest of two programs, without a task."""
     made = {"ours": Contestant(lambda task: ours), "other": Contestant(
         lambda task: other), "absent": Contestant(Twin, ("no_such_library",))}
-    return Contest(lambda dtype: None, made, {"size": 1}, steps=2)
+    return Contest(lambda dtype: None, made, {"size": 1}, steps=2,
+                   clock=lambda: Twin.now)
 
 
 def measured(ours, other, rounds=4):
-    return measure(twins(ours, other), rounds, clock=lambda: Twin.now)
+    return measure(twins(ours, other), rounds)
 
 
 @pytest.mark.parametrize("seconds, verdict", [
@@ -104,6 +105,14 @@ def test_a_program_does_our_work(name, block, clip):
     check_framework(measure(contest, 1), name)
 
 
+def test_pytorch_gives_our_answers():
+    pytest.importorskip("torch")
+    task = fully_connected.Task("float32", block="highway", **as_users.NET)
+    ours, theirs = (as_users.OneRow(task, name).gradient()["answers"]
+                    for name in ("ours", "PyTorch"))
+    np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-6)
+
+
 def test_jax_does_our_work(tmp_path):
     """In a process of its own: what it imports may draw from NumPy's generator."""
     if lacks := absent(fully_connected.FRAMEWORKS["JAX"].needs):
@@ -144,8 +153,8 @@ def test_the_committed_record_is_of_commits_and_drawn():
     assert record["processors"]
     for entry in record["processors"]:
         assert entry["contests"].keys() <= CONTESTS.keys()
-        assert not any(part["env"]["git_dirty"] for part in (
-            *entry["contests"].values(), *filter(None, [entry.get("deepest")])))
+        assert not any(contest["env"]["git_dirty"]
+                       for contest in entry["contests"].values())
     digest = hashlib.sha256(records.RECORD.read_bytes()).hexdigest()
     with Image.open(records.RECORD.with_suffix(".png")) as picture:
         assert picture.info["Record-SHA-256"] == digest
@@ -156,11 +165,3 @@ def test_a_contest_in_a_process_of_its_own():
     assert answer["kind"]["vendor"] == records.processor()["vendor"]
     assert answer["contest"]["contestants"]["ours"]["median"] > 0
     assert answer["contest"]["env"]["blas_threads"] == 1
-
-
-def test_the_deepest_net(monkeypatch):
-    monkeypatch.setattr(deepest, "COMMAND", "python3 highway_networks.py --depth 7 "
-                        "--blocks highway --dataset digits --epochs 1")
-    found = deepest.measure()
-    assert found["seconds"] > 0 and 0 < found["test_acc"] <= 1
-    assert found["peak_mb"] is None or 20 < found["peak_mb"] < 2000
