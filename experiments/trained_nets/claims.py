@@ -357,16 +357,17 @@ def claim_on_bound(T: float = 0.5, x: float = 1.0, H: float = 100.0) -> Claim:
 # Ours: how many blocks work one after the other
 
 
-def claims_on_stages(rows: Sequence[Mapping]) -> list[Claim]:
+def claims_on_stages(rows: Sequence[Mapping], which: str = "",
+                     after_data: bool = True) -> list[Claim]:
     """Sequential depth, as a share of the blocks. Of a plain net nothing is asked: in a
-    stage all its blocks but the last are lost."""
+    stage all its blocks but the last are lost. which: "quick ", of such nets."""
     def claim(block, text, passes):
         nets = [row for row in rows if row["block"] == block]
         shares = nets[0]["sequential_depth"]["trained"]
         return Claim(
-            name=f"{block}-sequential-depth", limit=1, after_data=True,
-            text=f"most of the {nets[0]['tried'][-1]} blocks of a {block} net for MNIST"
-            f" {text}. {how}", **about(
+            name=f"{which}{block}-sequential-depth".replace(" ", "-"), limit=1,
+            after_data=after_data, text=f"most of the {nets[0]['tried'][-1]} blocks of "
+            f"a {which}{block} net for MNIST {text}. {how}", **about(
                 nets, [{state: net["sequential_depth"][state]["0.95"]
                         / net["tried"][-1] for state in STATES} for net in nets],
                 passes, ours={state: {share: [
@@ -380,6 +381,21 @@ def claims_on_stages(rows: Sequence[Mapping]) -> list[Claim]:
               " half as many stages as blocks", rarely),
         claim("residual", "must work one after the other: 95 % of its answers stay only"
               " in more than half as many stages as blocks", mostly)]
+
+
+def claims_on_quick(rows: Sequence[Mapping]) -> list[Claim]:
+    """Nets that train in seconds: whether T depends on the image, and stages."""
+    nets = [row for row in rows if "held" in row]
+    held = [row["held"]["all"][1] for row in nets]
+    return [
+        Claim(name="quick-gates-held", limit=10, text="the gates of a quick highway "
+              "net depend on the image: if T of every block is held at its mean over "
+              "all images, the training error rises by more than 10 points", **about(
+                  nets, [100 * (error - row["error"]) for error, row in zip(
+                      held, nets, strict=True)], gt,
+                  ours={"error": over_nets([row["error"] for row in nets]),
+                        "error, T held": over_nets(held)})),
+        *claims_on_stages(rows, "quick ", after_data=False)]
 
 
 # --------------------------------------------------------------------------------------
@@ -576,6 +592,7 @@ def claims(record: dict) -> list[Claim]:
             *(item for block in ("highway", "residual")
               for item in claims_on_estimation(nets, block)),
             *claims_on_mixing(nets["highway"]), *claims_on_stages(record["stages"]),
+            *claims_on_quick(record["quick"]),
             *(item for data in harder for item in claims_on_harder(record, data)),
             *(item for data, found in record["pictures"].items() if data == "cifar100"
               for item in claims_on_picture(found, plan)), *claims_not_measured()]

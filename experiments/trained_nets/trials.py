@@ -18,7 +18,13 @@ from experiments.nets.perceptrons import (
     mean_image,
     train,
 )
-from experiments.nets.probes import kept_in_stages, mean_gates, passes, stages_of
+from experiments.nets.probes import (
+    kept_in_stages,
+    loss_and_error,
+    mean_gates,
+    passes,
+    stages_of,
+)
 from experiments.trained_nets import measures
 from highway_suite import nets
 from highway_suite.nets import weights_hash
@@ -121,13 +127,44 @@ def run_in_stages(config: dict, data: hn.Data) -> dict:
            else trained_net(config, scaled)[0])
     if config["weights"] not in (None, weights_hash(net)):
         raise RecordError(f"the weights of the {config['block']} net are others")
-    few, tried = slice(config["images"]), stages_of(net.depth)
+    few = slice(config["images"])
+    return in_stages({"trained": net, "untrained": untrained_net(config, scaled)},
+                     scaled.x_test[few], scaled.y_test[few])
+
+
+def in_stages(states: States, x: np.ndarray, labels: np.ndarray) -> dict:
+    """The numbers of stages tried, and for each of them the share of answers that a net
+    keeps, and its accuracy."""
+    tried = stages_of(states["trained"].depth)
 
     def look(net):
-        kept, right = kept_in_stages(net, scaled.x_test[few], scaled.y_test[few], tried)
+        kept, right = kept_in_stages(net, x, labels, tried)
         return {"kept": listed(kept), "accuracy": listed(right)}
-    return {"tried": tried, **of_each(
-        {"trained": net, "untrained": untrained_net(config, scaled)}, look)}
+    return {"tried": tried, **of_each(states, look)}
+
+
+def quick_configs(plan: dict) -> dict[tuple[str, int], dict]:
+    """{(block, seed): config of its trial} of nets that train in seconds."""
+    quick = {name: value for name, value in plan["quick"].items() if name != "lrs"}
+    return {(block, seed): plan["net"] | quick | {"block": block, "lr": lr,
+                                                  "seed": seed}
+            for block, lr in plan["quick"]["lrs"].items() for seed in plan["seeds"]}
+
+
+@trial_function("trained_nets.quick")
+def look_quickly(config: dict, data: hn.Data) -> dict:
+    """Train one net in seconds -> its training loss and error, also with T held; its
+    test accuracy; and the answers to test images that it keeps in stages."""
+    settings = make_config(config)
+    data = hn.scale_pixels(hn.take_subset(data, settings))
+    net, history = train(settings, data)
+    loss, error = loss_and_error(net, data.x_train, data.y_train)
+    found = {"loss": hn.significant(loss), "error": hn.significant(error),
+             "test_acc": history["test_acc"][-1]}
+    if config["block"] == "highway":
+        found["held"] = hold_gates(net, data.x_train, data.y_train)
+    return found | in_stages({"trained": net, "untrained": untrained_net(config, data)},
+                             data.x_test, data.y_test)
 
 
 def of_each(states: States, of: Callable, *arguments: Any) -> dict[str, Any]:
