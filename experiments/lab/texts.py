@@ -29,12 +29,13 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 import highway_networks as hn
-from experiments import NAMES
+from experiments import FIVE, NAMES
 from experiments.lab.experiment import (
     all_claims,
     all_records,
@@ -213,10 +214,15 @@ def packed(experiment: str) -> dict[str, Trial]:
     return read_packed(folder_of(experiment) / "trials")
 
 
-def minutes(claim: Mapping) -> int:
+def seconds(claim: Mapping) -> int:
     """That a recheck of the claim takes on two cores."""
     trials = packed(claim["experiment"])
-    return math.ceil(seconds_of([trials[name] for name in claim["trials"]]) / 60)
+    return round(seconds_of([trials[name] for name in claim["trials"]]))
+
+
+def minutes(claim: Mapping) -> int:
+    """The same, rounded up."""
+    return math.ceil(seconds(claim) / 60)
 
 
 def counts(claims: Iterable[Mapping]) -> dict[str, int]:
@@ -287,13 +293,15 @@ def rendered() -> dict[Path, bytes]:
         loader=jinja2.FileSystemLoader(hn.HERE), undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters |= {"percent": percent, "decimal": decimal, "number": number,
-                            "span": span, "mean": mean, "words": words, "table": table}
+                            "span": span, "mean": mean, "median": median, "words": words,
+                            "table": table}
     records = all_records()
     claims = all_claims(records)
     environment.globals |= {
         "records": records, "claim": {item["name"]: item for item in claims},
         "claims": claims, "counts": counts, "verdict_of": verdict_of,
-        "other_verdicts": other_verdicts, "minutes": minutes,
+        "other_verdicts": other_verdicts, "minutes": minutes, "seconds": seconds,
+        "five": FIVE,
         "run": read("run.json"), "sweep": read("run_sweep.json"),
         "speed": read("benchmarks/speed.json"), "hn": hn,
         "lecture": lecture, "code": code,
