@@ -34,7 +34,6 @@ from experiments.lab.experiment import (
 )
 from experiments.lab.judging import over_nets
 from experiments.lab.running import CORES, describer, duration, seconds_of
-from experiments.lab.texts import table
 from experiments.lab.trials import Trial, read_packed
 from highway_suite.records import RecordError, environment, numbers_of, numerics
 from highway_suite.terminal import say
@@ -232,6 +231,7 @@ def recheck_all(names: Iterable[str], jobs: int | None, data_dir: Any) -> int:
     """Recheck several claims; trials of more than one train once. Print a table in
     Markdown -> the exit code: 1 where a verdict changed, 3 where only numbers did not
     come out, else 0. Raises RecordError, StoreError, hn.DataError."""
+    from experiments.lab.texts import table  # which is also a program of its own
     begin, codes, known = time.monotonic(), set(), dict[str, Trial]()
     rows: list[tuple] = []
     told: list[str] = []
