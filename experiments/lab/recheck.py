@@ -231,7 +231,7 @@ def recheck_all(names: Iterable[str], jobs: int | None, data_dir: Any) -> int:
     """Recheck several claims; trials of more than one train once. Print a table in
     Markdown -> the exit code: 1 where a verdict changed, 3 where only numbers did not
     come out, else 0. Raises RecordError, StoreError, hn.DataError."""
-    from experiments.lab.texts import table  # which is also a program of its own
+    from experiments.lab.texts import table  # at the top, that program would warn
     begin, codes, known = time.monotonic(), set(), dict[str, Trial]()
     rows: list[tuple] = []
     told: list[str] = []
