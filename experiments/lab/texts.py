@@ -213,7 +213,9 @@ def section_of(claims: Sequence[Mapping]) -> str:
 
 def told_of(claim: Mapping) -> str:
     """One claim in a fold: its name and verdict, its sentence, the numbers."""
-    numbers = [f"- Source: {claim['source']}."]
+    numbers = []
+    if claim["source"] != "ours":
+        numbers.append(f"- Source: {claim['source']}.")
     if claim["paper"] is not None:
         numbers.append(f"- Theirs: {words(claim['paper'])}.")
     if claim["ours"] is not None:
@@ -221,10 +223,10 @@ def told_of(claim: Mapping) -> str:
     if others := other_verdicts(claim):
         numbers.append(f"- Limit: {[*claim['at']][1]}; {'; '.join(others)}.")
     name, sentence = claim["name"], claim["claim"]
-    return "\n\n".join([
+    return "\n\n".join(filter(None, [
         f'<details id="{name}">\n<summary>{name}: {verdict_of(claim)}</summary>',
         f"{sentence[0].upper()}{sentence[1:]}.", "\n".join(numbers).strip("\n"),
-        "</details>"])
+        "</details>"]))
 
 
 @cache
