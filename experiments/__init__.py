@@ -10,6 +10,9 @@ check_libraries("experiments")
 # In the order of the claims.
 NAMES = ("headline", "signals", "optimization", "variants", "blocks", "trained_nets",
          "depth", "convolution", "data_movement", "language")
+# The claims of README's five findings, which are cheap to check.
+FIVE = ("best-plain-300", "no-gate-100", "gate-fits-100",
+        "quick-highway-sequential-depth", "quick-gates-held")
 MOVED = {       # what earlier releases called them
     "inside": "trained_nets", "gates": "trained_nets", "lesion": "trained_nets",
     "five_nets": "trained_nets", "harder_data": "trained_nets", "depth_law": "depth",

@@ -1,15 +1,27 @@
-"""No claim is deaf: in worlds where trials gave other numbers, verdicts are others."""
+"""No claim is deaf: in worlds where trials gave other numbers, verdicts are others.
+README's five findings are rechecked."""
 
 import math
 import random
+import re
 from collections import defaultdict
 
 import pytest
 
-from experiments import NAMES
-from experiments.lab.experiment import Lab, folder_of, get, load_record
+import highway_networks as hn
+from experiments import FIVE, NAMES, claims
+from experiments.lab import experiment
+from experiments.lab.experiment import (
+    Lab,
+    Replay,
+    Training,
+    folder_of,
+    get,
+    load_record,
+)
 from experiments.lab.judging import OPEN
-from experiments.lab.trials import Trial, read_packed
+from experiments.lab.trials import Trial, read_packed, write_packed
+from highway_suite.files import write_json
 from highway_suite.records import RecordError
 
 # What trials find: all of the same shape the same, or each that of another one, or its
@@ -122,3 +134,49 @@ def test_every_claim_can_be_judged_otherwise(name):
             if claim["verdict"] != deaf.get(claim["name"]):
                 deaf.pop(claim["name"], None)
     assert not deaf
+
+
+def commit(name, source):
+    """An experiment as it is after its command, on the data that ship -> its claims."""
+    record = Lab(get(name), source, smoke=True).record("smoke")
+    if isinstance(source, Training):
+        write_packed(folder_of(name) / "trials", source.asked.values())
+    write_json(folder_of(name) / "record.json", record)
+    return {claim["name"]: claim for claim in record["claims"]}
+
+
+def recheck_five(capsys):
+    """-> the exit code, the table's rows, and what is said below it."""
+    with pytest.raises(SystemExit) as caught:
+        claims.main(["--five", "--jobs", "1"])
+    table, _, rest = capsys.readouterr().out.partition("\n\n")
+    return caught.value.code, [line.split(" | ") for line in table.splitlines()], rest
+
+
+def test_the_five_findings_are_rechecked(tmp_path, monkeypatch, capsys):
+    """All of their nets are trained; a number that was tampered with is seen."""
+    monkeypatch.setattr(hn, "HERE", tmp_path)
+    monkeypatch.setattr(experiment, "NAMES", ("headline", "trained_nets"))
+    (tmp_path / "results").mkdir()
+    judged = commit("headline", Training(None, {}, jobs=1))
+    judged |= commit("trained_nets", Training(None, {}, jobs=1))
+    code, (_, _, *rows), rest = recheck_five(capsys)
+    assert code == 0 and "numpy" in rest
+    assert [name for row in rows if (name := row[0].strip("| "))] == [*FIVE]
+    assert all(there == now and there for _, _, there, now, *_ in rows)
+    assert [row[4:6] for row in rows if row[4]] == [
+        [judged[name]["verdict"]] * 2 for name in FIVE]
+    trials = read_packed(folder_of("headline") / "trials")
+    tampered = trials[judged[FIVE[0]]["trials"][0]]
+    tampered.result["test_acc"][-1] += 0.001
+    write_packed(folder_of("headline") / "trials", trials.values())
+    commit("headline", Replay(trials))
+    monkeypatch.setattr(claims, "FIVE", FIVE[:1])
+    code, rows, rest = recheck_five(capsys)
+    assert code == 3 and f"{FIVE[0]}: its numbers" in rest and tampered.hash in rest
+
+
+def test_readme_shows_the_five_findings():
+    text = (hn.HERE / "README.md").read_text("utf-8")
+    shown = text.partition("## Five findings")[2].partition("\n## ")[0]
+    assert re.findall(r"\[`([\w-]+)`\]", shown) == [*FIVE]

@@ -447,4 +447,4 @@ def test_a_sample_of_an_experiment_is_compared(toy, tmp_path, capsys, monkeypatc
     toy("--recheck", "1")
     assert "version 2" in capsys.readouterr().out
     assert rechecked("toy-last") == 0
-    assert "version 2" in capsys.readouterr().err
+    assert "version 2" in capsys.readouterr().out

@@ -13,8 +13,10 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def anchors(path):
+    text = path.read_text("utf-8")
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
-            for heading in re.findall(r"(?m)^#+ (.+)$", path.read_text("utf-8"))}
+            for heading in re.findall(r"(?m)^#+ (.+)$", text)} | {
+                *re.findall(r'<details id="(.+)">', text)}
 
 
 def pages():

@@ -2,6 +2,7 @@
 the place of the committed ones, makes the rows again and judges again.
 
     python3 -m experiments.claims --recheck NAME [--minutes M] [--sample N]
+    python3 -m experiments.claims --five
 
 Where the deciding trials take longer than the minutes given, it says so and gives no
 verdict: other trials would only repeat the old one. A sample of them can be asked for;
@@ -14,6 +15,7 @@ processor with the same versions, elsewhere within what the seeds leave open (`u
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -157,12 +159,9 @@ def compare_again(lab: Lab, names: Collection[str], jobs: int | None) -> bool:
     return good
 
 
-def recheck_claim(name: str, *, minutes: float, sample: int, jobs: int | None,
-                  data_dir: Any) -> int:
-    """Recheck a claim and print what comes of it -> the exit code: 0 verdict and
-    numbers (or, of a sample, the numbers) came out again, 1 the verdict did not, 2
-    there is none, 3 only the verdict came out. Raises RecordError, StoreError,
-    hn.DataError."""
+def opened(name: str, data_dir: Any) -> tuple[dict, Lab]:
+    """A committed claim, and the lab that made it once more of the committed trials.
+    Raises RecordError, StoreError."""
     records = all_records()
     claims = {claim["name"]: claim for claim in all_claims(records)}
     if name not in claims:
@@ -173,13 +172,38 @@ def recheck_claim(name: str, *, minutes: float, sample: int, jobs: int | None,
     experiment = replace(experiment, plan=records[experiment.name]["plan"])
     committed = read_packed(folder_of(experiment.name) / "trials")
     lab = Lab(experiment, Replay(committed), data_dir=data_dir)
-    print(f"{claim['source']}: {claim['claim']}\nverdict, as committed: "
-          f"{claim['verdict']}", flush=True)
     if made_by(lab, name) != claim:
         raise RecordError(f"the committed trials do not give the committed claim {name}"
                           f": make the record with python3 -m experiments."
                           f"{experiment.name}")
-    deciding = [committed[found] for found in claim["trials"]]
+    return claim, lab
+
+
+def judge_again(claim: dict, lab: Lab, jobs: int | None, known: Mapping[str, Trial]
+                ) -> tuple[dict, dict[str, Trial]]:
+    """Train the trials that decide a claim once more, but for the known ones -> the
+    claim that they give, and these trials. Raises StoreError, hn.DataError."""
+    assert isinstance(lab.source, Replay)
+    again = {name: known[name] for name in claim["trials"] if name in known}
+    again |= train_again(lab, [name for name in claim["trials"] if name not in again],
+                         jobs)
+    # Where they lead an adaptive plan elsewhere, what it then asks for is trained too.
+    source = Training(None, {**lab.source.finished, **again}, jobs)
+    new = Lab(lab.experiment, source, data_dir=lab.data_dir)
+    return made_by(new, claim["name"]), again
+
+
+def recheck_claim(name: str, *, minutes: float, sample: int, jobs: int | None,
+                  data_dir: Any) -> int:
+    """Recheck a claim and print what comes of it -> the exit code: 0 verdict and
+    numbers (or, of a sample, the numbers) came out again, 1 the verdict did not, 2
+    there is none, 3 only the verdict came out. Raises RecordError, StoreError,
+    hn.DataError."""
+    claim, lab = opened(name, data_dir)
+    assert isinstance(lab.source, Replay)
+    print(f"{claim['source']}: {claim['claim']}\nverdict, as committed: "
+          f"{claim['verdict']}", flush=True)
+    deciding = [lab.source.finished[found] for found in claim["trials"]]
     if not deciding:
         print("no trial decides it: its numbers came out again from what is committed")
         return 0
@@ -194,10 +218,49 @@ def recheck_claim(name: str, *, minutes: float, sample: int, jobs: int | None,
               f"{math.ceil(seconds / 60)} gives the verdict, --sample N compares N "
               "trials without one")
         return 2
-    again = train_again(lab, claim["trials"], jobs)
-    # Where they lead an adaptive plan elsewhere, what it then asks for is trained too.
-    new = Lab(experiment, Training(None, committed | again, jobs), data_dir=data_dir)
-    return tell(claim, made_by(new, name), committed, again)
+    judged, again = judge_again(claim, lab, jobs, {})
+    for place, value, now in numbers_beside(claim, judged):
+        print(f"    {place}: {value} committed, {now} now")
+    code, notes = compared(claim, judged, lab.source.finished, again)
+    print(f"verdict: {claim['verdict']} committed, {judged['verdict']} now", *notes,
+          sep="\n")
+    return code
+
+
+def recheck_all(names: Iterable[str], jobs: int | None, data_dir: Any) -> int:
+    """Recheck several claims; trials of more than one train once. Print a table in
+    Markdown -> the exit code: 1 where a verdict changed, 3 where only numbers did not
+    come out, else 0. Raises RecordError, StoreError, hn.DataError."""
+    from experiments.lab.texts import table  # at the top, that program would warn
+    begin, codes, known = time.monotonic(), set(), dict[str, Trial]()
+    rows: list[tuple] = []
+    told: list[str] = []
+    for name in names:
+        start = time.monotonic()
+        claim, lab = opened(name, data_dir)
+        assert isinstance(lab.source, Replay)
+        say(f"\n{name}: {claim['claim']}")
+        judged, again = judge_again(claim, lab, jobs, known)
+        known |= again
+        code, notes = compared(claim, judged, lab.source.finished, again)
+        codes.add(code)
+        told += [f"- {name}: {note}" for note in notes]
+        rest = claim["verdict"], judged["verdict"], f"{time.monotonic() - start:.0f}"
+        for place, value, now in numbers_beside(claim, judged):
+            rows.append((name, place, value, now, *rest))
+            name, *rest = [""] * 4      # once for all numbers of a claim
+    print(table(rows, "claim|number|committed|now|verdict|now|seconds:"))
+    print("", *told, "", ", ".join(
+        f"{key} {value}" for key, value in environment().items() if value is not None)
+        + f"; {time.monotonic() - begin:.0f} s in all", sep="\n")
+    return min(codes - {0}, default=0)
+
+
+def numbers_beside(claim: dict, judged: dict) -> Iterator[tuple[str, str, str]]:
+    """A claim's numbers in short: place, committed, made again."""
+    now = dict(leaves(judged["ours"], True))
+    for place, value in leaves(claim["ours"], True):
+        yield place, in_short(value), in_short(now.get(place, "gone"))
 
 
 def announce(deciding: list[Trial], seconds: float, cores: int) -> None:
@@ -212,44 +275,36 @@ def announce(deciding: list[Trial], seconds: float, cores: int) -> None:
         print(f"    and {len(rest)} more")
 
 
-def tell(claim: dict, judged: dict, committed: Mapping[str, Trial],
-         again: Mapping[str, Trial]) -> int:
-    """Print a claim's numbers and verdicts, committed and made again -> the exit code.
-    """
+def compared(claim: dict, judged: dict, committed: Mapping[str, Trial],
+             again: Mapping[str, Trial]) -> tuple[int, list[str]]:
+    """A claim, committed and judged again -> the exit code, and in words what may make
+    its numbers or its verdict others, and which are."""
     versions = {(committed[name].version, trial.version)
                 for name, trial in again.items()
                 if committed[name].version != trial.version}
-    for old, new in sorted(versions):
-        say(f"the committed trials are of version {old} of their function, these of "
-            f"version {new}")
-    here = environment()
-    env = numerics(next(iter(again.values())).env if again else here)
+    env = numerics(next(iter(again.values())).env if again else environment())
     other = {key for name in again for key, value in numerics(
         committed[name].env).items() if env.get(key) != value}
+    notes = [f"the committed trials are of version {old} of their function, these of "
+             f"version {new}" for old, new in sorted(versions)]
     if other:
-        print("the committed trials were made with other versions or on another "
-              f"processor, so their numbers may differ: {', '.join(sorted(other))}")
-    now = dict(leaves(judged["ours"], True))
-    for place, value in leaves(claim["ours"], True):
-        print(f"    {place}: {in_short(value)} committed, "
-              f"{in_short(now.get(place, 'gone'))} now")
-    same = judged["verdict"] == claim["verdict"]
-    print(f"verdict: {claim['verdict']} committed, {judged['verdict']} now"
-          + ("" if same else f"; it no longer {claim['verdict']}"
-             if claim["verdict"] == "holds" else "; it changed"))
-    if not same:
-        return 1
+        notes.append("the committed trials were made with other versions or on another "
+                     "processor, so their numbers may differ: "
+                     + ", ".join(sorted(other)))
+    if judged["verdict"] != claim["verdict"]:
+        return 1, [*notes, "the verdict changed"]
     changed = [name for name, trial in again.items()
                if numbers_of(trial.result) != numbers_of(committed[name].result)
                and made_alike(trial, committed[name])]
     off = unlike(claim["ours"], judged["ours"]) if other or versions else []
     if changed:
-        print("its numbers do not come out: made here with the same versions, these "
-              f"trials differ: {', '.join(changed)}")
+        notes.append("its numbers do not come out: made here with the same versions, "
+                     f"these trials differ: {', '.join(changed)}")
     if off:
-        print("its numbers do not come out: further from the committed ones than their "
-              f"seeds explain are: {', '.join(place or 'its number' for place in off)}")
-    return 3 if changed or off else 0
+        notes.append("its numbers do not come out: further from the committed ones "
+                     "than their seeds explain are: "
+                     + ", ".join(place or "its number" for place in off))
+    return 3 if changed or off else 0, notes
 
 
 def made_alike(one: Trial, other: Trial) -> bool:

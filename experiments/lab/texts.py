@@ -8,7 +8,8 @@ template there are
 
     record, plan        of the experiment whose page it is; records.NAME of any
     claim["NAME"]       a judged claim: its ours, paper, n, verdict
-    claims_section      all claims of the page, a heading for each, to be linked to
+    claims_section      all claims of the page: a table, and a fold for each, to be
+                        linked to
     minutes(claim)      that its recheck takes
     run, sweep          run.json and run_sweep.json;  experiments: name -> Experiment
     lecture, code       parts of highway_networks.py
@@ -29,12 +30,13 @@ from decimal import ROUND_HALF_EVEN, Decimal
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 import highway_networks as hn
-from experiments import NAMES
+from experiments import FIVE, NAMES
 from experiments.lab.experiment import (
     all_claims,
     all_records,
@@ -174,37 +176,57 @@ def other_verdicts(claim: Mapping) -> list[str]:
             if verdict != claim["verdict"]]
 
 
-HEADS = {HOLDS: "Hold", FAILS: "Do not hold", NOT_LEARNED: "Not learned", OPEN: "Open"}
+ORDER = HOLDS, FAILS, NOT_LEARNED, OPEN
+
+
+def in_short(claim: Mapping) -> str:
+    """A claim's sentence without its exact test, for a table."""
+    return re.split(r"\. |: | \((?=[^)]*: )", claim["claim"])[0]
+
+
+def ours_in_short(value: Any, most: int = 60) -> str:
+    """As much of what we measured as a cell holds; of a net and its controls that of
+    the net."""
+    if isinstance(value, Mapping) and "trained" in value:
+        value = value["trained"]
+    line = words(value)
+    if len(line) <= most or not isinstance(value, Mapping):
+        return line
+    rest = "; \N{HORIZONTAL ELLIPSIS}"
+    name, first = next(iter(value.items()))
+    return f"{spaced(name)}: {ours_in_short(first).removesuffix(rest)}{rest}"
 
 
 def section_of(claims: Sequence[Mapping]) -> str:
-    """The claims of one page by verdict, and how to check them."""
-    pieces = ["[How to read a claim, and to check it again](../../docs/claims.md)."]
-    for verdict, head in HEADS.items():
-        found = [claim for claim in claims if claim["verdict"] == verdict]
-        if found:
-            pieces += [f"### {head}: {len(found)}", *map(told_of, found)]
-    return "\n\n".join(pieces)
+    """The claims of one page: a table, by verdict, and then the details of each, folded
+    away, where links to it lead."""
+    claims = sorted(claims, key=lambda claim: ORDER.index(claim["verdict"]))
+    rows = [(f"[{claim['verdict']}](#{claim['name']})"
+             + " †" * claim.get("after_data", False),
+             in_short(claim), ours_in_short(claim["ours"]), words(claim["n"]),
+             str(minutes(claim)) if claim["trials"] else "") for claim in claims]
+    return "\n\n".join([
+        "A verdict leads to its claim below, with the whole sentence and all numbers. "
+        "[How to read a claim, and to check it again](../../docs/claims.md).",
+        table(rows, "verdict|claim|ours|n|minutes:"), *map(told_of, claims)])
 
 
 def told_of(claim: Mapping) -> str:
-    """One claim: its heading, its sentence, the numbers."""
-    source = claim["source"]
-    if claim["n"] is not None:
-        source += f"; seeds: {words(claim['n'])}"
-    if claim["trials"]:
-        source += f"; recheck: {minutes(claim)} min"
+    """One claim in a fold: its name and verdict, its sentence, the numbers."""
     numbers = []
+    if claim["source"] != "ours":
+        numbers.append(f"- Source: {claim['source']}.")
     if claim["paper"] is not None:
         numbers.append(f"- Theirs: {words(claim['paper'])}.")
     if claim["ours"] is not None:
         numbers.append(ours_of(claim["ours"]))
     if others := other_verdicts(claim):
         numbers.append(f"- Limit: {[*claim['at']][1]}; {'; '.join(others)}.")
-    pieces = (f"#### {claim['name']}",
-              f"**{verdict_of(claim)}** ({source}): {claim['claim']}.",
-              "\n".join(numbers).strip("\n"))
-    return "\n\n".join(filter(None, pieces))
+    name, sentence = claim["name"], claim["claim"]
+    return "\n\n".join(filter(None, [
+        f'<details id="{name}">\n<summary>{name}: {verdict_of(claim)}</summary>',
+        f"{sentence[0].upper()}{sentence[1:]}.", "\n".join(numbers).strip("\n"),
+        "</details>"]))
 
 
 @cache
@@ -213,10 +235,15 @@ def packed(experiment: str) -> dict[str, Trial]:
     return read_packed(folder_of(experiment) / "trials")
 
 
-def minutes(claim: Mapping) -> int:
+def seconds(claim: Mapping) -> int:
     """That a recheck of the claim takes on two cores."""
     trials = packed(claim["experiment"])
-    return math.ceil(seconds_of([trials[name] for name in claim["trials"]]) / 60)
+    return round(seconds_of([trials[name] for name in claim["trials"]]))
+
+
+def minutes(claim: Mapping) -> int:
+    """The same, rounded up."""
+    return math.ceil(seconds(claim) / 60)
 
 
 def counts(claims: Iterable[Mapping]) -> dict[str, int]:
@@ -287,13 +314,15 @@ def rendered() -> dict[Path, bytes]:
         loader=jinja2.FileSystemLoader(hn.HERE), undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters |= {"percent": percent, "decimal": decimal, "number": number,
-                            "span": span, "mean": mean, "words": words, "table": table}
+                            "span": span, "mean": mean, "median": median,
+                            "words": words, "table": table}
     records = all_records()
     claims = all_claims(records)
     environment.globals |= {
         "records": records, "claim": {item["name"]: item for item in claims},
-        "claims": claims, "counts": counts, "verdict_of": verdict_of,
-        "other_verdicts": other_verdicts, "minutes": minutes,
+        "claims": claims, "counts": counts, "in_short": in_short,
+        "verdict_of": verdict_of, "other_verdicts": other_verdicts,
+        "minutes": minutes, "seconds": seconds, "five": FIVE,
         "run": read("run.json"), "sweep": read("run_sweep.json"),
         "speed": read("benchmarks/speed.json"), "hn": hn,
         "lecture": lecture, "code": code,
