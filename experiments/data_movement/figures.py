@@ -64,7 +64,7 @@ def draw_skipping(record: dict) -> Figure:
         f"New nets of {small['depth']} blocks are "
         + ("more" if min(small["test"]) > max(row["test"] for row in blocks) else
            "not more") + f" accurate than nets of {len(own[0]['closed'])} that are "
-        f"pruned to {min(left)} to {max(left)}",
+        f"pruned to {min(left)}–{max(left)}",
         f"{data_of(record['plan'])}; {len(own)} nets of "
         f"{len(own[0]['closed'])} blocks", "pruned: without the least needed blocks",
         MODEL, height=3.9)
@@ -90,7 +90,7 @@ def draw_skipping(record: dict) -> Figure:
     for height, colour, told in (
             (0.28, TINTS.ink, "◇ trained with as many blocks\nas stand above"),
             (0.05, colour_of("highway"), "pruned from the whole net;\n"
-             f"● to {min(left)} to {max(left)} blocks")):
+             f"● {min(left)} to {max(left)} blocks are left")):
         axes.text(0.98, height, told, color=colour, ha="right",
                   transform=axes.transAxes)
     return figure

@@ -53,9 +53,8 @@ def draw_routing(record: dict) -> Figure:
         "the mean of the class tells the net the class")
     axes.bar(range(len(WAYS)), middle, 0.5, color=colour_of("highway"))
     axes.plot(errors, ".", color=TINTS.ink, markersize=4)
-    for place, value, most in zip(range(len(WAYS)), middle, errors.max(axis=1),
-                                  strict=True):
-        axes.text(place, most + 1.5, f"{value:.1f}", ha="center")
+    for place, value in enumerate(middle):
+        axes.text(place + 0.28, value, f"{value:.1f}", va="bottom")
     axes.set(xticks=range(len(WAYS)), xticklabels=WAYS,
              xlabel="T of every unit in every block")
     label_y(axes, "training error, %")
@@ -63,11 +62,16 @@ def draw_routing(record: dict) -> Figure:
     return figure
 
 
+def at_least(least: float) -> Callable[[float, int], str]:
+    """Numbers of an axis on which smaller ones lie at the least."""
+    return lambda value, _: ("≤ " if value <= least else "") + f"{value:g}"
+
+
 def draw_lesions(record: dict) -> Figure:
     """P1's Figure 4, for each kind of net, by training error."""
     nets, labels = record["nets"], []
-    errors = {block: [100 * np.array(net["one_closed"]["error"]) for net in found]
-              for block, found in nets.items()}
+    errors = {block: [np.maximum(100 * np.array(net["one_closed"]["error"]), 0.05)
+                      for net in found] for block, found in nets.items()}
     figure, axes = sheet(
         f"With any one block closed, highway nets misread at most "
         f"{np.max(errors['highway']):.0f} %, plain nets at least "
@@ -76,8 +80,9 @@ def draw_lesions(record: dict) -> Figure:
     for block, values in errors.items():
         draw_band(axes, range(1, len(values[0]) + 1), values, colour_of(block))
         labels.append((np.median(values, axis=0)[-1], spoken(block), colour_of(block)))
-    axes.set(xlabel=f"closed {BLOCK_AXIS}", ylim=(-1, 101))
-    label_y(axes, "training error, %")
+    log_y(axes, "training error, %")
+    axes.yaxis.set_major_formatter(at_least(0.05))
+    axes.set_xlabel(f"closed {BLOCK_AXIS}")
     label_right(axes, labels)
     return figure
 
@@ -129,7 +134,7 @@ def draw_classes(record: dict) -> Figure:
         f"Training moves the differences of T between classes to {where} blocks",
         f"{data_of(record['plan'])}: highway nets, median and range",
         "squared differences of a class's mean T from that of all images",
-        f"line: block {early}")
+        f"line: P1 finds most of them in the first {early} blocks")
     for (state, shares), line in zip(found.items(), ("-", DASHED), strict=True):
         draw_band(axes, range(1, shares.shape[1] + 1), shares,
                   colour_of("highway"), linestyle=line, label=state)
@@ -203,8 +208,7 @@ def draw_harder(record: dict) -> Figure:
                               f"{name}:\n{counts[name][k]}", colour))
         draw_level(axes, level)
         log_y(axes, title)
-    panels[0].yaxis.set_major_formatter(lambda rise, _: ("≤ " if rise <= 0.01 else "")
-                                        + f"{rise:g}")
+    panels[0].yaxis.set_major_formatter(at_least(0.01))
     panels[1].set_xlabel(f"closed {BLOCK_AXIS}")
     for axes, found in zip(panels, labels, strict=True):
         label_right(axes, found)
