@@ -117,6 +117,7 @@ import json
 import math
 import os
 import platform
+import shlex
 import sys
 import time
 import zlib
@@ -129,7 +130,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 if __name__ == "__main__" and find_spec("threadpoolctl") is None:
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"    # read as NumPy loads
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"    # no other way; read as NumPy loads
 
 import numpy as np
 
@@ -161,9 +162,9 @@ def setting(default: Any, text: str, *allowed: float, words: tuple = ()) -> Any:
 
 @dataclass(frozen=True)
 class Config:
-    """One net and its training, complete: two equal Configs give the same weights for
-    the same data, on one machine with one set of library versions. The command line is
-    generated from these fields. Raises ValueError for a value that is not allowed."""
+    """One net and its training, complete: with equal data, library versions, threads
+    and processors, equal Configs give equal weights. The command line is generated from
+    these fields. Raises ValueError for a value that is not allowed."""
 
     block: str = "highway"
     seed: int = setting(0, "fixes subset, weights and batches", 0, 2**32 - 1)
@@ -485,7 +486,7 @@ class Layer(NamedTuple):
 
 
 class Cache:
-    """All that a forward pass of one net leaves for its backward pass, allocated once.
+    """All memory of one net's forward and backward passes, allocated once.
 
     It is made by `DeepNet.cache(batch)` and serves every batch of that size. Backward
     overwrites what forward left, so each forward pass serves one backward pass.
@@ -494,7 +495,7 @@ class Cache:
     def __init__(self, net: DeepNet, batch: int):
         L, U, R, dtype = net.depth, net.hidden, net.rows, net.dtype
         self.net, self.batch = net, batch
-        self.pixels: np.ndarray | None = None           # of a pass not yet taken back
+        self.pixels: np.ndarray | None = None   # set by forward, taken by backward
         self.x = aligned((L + 1, U + 1, batch), dtype)  # block inputs
         self.x[:, U] = 1        # stays: it meets the biases, the weights' last column
         self.z = aligned((L, R, batch), dtype)          # z -> H and gates -> dz
@@ -580,7 +581,8 @@ class DeepNet:
 
     def forward(self, x: np.ndarray, cache: Cache | None = None,
                 closed: Collection[int] = ()) -> tuple[np.ndarray, Cache]:
-        """(P, B) -> logits (C, B) and the cache, filled.
+        """(P, B) -> logits (C, B) and the cache, filled; or a new cache, where there is
+        none for batches of this size.
 
         closed: layers 0..L-1 that copy their input, whatever their block; their gates
         read 0 (lesioning, section 4.2). The logits belong to the cache, which also
@@ -646,17 +648,18 @@ class DeepNet:
         return measures, self.backward(dlogits, cache)
 
     def _collect(self, x, closed, shape, pick):
-        """pick(logits, cache), (*shape, B), of rows x (N, P) -> (N, *shape). `COLUMNS`
-        rows at a time, as the cache of a deep net takes much memory."""
-        x, closed = np.asarray(x, self.dtype), frozenset(closed)
+        """What pick(logits, cache) gives of x (N, P), batch by batch, as rows (N,
+        *shape). A deep net's cache takes much memory, so batches have `COLUMNS` rows.
+        """
+        x, closed, cache = np.asarray(x, self.dtype), frozenset(closed), None
         if x.ndim != 2 or x.shape[1] != self.inputs or not np.isfinite(x).all():
             raise ValueError(f"rows of {self.inputs} finite numbers expected, got "
                              f"{x.shape}")
         out = np.empty((len(x), *shape), self.dtype)
         for start in range(0, len(x), COLUMNS):
             some = slice(start, start + COLUMNS)
-            found = pick(*self.forward(x[some].T, closed=closed))
-            out[some] = np.moveaxis(found, -1, 0)
+            logits, cache = self.forward(x[some].T, cache, closed)
+            out[some] = np.moveaxis(pick(logits, cache), -1, 0)
         return out
 
     def _logits(self, x, closed):
@@ -792,7 +795,7 @@ OPTIMIZERS = {
 # Data ---------------------------------------------------------------------------------
 
 class DataError(ValueError):
-    """Data are missing or wrong: where, what was expected and found, and what to do."""
+    """Data are missing or wrong: where, and what was expected and found."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -846,7 +849,8 @@ def read_idx(path: Path, sha256: str) -> np.ndarray:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: {reason}; --data-dir names its folder") from error
     if (found := hashlib.sha256(content).hexdigest()) != sha256:
         raise DataError(f"{path}: SHA-256 {found}, expected {sha256}")
     shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
@@ -890,12 +894,12 @@ def scale_pixels(data: Data, dtype: str = "float32") -> Data:
     if (scale := data.scale) is None:
         raise DataError("these pixels are scaled already, and that is done once")
 
-    def scaled(x, factor=2 / scale):
+    def scaled(x):
         if x.min() < 0 or x.max() > scale or 0 < x.max() <= 1 < scale:
             raise DataError(f"pixels go from {x.min():g} to {x.max():g}: is the "
                             f"largest possible really data.scale={scale:g}?")
         x = x.astype(dtype)
-        x *= factor
+        x *= 2 / scale
         x -= 1
         return x
     return replace(data, x_train=scaled(data.x_train), x_test=scaled(data.x_test),
@@ -911,7 +915,7 @@ def significant(value: float) -> float:
 
 
 class Diverged(ArithmeticError):
-    """The loss, a weight or the norm of the gradient is no longer finite."""
+    """The loss, a logit, a weight or the gradient's norm is no longer finite."""
 
 
 class Batches:
@@ -925,7 +929,7 @@ class Batches:
         self.labels, self.size = labels, size
         self.rows = np.arange(len(x)) if rows is None else rows
         self.streams = {"batches": rng}
-        self.chosen = np.empty((size, x.shape[1]), x.dtype)
+        self.images = np.empty((size, x.shape[1]), x.dtype)
 
     def __len__(self) -> int:
         return len(self.rows) // self.size
@@ -933,15 +937,15 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         order = self.streams["batches"].permutation(self.rows)
         for start in range(0, len(order) - self.size + 1, self.size):
-            rows = order[start:start + self.size]
-            np.take(self.x, rows, axis=0, out=self.chosen, mode="clip")   # no buffer
-            yield self.chosen.T, self.labels[rows]
+            chosen = order[start:start + self.size]
+            np.take(self.x, chosen, 0, self.images, "clip")     # other modes copy twice
+            yield self.images.T, self.labels[chosen]
 
 
 def train_step(net: Any, batch: Any, cache: Any, optimizer: Any, lr: float,
                clip: float) -> dict[str, float]:
     """One update -> what the net measured on the batch, and the gradient's norm, before
-    it. Raises Diverged and leaves the weights alone if one is not finite."""
+    it. Raises Diverged, and leaves the weights alone, if one of them is not finite."""
     measures, grad = net.gradient(batch, cache)
     measures["grad_norm"] = clip_norm(grad, clip)
     if not all(map(math.isfinite, measures.values())):
@@ -975,8 +979,9 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
     batches: an epoch per iteration, of `size`; `streams`, {name: Generator}, draw all.
     optimizer: step(params, grad, lr); the arrays named by `kept` are its state.
     schedule(epoch, history) -> the learning rate of an epoch; they count from 1.
-    report(row) may return true to end the training, which is then not gone on with.
-    measure(net, cache) -> {name: JSON} after each epoch, if untrained before all too.
+    report(row), after each epoch, may return true: the training ends there for good.
+    measure(net, cache) -> {name: JSON} after each epoch; if `untrained`, also before
+        the first one, as epoch 0.
     checkpoint: load(arrays, streams) -> the history kept, or [], with arrays and
         streams set to where it ends; save(arrays, streams, history), after each epoch.
     """
@@ -984,10 +989,12 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
     arrays = {"params": net.params} | {
         name: getattr(optimizer, name) for name in optimizer.kept}
     history = checkpoint.load(arrays, batches.streams) if checkpoint else []
-    done = history[-1]["epoch"] if history else -1 if untrained else 0
-    last = done if history and "stopped" in history[-1] else epochs
-    with blas_threads(threads), np.errstate(all="ignore"):
-        for epoch in range(done + 1, last + 1):
+    done = -1 if untrained else 0
+    if history:
+        done = history[-1]["epoch"]
+        epochs = done if "stopped" in history[-1] else epochs
+    with blas_threads(threads), np.errstate(all="ignore"):      # Diverged says it
+        for epoch in range(done + 1, epochs + 1):
             row: dict[str, Any] = {"epoch": epoch}
             try:
                 if epoch:
@@ -1008,8 +1015,9 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
 
 
 def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
-    """Slices of one size that cover so many images, and how many of each are repeated:
-    the last one reaches back. Raises ValueError for fewer images than one takes."""
+    """Slices of one size, a cache's, that cover so many images, and how many of each
+    were had before: the last one reaches back. Raises ValueError for too few images.
+    """
     if count < size:
         raise ValueError(f"{count} images, fewer than a piece of {size}")
     for start in range(0, count, size):
@@ -1020,7 +1028,7 @@ def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
 def evaluate(net: DeepNet, x: np.ndarray, labels: np.ndarray, cache: Cache
              ) -> tuple[float, np.ndarray]:
     """x (N, P), labels (N,) -> accuracy, and the mean T of each layer (L,), empty
-    without gates. Raises Diverged if a logit is not finite."""
+    without T. Raises Diverged if a logit is not finite."""
     right, T_sum = 0, np.zeros(0 if cache.T is None else net.depth)
     for rows, back in pieces(len(x), min(cache.batch, len(x))):
         logits, cache = net.forward(x[rows].T, cache)
@@ -1074,14 +1082,12 @@ def train(net: DeepNet, data: Data, config: Config, report: Callable | None = No
         lambda epoch, history: config.lr * config.lr_decay ** (epoch - 1), report,
         epochs=config.epochs, clip=config.clip, measure=test, untrained=True,
         checkpoint=checkpoint, threads=threads)
-    last = config.epochs if status == "diverged" else rows[-1]["epoch"]
-    found: dict[int, dict] = {epoch: {} for epoch in range(last + 1)} | {
-        row["epoch"]: row for row in rows}
+    if status == "diverged":
+        rows += [{"epoch": epoch} for epoch in range(len(rows), config.epochs + 1)]
     unknown = [math.nan] * (net.depth if "T" in net.block.gates else 0)
-    layer_T = np.array([row.get("layer_T", unknown) for row in found.values()])
-    history = {"epoch": [*found][1:]} | {
-        name: [row.get(name) for row in [*found.values()][1:]]
-        for name in ("train_loss", "train_acc", "grad_norm", "test_acc")}
+    layer_T = np.array([row.get("layer_T", unknown) for row in rows])
+    history = {name: [row.get(name) for row in rows[1:]] for name in (
+        "epoch", "train_loss", "train_acc", "grad_norm", "test_acc")}
     return history, layer_T, status
 
 
@@ -1092,7 +1098,8 @@ SCHEMA = "highway-networks/run"
 
 def train_arm(config: Config, data: Data, report: Callable | None = None,
               **how: Any) -> dict:
-    """Configuration and unscaled subset -> one arm of the record; how: of `train`."""
+    """Configuration and unscaled subset -> a net of the record; how: more of `train`.
+    """
     start = time.perf_counter()
     net = make_net(config, data)
     history, layer_T, status = train(net, scale_pixels(data, config.dtype), config,
@@ -1105,7 +1112,8 @@ def train_arm(config: Config, data: Data, report: Callable | None = None,
         "batch_size": config.batch, "lr": config.lr, "seed": config.seed,
         "parameters": net.params.size, "status": status,
         # What the best constant answer would get.
-        "chance": significant(np.bincount(data.y_test).max() / len(data.y_test)),
+        "chance": significant(np.unique(data.y_test, return_counts=True)[1].max()
+                              / len(data.y_test)),
         "history": history,
         **{"final_" + name: history[name][-1]
            for name in ("train_acc", "test_acc", "train_loss")},
@@ -1137,7 +1145,7 @@ def summarize(arms: list[dict]) -> list[dict]:
 
 def make_record(settings: dict, arms: list[dict], command: str, env: dict) -> dict:
     """Settings of the command line and its arms -> the record of the run. Of depths
-    that have each their own b_T it names the deepest one's; every arm names its own."""
+    that have each their own b_T it names the deepest one's, and every arm its own."""
     settings = settings | {"gate_bias": initial_bias(settings["gate_bias"],
                                                      max(settings["depths"]))}
     pairs: dict[tuple, dict] = {}
@@ -1272,10 +1280,11 @@ def main(argv: list[str] | None = None, parser: Any = None,
     parser = parser or build_parser()
     options = parser.parse_args(argv)
     settings = resolve(vars(options))
-    words = ["python3", parser.prog, *(sys.argv[1:] if argv is None else argv)]
+    argv = sys.argv[1:] if argv is None else argv
+    command = f"python3 {parser.prog} {shlex.join(argv)}".strip()
     env = {"python": platform.python_version(), "numpy": np.__version__}
     try:
-        make_configs(settings)
+        make_configs(settings)      # before any file is read
     except ValueError as error:
         parser.error(str(error))
     try:
@@ -1283,7 +1292,7 @@ def main(argv: list[str] | None = None, parser: Any = None,
         settings |= decided
         save = write(settings, options)
         arms = train_all(make_configs(settings), data, options)
-        record = make_record(settings, arms, " ".join(words), env)
+        record = make_record(settings, arms, command, env)
         print(save(record))
     except (OSError, ValueError, MemoryError) as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
