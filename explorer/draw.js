@@ -87,14 +87,16 @@ function drawForming(context, box, answers, closed, scale, theme) {
 }
 
 /* Bars on a scale from `low` to `high`, logarithmic or even; at their left a gutter
-   with the labels of lines [{at, label}]. */
-function drawBars(context, box, values, colour, theme, {low, high, lines, isEven}) {
+   with the labels of lines [{at, label}], under them the numbers of blocks. */
+function drawBars(context, whole, values, colour, theme, {low, high, lines, isEven}) {
+  const L = values.length, step = L > 50 ? 20 : L > 12 ? 10 : 1;
+  const box = drawAxis(context, whole, Array.from(values, (_, l) => l + 1)
+    .filter(block => [1, L].includes(block) || (block % step === 0 && block + 3 < L))
+    .map(block => ({at: (block - 0.5) / L, label: block})), theme);
   const rank = value => isEven ? value : Math.log(Math.max(value, 1e-30));
   const tall = value => box.height
     * within((rank(value) - rank(low)) / (rank(high) - rank(low)));
   const left = box.x + gutter(), width = (box.x + box.width - left) / values.length;
-  context.fillStyle = theme.panel;
-  context.fillRect(box.x, box.y, box.width, box.height);
   drawLines(context, box, lines, tall, theme);
   values.forEach((value, i) => {
     if (!Number.isFinite(value)) return;
@@ -107,10 +109,26 @@ function drawBars(context, box, values, colour, theme, {low, high, lines, isEven
 
 const gutter = () => 40 * (window.devicePixelRatio || 1);
 
-function drawLines(context, box, lines, tall, theme) {
-  const scale = window.devicePixelRatio || 1;
+/* An empty panel with labels [{at, label}] below, at from 0 to 1 -> the panel's box. */
+function drawAxis(context, whole, labels, theme) {
+  const scale = window.devicePixelRatio || 1, left = whole.x + gutter();
+  const box = {...whole, height: whole.height - 15 * scale};
+  context.clearRect(whole.x, whole.y, whole.width, whole.height);
+  context.fillStyle = theme.panel;
+  context.fillRect(box.x, box.y, box.width, box.height);
   context.font = `${11 * scale}px system-ui, sans-serif`;
   context.textBaseline = "bottom";
+  context.fillStyle = theme.muted;
+  for (const {at, label} of labels) {
+    const {width} = context.measureText(label), right = whole.x + whole.width - width;
+    context.fillText(label, within(left + at * (right + width - left) - width / 2, left,
+                                   right), whole.y + whole.height);
+  }
+  return box;
+}
+
+function drawLines(context, box, lines, tall, theme) {
+  const scale = window.devicePixelRatio || 1;
   for (const {at, label} of lines) {
     const y = box.y + box.height - tall(at);
     context.fillStyle = theme.rule;
@@ -121,11 +139,11 @@ function drawLines(context, box, lines, tall, theme) {
 }
 
 /* Curves {points: [[step, value], ...], colour} over steps 0..last. */
-function drawCurves(context, box, curves, last, {low, high, lines}, theme) {
-  const scale = window.devicePixelRatio || 1, left = box.x + gutter();
+function drawCurves(context, whole, curves, last, {low, high, lines}, theme) {
+  const scale = window.devicePixelRatio || 1, left = whole.x + gutter();
+  const box = drawAxis(context, whole, [{at: 0, label: "step 0"},
+    {at: 0.5, label: Math.round(last / 2)}, {at: 1, label: last}], theme);
   const tall = value => box.height * within((value - low) / (high - low));
-  context.fillStyle = theme.panel;
-  context.fillRect(box.x, box.y, box.width, box.height);
   drawLines(context, box, lines, tall, theme);
   context.lineWidth = 2 * scale;
   context.lineJoin = "round";

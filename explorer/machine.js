@@ -123,17 +123,18 @@ function kindOf(name, depth, units) {
 }
 
 /* One block for B images: z = W x + b becomes H and the gates, in place; then
-   y = H T + x C. held: values (U,) that T is kept at; shift: is added to T's bias. */
-function forwardBlock(kind, W, x, z, y, U, B, isRelu, held = null, shift = 0) {
+   y = H T + x C. held: values (U,) that T is kept at; read: what H and the gates are
+   computed from, where it is not x. */
+function forwardBlock(kind, W, x, z, y, U, B, isRelu, held = null, read = x) {
   const {atT, atC, isCoupled, rows: R} = kind;
-  affine(W, R, U, x, z, B);
+  affine(W, R, U, read, z, B);
   for (let b = 0; b < B; b++) {
     for (let u = 0; u < U; u++) {
       const i = b * U + u, row = b * R + u;
       const H = isRelu ? Math.max(z[row], 0) : tanh(z[row]);
       z[row] = H;
       let T = kind.T, C = kind.C;
-      if (atT) T = z[row + atT] = held ? held[u] : sigmoid(z[row + atT] + shift);
+      if (atT) T = z[row + atT] = held ? held[u] : sigmoid(z[row + atT]);
       if (atC) C = z[row + atC] = sigmoid(z[row + atC]);
       else if (isCoupled) C = 1 - T;
       y[i] = H * T + x[i] * C;

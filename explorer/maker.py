@@ -7,7 +7,8 @@ a double click, and asks for nothing from anywhere. This maker puts its sources 
 with weights, images and colours, and puts into the text every number that comes from a
 record. The picture is what other sites show of a link to the page.
 
-    python3 -m explorer         needs no MNIST and no network
+    python3 -m explorer             needs no MNIST and no network
+    python3 -m explorer --count     reads all test images of MNIST, for counts.json
 
 A weight is kept as a whole number of 24 bits and a scale for its row: four characters
 of base64, where float32 takes five and a third. What that changes in a logit is less
@@ -31,6 +32,7 @@ from matplotlib.figure import Figure
 
 import highway_networks as hn
 import highway_suite
+from experiments.nets.probes import passes
 from highway_suite.datasets import DATASETS
 from highway_suite.figures import COLOURS, GATE_COLOURS, TINTS
 from highway_suite.files import parse_json, path_of, read_file, write_file
@@ -45,7 +47,8 @@ SCRIPTS = ("page", "nets", "state", "digit", "draw", "view", "touch", "walk", "a
 BLOCKS = ("highway", "residual", "plain")
 EACH = 4                # images of each class: those of highway_suite/mnist40
 IMAGES_RULE = f"The first {EACH} of each digit among MNIST's test images, in its order."
-SHOWN, CLOSED = 8, (10, 25)     # what a visitor sees first: image, closed blocks
+SHOWN, CLOSED = 8, (20, 35)     # what a visitor sees first: image, closed blocks
+COUNTS = "explorer/counts.json"
 OUTPUT_COLOURS = "RdBu_r"
 DARK = {"page": "#0D1117", "text": "#F0F6FC", "muted": "#9DA5AE", "rule": "#2D333B",
         "highway": "#56B4E9"}       # what differs where a reader prefers the dark
@@ -103,6 +106,18 @@ def base64_of(array: np.ndarray) -> str:
     return base64.b64encode(array.tobytes()).decode()
 
 
+def count(nets: dict[str, hn.DeepNet], data: hn.Data) -> dict[str, float]:
+    """With the blocks CLOSED: the share of the test images that each net reads right,
+    and of those on which the same nets are right as on the image SHOWN ("alike")."""
+    x, closed = data.x_test.astype("f4") * 2 / 255 - 1, range(CLOSED[0] - 1, CLOSED[1])
+    with hn.blas_threads(1):
+        right = {block: data.y_test == np.concatenate([
+            logits.argmax(axis=0) for _, logits, _ in passes(net, x, closed)])
+            for block, net in nets.items()}
+    right["alike"] = right["highway"] & right["residual"] & ~right["plain"]
+    return {name: round(float(np.mean(of_all)), 4) for name, of_all in right.items()}
+
+
 def constants(record: dict, nets: dict) -> str:
     """The scripts' data: nets, means of T, images, digits, colours."""
     images, labels = mnist_images()
@@ -121,12 +136,20 @@ def constants(record: dict, nets: dict) -> str:
              f"const MOST_MEAN = {means.max():.2g};",
              f"const MOST_RESIDUAL = {MOST_RESIDUAL};",
              f"const CONTRAST = \"{contrast()}\", START = {SHOWN};",
+             "const ALIKE = \"The same is true of "
+             f"{shares()['alike']} % of all test images.\";",
              f"const TEST_LABELS = {labels.tolist()};",
              f'const PACKED_IMAGES = "{base64_of(images)}";',
              f"const DIGITS = {{train: {parts['train']}, test: {parts['test']}}};",
              f"const GATE_COLOURS = {colour_scale(GATE_COLOURS)};",
              f"const OUTPUT_COLOURS = {colour_scale(OUTPUT_COLOURS)};"]
     return "\n".join(lines)
+
+
+def shares() -> dict[str, str]:
+    """What `count` found, in percent."""
+    counts = parse_json(read_file(hn.HERE / COUNTS).decode())
+    return {name: f"{100 * share:.0f}" for name, share in counts.items()}
 
 
 def contrast() -> str:
@@ -146,7 +169,12 @@ def facts(record: dict) -> dict:
     found = {"depth": depth, "layers": depth + 1, "last": depth - 1, "hidden": hidden,
              "epochs": plan["epochs"], "n_train": f"{n_train:,}",
              "images_rule": IMAGES_RULE, "most_residual": MOST_RESIDUAL, "site": SITE,
-             "contrast": html.escape(contrast())}
+             "contrast": html.escape(contrast()), "from": CLOSED[0], "to": CLOSED[1],
+             "n_stages": f"{plan['stages']['images']:,}"}
+    found |= {f"shares_{name}": share for name, share in shares().items()}
+    for row in record["stages"]:
+        depths = row["sequential_depth"]["trained"]
+        found[f"stages_{row['block']}"] = depths["0.95"]
     for block in BLOCKS:
         training = record["nets"][block][0]["training"]
         found[f"parameters_{block}"] = f"{training['parameters']:,}"
@@ -202,19 +230,19 @@ def forming(net: hn.DeepNet, image: np.ndarray, closed: range) -> np.ndarray:
 
 def make_picture(nets: dict) -> bytes:
     """The PNG of 1200 x 630 that other sites show: the three answers as they form."""
-    image, first, last = mnist_images()[0][SHOWN], *CLOSED
+    image, first, last, of_all = mnist_images()[0][SHOWN], *CLOSED, shares()
     figure = Figure(figsize=(12, 6.3), dpi=100, facecolor=TINTS.paper)
     write = {"family": "DejaVu Sans", "color": TINTS.ink}
     figure.text(0.04, 0.885, "Highway networks, to touch", size=34, weight="bold",
                 **write)
     figure.text(0.04, 0.815, f"Blocks {first} to {last} of {nets['plain'].depth} are "
-                "closed. Which net still reads the digit?", size=19, **write)
+                "closed. Which nets still read the digit?", size=19, **write)
     axes = figure.add_axes((0.04, 0.24, 0.2, 0.381))
     axes.imshow(image.reshape(28, 28), cmap="gray_r")
     axes.axis("off")
     figure.text(0.04, 0.05, "Columns: the answer, if that block were the last. "
-                "Rows: the digits 0 to 9.\nIn the page, train a hundred blocks and "
-                "watch the gradient.", size=17, linespacing=1.5, **write)
+                f"Rows: the digits 0 to 9.\nOn {of_all['alike']} % of all test images "
+                "the same nets are right.", size=17, linespacing=1.5, **write)
     for k, block in enumerate(BLOCKS):
         answers = forming(nets[block], image, range(first - 1, last))
         colour, bottom = COLOURS[block], 0.59 - 0.2 * k
@@ -225,8 +253,9 @@ def make_picture(nets: dict) -> bytes:
         axes.axis("off")
         for digit in (0, 9):
             axes.text(-1, digit, f"{digit}", size=14, ha="right", va="center", **write)
-        figure.text(0.29, bottom + 0.157, block, size=15, weight="bold",
-                    family="DejaVu Sans", color=colour)
+        figure.text(0.29, bottom + 0.157, f"{block}: reads {of_all[block]} % of all "
+                    "test images", size=15, weight="bold", family="DejaVu Sans",
+                    color=colour)
         figure.text(0.9, bottom + 0.02, str(answers[:, -1].argmax()), size=52,
                     weight="bold", ha="center", family="DejaVu Sans", color=colour)
     file = io.BytesIO()
@@ -243,12 +272,15 @@ def main(argv: list | None = None) -> None:
     parser.add_argument("--out", type=path_of, metavar="FILE",
                         default=hn.HERE / "docs" / "explorer.html",
                         help="the page to write; its picture lies beside it, as .png")
+    parser.add_argument("--count", action="store_true",
+                        help=f"write {COUNTS} first; needs MNIST")
     options = parser.parse_args(argv)
-    if options.out.suffix == ".png":
-        parser.error("argument --out: the page's picture gets this name")
     try:
         record = load_record()
         nets = load_nets(record)
+        if options.count:
+            counts = count(nets, highway_suite.load("mnist"))
+            write_file(hn.HERE / COUNTS, json.dumps(counts).encode() + b"\n")
         page = make_page(record, nets).encode()
         write_file(options.out, page)
         write_file(options.out.with_suffix(".png"), make_picture(nets))

@@ -39,19 +39,25 @@ class Net {
 }
 
 /* What is to be done in each of the L places of a net: which block stands there, is it
-   closed, and for highway blocks what its T is held at, or by how much b_T is moved. */
+   closed, where its stage begins, and what the T of a highway block is held at. */
 function planOf(net, state, means) {
   const order = orderOf(state.shuffle, net.depth);
-  const gated = net.kind.atT > 0;
   return order.map((source, place) => ({
     source,
     closed: isClosed(state, place + 1),
-    held: gated && state.frozen ? means[source] : null,
-    shift: gated && !state.frozen ? state.shift : 0,
+    stage: stageOf(place, state.stages, net.depth),
+    held: net.kind.atT && state.frozen ? means[source] : null,
   }));
 }
 
 const isClosed = (state, block) => state.closed.has(block) || block > state.keep;
+
+/* Where the stage of a place begins: stages have equally many blocks, the first ones
+   perhaps one more. As in experiments/nets/probes.py. */
+function stageOf(place, stages, depth) {
+  const size = Math.floor(depth / stages), longer = depth % stages * (size + 1);
+  return place < longer ? place - place % (size + 1) : place - (place - longer) % size;
+}
 
 /* A random order of the blocks in which none moves further than `distance`: l + u is
    sorted, with u drawn evenly from [0, distance + 1). */
@@ -89,7 +95,7 @@ class Run {
   follow(plan) {
     const old = this.plan;
     const same = (a, b) => a.source === b.source && a.closed === b.closed
-      && a.held === b.held && a.shift === b.shift;
+      && a.stage === b.stage && a.held === b.held;
     let first = 0;
     while (old && first < plan.length && same(plan[first], old[first])) first++;
     this.plan = plan;
@@ -101,13 +107,13 @@ class Run {
     const {net, B, x, z} = this;
     while (this.done < net.depth) {
       if (performance.now() > until) return false;
-      const l = this.done++, {source, closed, held, shift} = this.plan[l];
+      const l = this.done++, {source, closed, stage, held} = this.plan[l];
       if (closed) {                                   // it copies its input
         x[l + 1].set(x[l]);
         z[l].fill(0);
       } else {
         forwardBlock(net.kind, net.blocks[source], x[l], z[l], x[l + 1], net.hidden, B,
-                     false, held, shift);
+                     false, held, x[stage]);
       }
     }
     return true;

@@ -38,18 +38,13 @@ function notice(text) {
 }
 
 /* The address of the page; isNew: as a step that "back" undoes. Browsers allow so many
-   changes in so many seconds, and within another page perhaps none, so it is tried for
-   half a minute. There a bare "#..." would be a place in that other page. */
-function writeAddress(address, isNew = false, tries = 6) {
-  clearTimeout(writeAddress.later);
+   changes in so many seconds, and within another page perhaps none. There a bare "#..."
+   would be a place in that other page. */
+function writeAddress(address, isNew = false) {
   try {
     const whole = location.href.split("#")[0] + address;
     history[isNew ? "pushState" : "replaceState"](null, "", whole);
-  } catch {
-    if (tries) {
-      writeAddress.later = setTimeout(writeAddress, 5000, address, isNew, tries - 1);
-    }
-  }
+  } catch { /* then the page goes on without one */ }
 }
 
 /* Canvases: each is drawn anew whenever its size or the theme changes. */

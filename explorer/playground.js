@@ -9,38 +9,53 @@ const NAMES = {
 };
 
 const ARMS = ["first", "second"];
-const net = (kind, gateBias = -2) => ({kind, gateBias});
-const deep = {depth: 100};
-const glorot = {init: "glorot", rate: 0.001};
+const net = (kind, gateBias = "auto") => ({kind, gateBias});
+const deep = {depth: 100}, slow = {rate: 0.0005}, glorot = {init: "glorot"};
+/* Each names, in its button, all that differs from the first; `differences` says it
+   again below the text. */
 const PRESETS = [
-  {name: "30 plain blocks do not learn", change: {},
-   text: "Each plain block shrinks the signal and, on the way back, the gradient. What "
-     + "a weight learns from is a product of both, so no block learns. Gates let "
-     + "both pass."},
-  {name: "With Glorot’s weights they do", change: glorot,
-   text: "Only the first weights are larger and the rate is lower. Now signal and "
-     + "gradient pass, and the plain net learns too."},
-  {name: "100 plain blocks do not", change: {...glorot, ...deep,
-   first: net("highway", "auto")},
-   text: "Glorot’s weights keep the length of the signal, but not its directions: at a "
-     + "hundred blocks the plain net guesses. The highway net learns as before."},
-  {name: "With orthogonal weights they do", change: {...deep, init: "orthogonal",
-   rate: 0.0005, first: net("highway", "auto")},
-   text: "These weights keep the length in every direction. Signal and gradient "
-     + "pass all blocks of the plain net, too."},
-  {name: "100 blocks, gates half open", change: {...deep,
-   first: net("highway", 0)},
-   text: "Each block hands on half of its input. After a hundred blocks nothing is "
-     + "left. Gates alone are not enough."},
-  {name: "100 blocks, S = 1", change: {...deep,
-   first: net("highway", "auto"), second: net("highway", 0)},
-   text: "On the left the gates start nearly shut: the T of all blocks add up to "
-     + "S = 1. Nothing else differs, and this net learns at once."},
-  {name: "100 blocks, residual", change: {...deep,
-   first: net("residual"), second: net("scaled")},
-   text: "Without gates, x alone carries the gradient. Divided by √L, H stays in "
-     + "bounds, and the net learns faster."},
+  {name: "30 plain blocks guess", change: {},
+   text: "Each plain block shrinks signal and gradient; gates let both pass. For a "
+     + "plain net this deep the weights are too small, and the rate is too high."},
+  {name: "Lower rate", change: slow,
+   text: "The weights are still small. The plain net hardly does better than by "
+     + "guessing."},
+  {name: "Glorot’s weights", change: glorot,
+   text: "These weights are larger: signal and gradient pass at first. But at this "
+     + "rate the plain net guesses all the same."},
+  {name: "Glorot’s weights, lower rate", change: {...glorot, ...slow},
+   text: "Both changes together. Now the plain net learns, too."},
+  {name: "Glorot’s weights, lower rate, 100 blocks",
+   change: {...glorot, ...slow, ...deep},
+   text: "Glorot’s weights keep the signal’s length, but only on average. A hundred "
+     + "matrices flatten nearly all its directions, and the plain net guesses."},
+  {name: "Orthogonal weights, lower rate, 100 blocks",
+   change: {...deep, ...slow, init: "orthogonal"},
+   text: "These weights keep the length in every direction. Signal and gradient pass a "
+     + "hundred plain blocks, and the plain net learns."},
+  {name: "100 blocks, right net with half-open gates",
+   change: {...deep, second: net("highway", 0)},
+   text: "The gates of the left net start nearly shut, with S = 1. Those of the right "
+     + "start half open: each block halves its input, and in the end nothing is left."},
+  {name: "100 blocks, residual nets",
+   change: {...deep, first: net("residual"), second: net("scaled")},
+   text: "Without gates, x alone carries the gradient. In the right net H is divided "
+     + "by √L. So the signal stays in bounds, and this net learns faster."},
 ];
+
+/* What of a state is not as in the first preset, in words. */
+const TOLD = {depth: "blocks", units: "units of a block", init: "initial weights",
+              activation: "activation", rate: "learning rate", first: "left net",
+              second: "right net"};
+
+function differences(state) {
+  const told = value => !value.kind ? String(value) : NAMES[value.kind].split(":")[0]
+    + (hasGate(value.kind) ? ` with b_T ${value.gateBias}` : "");
+  return Object.keys(TOLD).filter(name => told(state[name]) !== told(UNTOUCHED[name]))
+    .map(name => `${TOLD[name]} ${told(state[name])}, not ${told(UNTOUCHED[name])}`)
+    .join("; ");
+}
+
 const OWN = {name: "Your own settings",
              text: "Every change starts a new run. Both nets see the same batches."};
 
@@ -157,7 +172,6 @@ class Playground {
         4 * biasOf("auto", this.state.depth)) / 4)});
     const aside = () => element("span", {className: "aside"});
     const accuracy = element("b", {}, "–"), status = aside(), start = aside();
-    const ends = element("p", {className: "readout"});
     const gate = element("div", {className: "tool gate"},
       element("label", {htmlFor: id("bias")},
               element("i", {}, "b", element("sub", {}, "T")), " ", told),
@@ -172,13 +186,12 @@ class Playground {
       element("div", {className: "arm-line"},
               element("p", {className: "arm-score"}, accuracy, status), gate),
       element("h3", {}, "The gradient’s norm, block by block"),
-      canvas("norms", "The norm of the weights' gradient in each block"), ends,
+      canvas("norms", "The norm of the weights' gradient in each block"),
       element("h3", {}, "Mean ", element("i", {}, "T"), ", block by block", start),
       canvas("gates", "Mean T of each block"),
       element("h3", {}, "Its answer to this digit"),
       element("div", {className: "arm-answer"}, bars, verdict));
-    return {kind, bias, auto, told, start, accuracy, status, gate, ends, rows, bars,
-            verdict};
+    return {kind, bias, auto, told, start, accuracy, status, gate, rows, bars, verdict};
   }
 
   /* One test digit of each class; the chosen one stands for its class. */
@@ -225,14 +238,16 @@ class Playground {
     for (const id of ["init", "activation"]) {
       $(id).onchange = () => this.set({[id]: $(id).value});
     }
-    document.addEventListener("visibilitychange", () => this.mind(document.hidden));
+    document.addEventListener("visibilitychange", () =>
+      notice(this.mind(document.hidden || $("train-room").hidden)));
   }
 
-  /* A page that nobody sees does not train; it goes on where it stopped. */
+  /* A page that nobody sees does not train; it goes on where it stopped, as it says. */
   mind(isAway) {
-    if (!this.isRunning || isAway === Boolean(this.isAway)) return;
+    if (!this.isRunning || isAway === Boolean(this.isAway)) return "";
     this.isAway = isAway;
     this.post({isRunning: !isAway});
+    return isAway ? "" : "The training goes on where it stopped.";
   }
 
   // What is seen
@@ -242,6 +257,9 @@ class Playground {
     const {state} = this, preset = this.preset();
     $("story-title").textContent = (preset || OWN).name;
     $("story").textContent = (preset || OWN).text;
+    const list = differences(state);
+    $("changed").textContent = list ? `Not as in the first button: ${list}.`
+      : "The other buttons change what they name, and nothing else.";
     for (const {button, ...rest} of PRESETS) {
       button.setAttribute("aria-pressed", Boolean(preset) && rest.name === preset.name);
     }
@@ -279,7 +297,7 @@ class Playground {
     });
   }
 
-  draw({steps, batches, arms, speed, isRunning}) {
+  draw({steps, batches, arms, isRunning}) {
     if (this.isRunning && !isRunning && !this.isAway && arms.every(arm => arm.lost)) {
       this.drive(false);
     }
@@ -295,8 +313,7 @@ class Playground {
     this.easel.paint($("loss"), (context, box, theme) =>
       drawCurves(context, box, curves("losses", theme), last, {low: 0, high: 3.2,
         lines: [{at: 1, label: "1"}, {at: Math.LN10, label: "guess"}]}, theme));
-    $("pace").textContent = `Step ${steps}, pass ${Math.floor(steps / batches) + 1}`
-      + `${speed ? `, ${speed.toFixed(speed < 10 ? 1 : 0)} steps a second` : ""}.`;
+    $("pace").textContent = `Step ${steps}, pass ${Math.floor(steps / batches) + 1}.`;
     if (!this.isRunning) {
       $("start").textContent = steps ? "Go on" : "Start";
       this.speak(steps);
@@ -312,14 +329,14 @@ class Playground {
     this.easel.paint($(`norms-${i}`), (context, box, theme) =>
       drawBars(context, box, norms, colour(theme), theme,
                {low: 1e-12, high: 100, lines: DECADES}));
-    part.ends.textContent = `Block 1: ${short(norms[0])}; block ${norms.length}: `
-      + `${short(norms[norms.length - 1])}.`;
-    const values = meanT || [];
+    const values = meanT || [], highest = Math.max(...values);
+    const top = [0.02, 0.05, 0.1, 0.2, 0.5].find(top => top >= highest) || 1;
     this.easel.paint($(`gates-${i}`), (context, box, theme) =>
-      drawBars(context, box, values, colour(theme), theme, {low: 0, high: 1,
-        lines: [{at: meanT ? 0.5 : 0, label: meanT ? "0.5" : "none"}], isEven: true}));
+      drawBars(context, box, values, colour(theme), theme, {low: 0, high: 1.4 * top,
+        lines: meanT ? [{at: top / 2, label: top / 2}, {at: top, label: top}]
+          : [{at: 0, label: "none"}], isEven: true}));
     $(`norms-${i}`).setAttribute("aria-label",
-      `The norm of the weights' gradient in each block: ${[...norms].map(short).join(" ")}`);
+      `The norm of the gradient in each block: ${[...norms].map(short).join(" ")}`);
     $(`gates-${i}`).setAttribute("aria-label", meanT
       ? `Mean T of each block: ${[...meanT].map(short).join(" ")}` : "It learns no T");
     this.showAnswer(i, arm);

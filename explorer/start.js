@@ -12,7 +12,7 @@ function enter(address) {
   $("train-room").hidden = !isTraining;
   $("to-nets").setAttribute("aria-current", isTraining ? "false" : "page");
   $("to-train").setAttribute("aria-current", isTraining ? "page" : "false");
-  if (playground) playground.mind(!isTraining);
+  const told = playground ? playground.mind(!isTraining) : "";
   if (isTraining) {
     if (!playground) playground = new Playground(easel, state);
     else if (trainingAddress(state) !== trainingAddress(playground.state)) {
@@ -20,7 +20,7 @@ function enter(address) {
     }
   } else if (explorer) explorer.commit(state);
   else explorer = new App(easel, state);
-  notice(complaint);
+  notice(complaint || told);
 }
 
 /* Links within the page: those to a room find it as it was left. */

@@ -2,23 +2,23 @@
 /* What the page shows, as values that are never changed, only replaced: so undo is a
    list of them, and the address holds the present one.
 
-   The first room, trained nets: #i=12&c=3,10-20&k=30&s=4.1&f=1&b=-0.5
+   The first room, trained nets: #i=12&c=3,10-20&k=30&n=10&s=4.1&f=1
      image     {kind: "test", index} | {kind: "drawn", strokes}, each with pixels:
                784 bytes, 0 is paper, 255 ink; strokes where the drawing was made
                here, and not read from an address
      closed    the closed blocks, a Set of 1..L
      keep      only the first so many blocks are kept, 0..L
+     stages    how many there are, 1..L; the blocks of one work side by side
      shuffle   {distance, seed}: blocks change places, none further than distance
      frozen    gates are held at their means
-     shift     is added to all b_T
    What is left out is as the net was trained; an address that says nothing is CONTRAST.
 
    The second room, nets in training: #train&d=30&u=32&n=uniform&f=tanh&r=0.005&s=1
-                                      &x=highway.-2&y=plain&q=7
+                                      &x=highway.auto&y=plain&q=7
      depth, units, init, activation, rate, seed; first and second, the two nets, each
      {kind, gateBias}; the test digit. What is left out is as in UNTOUCHED. */
 
-const SHIFT = 6, SEEDS = 10000;
+const SEEDS = 10000;
 
 const TEST_IMAGES = bytesOf(PACKED_IMAGES);
 
@@ -32,8 +32,8 @@ const blankImage = () => drawnImage(new Uint8Array(784));
 const isBlank = image => !image.pixels.some(Boolean);
 
 const untouched = image => ({
-  image, closed: new Set(), keep: DEPTH, shuffle: {distance: 0, seed: 1},
-  frozen: false, shift: 0,
+  image, closed: new Set(), keep: DEPTH, stages: DEPTH, shuffle: {distance: 0, seed: 1},
+  frozen: false,
 });
 
 const firstClosed = state => Math.min(...state.closed, DEPTH + 1) % (DEPTH + 1) || 1;
@@ -90,13 +90,13 @@ const READERS = new Map([
   ["i", text => ({image: imageIn(text)})],
   ["c", text => ({closed: blocksIn(text)})],
   ["k", text => ({keep: numberIn(text, 0, DEPTH)})],
+  ["n", text => ({stages: numberIn(text, 1, DEPTH)})],
   ["s", text => {
     const [distance, seed = "1"] = text.split(".");
     return {shuffle: {distance: numberIn(distance, 0, DEPTH - 1),
                       seed: numberIn(seed, 1, SEEDS)}};
   }],
   ["f", text => ({frozen: numberIn(text, 0, 1) === 1})],
-  ["b", text => ({shift: numberIn(text, -SHIFT, SHIFT, 0.25)})],
 ]);
 
 /* The second: letters, the settings they stand for, and how those are read. */
@@ -104,8 +104,8 @@ const BIASES = [-8, 4, 0.25];         // of b_T: lowest, highest, step
 const RATES = [0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05];
 const UNTOUCHED = {
   depth: 30, units: 32, init: "uniform", activation: "tanh", rate: 0.005, seed: 1,
-  first: {kind: "highway", gateBias: -2}, second: {kind: "plain", gateBias: -2},
-  digit: 0,
+  first: {kind: "highway", gateBias: "auto"},
+  second: {kind: "plain", gateBias: "auto"}, digit: 0,
 };
 const SETTINGS = [
   ["d", "depth", text => numberIn(text, 1, 100)],
@@ -122,7 +122,7 @@ const TRAINING_READERS = new Map(SETTINGS.map(([letter, name, read]) =>
   [letter, text => ({[name]: read(text)})]));
 
 function netIn(text) {
-  const [kind, bias = "-2"] = text.split(/\.(.*)/s);
+  const [kind, bias = "auto"] = text.split(/\.(.*)/s);
   return {kind: oneOf(kind, Object.keys(FAMILY)),
           gateBias: bias === "auto" ? bias : numberIn(bias, ...BIASES)};
 }
@@ -161,13 +161,13 @@ function imageAddress(image) {
   return isBlank(image) ? "blank" : `drawn.${packPixels(image.pixels)}`;
 }
 
-function addressOf({image, closed, keep, shuffle, frozen, shift}) {
+function addressOf({image, closed, keep, stages, shuffle, frozen}) {
   const parts = [`i=${imageAddress(image)}`];
   if (closed.size) parts.push(`c=${ranges(closed)}`);
   if (keep < DEPTH) parts.push(`k=${keep}`);
+  if (stages < DEPTH) parts.push(`n=${stages}`);
   if (shuffle.distance) parts.push(`s=${shuffle.distance}.${shuffle.seed}`);
   if (frozen) parts.push("f=1");
-  if (shift) parts.push(`b=${shift}`);
   return "#" + parts.join("&");
 }
 
@@ -188,7 +188,7 @@ const onlyFirst = keep =>
   `only the first ${keep === 1 ? "block" : `${keep} blocks`}`;
 
 /* In words, for the picture that is saved and for those who do not see the page. */
-function treatmentOf({closed, keep, shuffle, frozen, shift}) {
+function treatmentOf({closed, keep, stages, shuffle, frozen}) {
   const parts = [];
   const blocks = closed.size === 1 ? "block" : "blocks";
   if (closed.size) {
@@ -196,17 +196,17 @@ function treatmentOf({closed, keep, shuffle, frozen, shift}) {
     parts.push(`${blocks} ${which} closed`);
   }
   if (keep < DEPTH) parts.push(`${onlyFirst(keep)} kept`);
+  if (stages < DEPTH) {
+    parts.push(`blocks side by side in ${stages} stage${stages === 1 ? "" : "s"}`);
+  }
   if (shuffle.distance) parts.push(`blocks shuffled by up to ${shuffle.distance}`);
   if (frozen) parts.push("gates frozen at their means");
-  if (shift && !frozen) parts.push(`${signed(shift)} on all b_T`);
   return parts.join("; ") || AS_TRAINED;
 }
 
 /* How many of the test images are read correctly; a digit for each. */
 const countRight = readings =>
   readings.filter((digit, i) => digit === TEST_LABELS[i]).length;
-
-const signed = value => (value < 0 ? "−" : "+") + Math.abs(value);
 
 /* The states so far, and which of them is shown. */
 class History {

@@ -29,16 +29,12 @@ function touchPad(app) {
     strokes[last] = [...strokes[last], ...points];
     draw();
   });
-  pad.addEventListener("pointerup", event => {
+  pad.onpointerup = pad.onpointercancel = event => {
     if (!strokes || !pad.hasPointerCapture(event.pointerId)) return;
     strokes = null;
-    app.commit(app.state);
-  });
-  pad.addEventListener("pointercancel", event => {
-    if (!strokes || !pad.hasPointerCapture(event.pointerId)) return;
-    strokes = null;
-    app.show(before);
-  });
+    if (event.type === "pointerup") app.commit(app.state);
+    else app.show(before);
+  };
   for (const name of ["touchstart", "touchmove"]) {       // a stroke is no gesture
     pad.addEventListener(name, event => event.preventDefault(), {passive: false});
   }
@@ -130,16 +126,12 @@ function touchBlocks(app) {
         app.select(place);
       }
     });
-    area.addEventListener("pointerup", event => {
+    area.onpointerup = area.onpointercancel = event => {
       if (!drag || !area.hasPointerCapture(event.pointerId)) return;
-      if (drag.isApplied) app.commit(app.state);
+      if (event.type === "pointercancel") app.show(drag.before);
+      else if (drag.isApplied) app.commit(app.state);
       drag = null;
-    });
-    area.addEventListener("pointercancel", event => {
-      if (!drag || !area.hasPointerCapture(event.pointerId)) return;
-      app.show(drag.before);
-      drag = null;
-    });
+    };
   }
 }
 
@@ -192,7 +184,7 @@ function touchTools(app) {
   };
   const shuffle = change => ({shuffle: {...app.state.shuffle, ...change}});
   slider("keep", keep => ({keep}));
-  slider("shift", shift => ({shift}));
+  slider("stages", stages => ({stages}));
   slider("shuffle", distance => shuffle({distance}));
   $("again").onclick = () => app.commit({...app.state,
     ...shuffle({seed: 1 + app.state.shuffle.seed % SEEDS})});

@@ -135,19 +135,16 @@ class Engine {
   constructor(send, budget, later) {
     Object.assign(this, {send, budget, later, trainer: null, job: null, owed: 0,
                          isRunning: false, isAwaited: false, isDue: false, run: 0,
-                         isPlanned: false, told: 0, speed: null});
+                         isPlanned: false, told: 0});
   }
 
   receive(message) {
     if (message.settings) {
       this.trainer = new Trainer(message.settings, message.digits);
       Object.assign(this, {job: this.trainer.begin(), run: message.run, owed: 0,
-                           isRunning: false, isAwaited: false, speed: null});
+                           isRunning: false, isAwaited: false});
     }
-    if ("isRunning" in message) {
-      this.isRunning = message.isRunning;
-      this.clock = {from: performance.now(), steps: this.trainer.steps};
-    }
+    if ("isRunning" in message) this.isRunning = message.isRunning;
     if (message.step) this.owed++;
     if (message.seen === this.run) this.isAwaited = false;
     this.plan();
@@ -188,15 +185,8 @@ class Engine {
 
   tell() {
     if (!this.isDue || this.isAwaited) return;
-    const now = performance.now(), {clock, trainer} = this;
-    if (this.isRunning && now > clock.from + 300) {
-      const speed = 1000 * (trainer.steps - clock.steps) / (now - clock.from);
-      this.speed = this.speed === null ? speed : 0.5 * (this.speed + speed);
-      this.clock = {from: now, steps: trainer.steps};
-    }
-    Object.assign(this, {told: now, isDue: false, isAwaited: true});
-    this.send({...trainer.snapshot(), run: this.run, speed: this.speed,
-               isRunning: this.isRunning});
+    Object.assign(this, {told: performance.now(), isDue: false, isAwaited: true});
+    this.send({...this.trainer.snapshot(), run: this.run, isRunning: this.isRunning});
   }
 }
 

@@ -19,6 +19,11 @@ class View {
     this.answers = Object.fromEntries(KINDS.map(kind => [kind, this.makeAnswer(kind)]));
     for (const group of ["forming", "outputs"]) this.makeStrips(group);
     this.makeScales();
+    for (const panel of [$("forming"), $("means").parentElement, $("outputs")]) {
+      panel.append(element("div", {className: "axis", "aria-hidden": "true"},
+        ...[1, 10, 20, 30, 40, DEPTH].map(block => element("span",
+          {style: `grid-column: ${block + 1}`}, block > 1 ? block : "block 1"))));
+    }
   }
 
   paint(id, draw) {
@@ -161,13 +166,9 @@ class View {
 
   /* The controls, as the state has them. */
   showTools(state, history) {
-    $("keep").value = state.keep;
-    $("keep-out").textContent = state.keep;
-    $("shuffle").value = state.shuffle.distance;
-    $("shuffle-out").textContent = state.shuffle.distance;
-    $("shift").value = state.shift;
-    $("shift-out").textContent = state.shift ? signed(state.shift) : "0";
-    $("shift").disabled = state.frozen;
+    $("keep").value = $("keep-out").textContent = state.keep;
+    $("stages").value = $("stages-out").textContent = state.stages;
+    $("shuffle").value = $("shuffle-out").textContent = state.shuffle.distance;
     $("frozen").checked = state.frozen;
     for (const id of ["undo", "pad-undo"]) disable(id, history.at === 0);
     disable("redo", history.at === history.states.length - 1);

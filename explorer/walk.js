@@ -91,7 +91,8 @@ class Walk {
   tell(found, state) {
     const item = this.steps[0].item, {title, text} = tellAnswers(found, state);
     item.querySelector("h2").textContent = title;
-    $("contrast").textContent = `With ${tellTreatment(state)}, ${text}.`;
+    $("contrast").textContent = `With ${tellTreatment(state)}, ${text}.`
+      + (addressOf(state) === CONTRAST ? ` ${ALIKE}` : "");
     const closing = treatmentOf(this.steps[0].state).replace(" closed", "");
     item.querySelector("button").textContent = isUntouched(state) ? `Close ${closing}`
       : state.closed.size ? "Open them again" : "As they were trained";

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
+from experiments.nets.probes import in_stages, reordered
 from explorer import maker
 from highway_suite.nets import mnist_images
 from tests import committed
 from tests.contracts import contrast
 
-SIZE = 3_500_000        # bytes, at most
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True,
          "is_mobile": True, "device_scale_factor": 2}
@@ -33,6 +33,8 @@ browser_test = pytest.mark.browser
 @pytest.fixture(autouse=True)
 def committed_files(monkeypatch):
     monkeypatch.setattr(hn, "HERE", committed.tree())
+    with hn.blas_threads(1):
+        yield
 
 
 def page_path():
@@ -42,11 +44,10 @@ def page_path():
 def test_committed_page_is_what_the_committed_files_make(tmp_path):
     maker.main(["--out", str(tmp_path / "page.html")])
     assert (tmp_path / "page.html").read_bytes() == page_path().read_bytes()
-    assert page_path().stat().st_size <= SIZE
+    assert page_path().stat().st_size <= 3_500_000
     for picture in (tmp_path / "page.png", page_path().with_suffix(".png")):
-        head = picture.read_bytes()[:24]
-        assert head[:8] == b"\x89PNG\r\n\x1a\n"
-        assert np.frombuffer(head, ">u4", 2, 16).tolist() == [1200, 630]
+        size = np.frombuffer(picture.read_bytes(), ">u4", 2, 16)
+        assert size.tolist() == [1200, 630]
 
 
 def test_every_number_of_the_text_comes_from_a_record(tmp_path, monkeypatch):
@@ -55,18 +56,28 @@ def test_every_number_of_the_text_comes_from_a_record(tmp_path, monkeypatch):
     nets = maker.load_nets(record)
     record["nets"]["highway"][0]["training"]["test_acc"][-1] = 0.1234
     assert "12.3 % of the test images" in maker.make_page(record, nets)
-    for name, broken in (("facts", lambda record: {}), ("load_record", dict)):
-        monkeypatch.setattr(maker, name, broken)
-        with pytest.raises(SystemExit, match="explorer: .*record"):
-            maker.main(["--out", str(tmp_path / "page.html")])
+    monkeypatch.setattr(maker, "load_record", dict)
+    with pytest.raises(SystemExit, match="explorer: .*record"):
+        maker.main(["--out", str(tmp_path / "page.html")])
 
 
 def test_images_are_chosen_by_the_stated_rule(mnist):
+    """And what the page says of all test images is what a count finds."""
     images, labels = mnist_images()
     assert len(images) == 10 * maker.EACH
     for digit in range(10):
         first = mnist.x_test[mnist.y_test == digit][:maker.EACH]
         assert np.array_equal(images[labels == digit], first)
+    counts = json.loads((committed.tree() / maker.COUNTS).read_text())
+    found = maker.count(maker.load_nets(maker.load_record()), mnist)
+    assert found == pytest.approx(counts, abs=2e-4)
+
+
+def test_links_lead_to_what_exists_wherever_the_page_lies():
+    """To a place of the page, or to a whole address: no other file need be there."""
+    links = re.findall(r'<a\b[^>]* href="([^"]*)"', page_path().read_text("utf-8"))
+    assert {link for link in links if not link.startswith("https://arxiv.org/abs/")
+            } == {"#nets", "#train"}
 
 
 # The page in a browser
@@ -88,12 +99,12 @@ def browser():
 
 @pytest.fixture
 def open_page(browser):
-    """open_page(address, script, **settings) -> the page, in a context of its own, in
-    which script ran first. Afterwards: it has asked for nothing but itself and has had
-    nothing to complain of."""
+    """open_page(address, script, within, **settings) -> the page, in a context of its
+    own, in which script ran first, or another page that has it within. Afterwards: it
+    has asked for nothing but itself and has had nothing to complain of."""
     contexts, requests, complaints = [], [], []
 
-    def open_at(address="", script=None, **settings):
+    def open_at(address="", script=None, within=None, **settings):
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900},
                                          "reduced_motion": "reduce"} | settings)
         contexts.append(context)
@@ -103,8 +114,11 @@ def open_page(browser):
         page.on("request", lambda request: requests.append(request.url))
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.goto(page_path().as_uri() + address)
-        settled(page)
+        if within:
+            page.set_content(within)
+        else:
+            page.goto(page_path().as_uri() + address)
+            settled(page)
         return page
 
     yield open_at
@@ -147,79 +161,71 @@ def readings(page):
             for kind in maker.BLOCKS}
 
 
-def arms(page):
-    """What the newest snapshot of the second room says of its two nets."""
-    return page.evaluate("playground.shown.arms.map(({accuracy, loss, lost}) => "
-                         "({accuracy, loss, lost}))")
-
-
 def same(open_page, page, address):
     """The page is at this address, and a fresh page there shows the same: nothing is
-    left over in what a page remembers -> the fresh page."""
+    left over in what a page remembers."""
     assert address_of(page) == address
     until(page, f"location.hash === '{address}'")
     other = open_page(address)
-    shown = arms if address.startswith("#train") else readings
-    assert address_of(other) == address and shown(other) == shown(page)
-    return other
+    shown = "explorer?.readings || playground.shown.arms.map(arm => [...arm.answers])"
+    assert address_of(other) == address
+    assert other.evaluate(shown) == page.evaluate(shown)
 
 
 # The first room: trained nets
 
 
-def touched(net, page, means, *, shuffle=(0, 1), held=False, shift=0, closed=()):
-    """A net in float64 as a treatment of the page leaves it: blocks in the page's
-    order, gates held at their means, b_T moved."""
+def touched(net, order, means=None):
+    """A net in float64 whose blocks stand in this order and whose T is held at these
+    means."""
     twin = hn.DeepNet(**net.settings, dtype="float64")
     twin.params[...] = net.params
     weights = twin.views(twin.params)
-    if "b_T" in weights:
-        weights["b_T"] += shift
-        if held:
-            weights["W_T"][...] = 0
-            weights["b_T"][...] = np.log(means / (1 - means))
-    order = page.evaluate("([distance, seed]) => orderOf({distance, seed}, DEPTH)",
-                          list(shuffle))
-    blocks = twin.tensors(twin.params)["blocks"]
-    blocks[...] = blocks[order]
-    return twin, closed
+    if means is not None and "b_T" in weights:
+        weights["W_T"][...] = 0
+        weights["b_T"][...] = np.log(means / (1 - means))
+    return reordered(twin, order)
 
 
+# Address: are gates held, which blocks are closed, how many stages there are.
 TREATMENTS = {
-    "#i=8": {},
-    "#c=1,20-29&b=-0.5": {"closed": [0, *range(19, 29)], "shift": -0.5},
-    "#s=48.7&k=12": {"shuffle": (48, 7), "closed": list(range(12, 49))},
-    "#f=1&s=2.1": {"held": True, "shuffle": (2, 1)},
+    "#i=8": (False, [], None),
+    "#c=1,20-29": (False, [0, *range(19, 29)], None),
+    "#s=48.7&k=12": (False, range(12, 49), None),
+    "#f=1&s=2.1": (True, [], None),
+    "#n=1": (False, [], 1),
+    "#n=10&f=1": (True, [], 10),
+    "#n=32&s=4.2": (False, [], 32),
 }
 LOGITS = """([address, packed]) => {
     const images = bytesOf(packed), {state} = parseAddress(address);
-    return Object.fromEntries(explorer.nets.map(net => {
+    const order = orderOf(state.shuffle, DEPTH);
+    return [order, Object.fromEntries(explorer.nets.map(net => {
         const run = new Run(net, images.length / 784);
         run.read(images);
         run.follow(planOf(net, state, MEANS));
         run.advance();
         return [net.name, Array.from(run.logits())];
-    }));
+    }))];
 }"""
 
 
 @browser_test
 def test_logits_are_those_of_numpy(open_page, rng):
-    """100 images, under every treatment: the forty, forty moved about, 20 of noise."""
-    forty, _ = mnist_images()
-    moved = np.array([np.roll(image.reshape(28, 28), rng.integers(-4, 5, 2), (0, 1))
-                      for image in forty], dtype="u1").reshape(-1, 784)
-    noise = rng.integers(0, 256, (20, 784)).astype("u1")
-    images = np.concatenate([forty, moved, noise])
+    """Twenty of the images, and five of noise, under every treatment."""
+    noise = rng.integers(0, 256, (5, 784)).astype("u1")
+    images = np.concatenate([mnist_images()[0][::2], noise])
     x = (images.astype("float64") * 2 / 255 - 1).T
     record = maker.load_record()
     means = np.clip(record["nets"]["highway"][0]["picture"]["T_mean"], 1e-9, 1 - 1e-9)
-    page = open_page()
-    for address, change in TREATMENTS.items():
-        found = page.evaluate(LOGITS, [address, maker.base64_of(images)])
-        for kind, net in maker.load_nets(record).items():
-            twin, closed = touched(net, page, means, **change)
-            logits, _ = twin.forward(x, closed=closed)
+    page, nets = open_page(), maker.load_nets(record)
+    for address, (is_held, closed, stages) in TREATMENTS.items():
+        order, found = page.evaluate(LOGITS, [address, maker.base64_of(images)])
+        for kind, net in nets.items():
+            twin = touched(net, order, means if is_held else None)
+            logits, cache = twin.forward(x, closed=closed)
+            if stages:
+                logits = in_stages(twin, cache, stages)
             off = np.abs(np.array(found[kind]).reshape(-1, 10) - logits.T).max()
             assert off < 1e-4, (address, kind)
 
@@ -237,54 +243,23 @@ def test_controls_are_the_state_and_the_address(open_page):
         for key in keys.split():
             page.keyboard.press(key)
     assert address_of(page) == "#i=5&c=3-5&k=40"
-    page = open_page("#i=28")
+    page.locator("#reset").click()
     box = page.locator("#ruler").bounding_box()
-
-    def press(first, last):
-        """On the ruler, from one block to another."""
+    for first, last in ((25, 25), (10, 14), (25, 25)):
         for block, act in ((first, page.mouse.down), (last, page.mouse.up)):
             page.mouse.move(box["x"] + box["width"] * (block + 0.5) / 50, box["y"] + 8,
                             steps=4)
             act()
-    press(25, 25)
-    assert address_of(page) == "#i=28&c=25"
-    press(10, 14)
-    press(25, 25)
     page.keyboard.press("Control+z")
     page.locator("#thumbs .thumb").nth(3).click()
-    for name, value in (("keep", "30"), ("shuffle", "3"), ("shift", "-0.5")):
+    for name, value in (("keep", "30"), ("shuffle", "3"), ("stages", "10")):
         page.locator(f"#{name}").fill(value)
     page.locator("#again").click()
     page.locator("#frozen").check()
-    other = same(open_page, page, "#i=12&c=10-14,25&k=30&s=3.2&f=1&b=-0.5")
-    assert other.locator("#keep").input_value() == "30"
-    page.locator("#reset").click()
-    assert address_of(page) == "#i=12"
-
-
-@browser_test
-def test_a_unit_that_is_pointed_at_shows_its_numbers(open_page):
-    """x, H, T and y of block 3, unit 8, as NumPy has them."""
-    page, image = open_page(f"#i={maker.SHOWN}"), mnist_images()[0][maker.SHOWN]
-    for kind, net in maker.load_nets(maker.load_record()).items():
-        panel = page.locator("#gates" if kind == "highway" else f"#outputs-{kind}")
-        panel.scroll_into_view_if_needed()
-        box = panel.bounding_box()
-        page.mouse.move(box["x"] + box["width"] * 3.5 / 50,
-                        box["y"] + box["height"] * 7.5 / 50)
-        until(page, f"$('readout').textContent.startsWith('{kind}, block 3, unit 8')")
-        text = page.locator("#readout").inner_text().replace("−", "-")
-        _, cache = net.forward((image.astype("f4") * 2 / 255 - 1)[:, None])
-        for name, values in ((r"\bx", cache.x[2]), (r"\bH", cache.z[2]),
-                             (r"\bT", cache.T[2] if kind == "highway" else None),
-                             (r"(?s).*", cache.x[3])):
-            if values is not None:
-                told = float(re.search(rf"{name} = ([-\d.]+)", text)[1])
-                assert told == pytest.approx(values[7, 0], abs=0.006), text
+    same(open_page, page, "#i=12&c=10-14,25&k=30&n=10&s=3.2&f=1")
 
 
 DIGITS = {
-    1: [[(.55, .15), (.47, .85)]],
     4: [[(.35, .15), (.3, .5), (.7, .5)], [(.65, .2), (.6, .88)]],
     7: [[(.28, .2), (.72, .2), (.45, .85)]],
 }
@@ -305,9 +280,9 @@ def draw(page, strokes, size=1.0, at=(0.0, 0.0)):
 @browser_test
 def test_drawn_digits_are_read(open_page):
     """Large and small. The address of a drawing shows the same image again; undo takes
-    back a stroke; the walk keeps it."""
+    back a stroke."""
     page = open_page("#i=8")
-    for digit, place in ((1, (0.4, (0.05, 0.5))), (4, ()), (7, (0.4, (0.05, 0.5)))):
+    for digit, place in ((4, ()), (7, (0.4, (0.05, 0.5)))):
         page.locator("#blank").click()
         draw(page, DIGITS[digit], *place)
         settled(page)
@@ -318,60 +293,43 @@ def test_drawn_digits_are_read(open_page):
     assert address_of(page) != drawn
     page.keyboard.press("Control+z")
     assert address_of(page) == drawn
-    page.locator("#dots button").nth(3).click()
-    assert address_of(page) == f"{drawn}&c=25"
 
 
-def seen(page, selector):
-    """Whether all that a selector names is in view, from edge to edge, with nothing
-    over it."""
-    return page.evaluate("""selector => {
-        const isSeen = (part, box, x, y) => part.contains(document.elementFromPoint(
-            box.x + x * box.width, box.y + y * box.height));
-        return [...document.querySelectorAll(selector)].every(part =>
-            [.1, .5, .9].every(x => [.1, .5, .9].every(y =>
-                isSeen(part, part.getBoundingClientRect(), x, y))));
-    }""", selector)
+IN_VIEW = """selector => [...document.querySelectorAll(selector)]
+    .map(part => part.getBoundingClientRect())
+    .every(box => box.top >= 0 && box.bottom <= innerHeight
+                  && box.left >= 0 && box.right <= innerWidth)"""
 
 
 @browser_test
 @pytest.mark.parametrize("settings", [
     {"viewport": {"width": 1280, "height": 800}}, PHONE])
-def test_it_opens_on_the_contrast_and_answers_stay_in_view(open_page, settings):
-    """One net is right and two are wrong, the words say so, all of it is in view, and
-    one button opens all blocks. Answers are seen while one draws or closes a block."""
+def test_it_opens_on_a_typical_contrast(open_page, settings):
+    """The nets read the image as they read most: two are right and the plain one is
+    wrong. The digit and the answers are in view; one button opens all blocks."""
     page, label = open_page(**settings), mnist_images()[1][maker.SHOWN]
     assert address_of(page) == maker.contrast()
-    assert readings(page)["highway"][0] == label
-    for kind in ("residual", "plain"):
-        digit, right = readings(page)[kind]
-        assert digit != label and right <= 30
-        assert f"{kind} net says {digit}" in page.locator("#contrast").inner_text()
+    assert int(maker.shares()["alike"]) > 50
+    assert {kind: digit == label for kind, (digit, _) in readings(page).items()} == {
+        "highway": True, "residual": True, "plain": False}
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
-    assert seen(page, "#forming canvas, .answers .verdict, #steps .shown .large")
+    assert page.evaluate(IN_VIEW, "#seen, .answers .verdict, #steps .shown .large")
     page.locator("#steps .shown .large").click()
     settled(page)
     assert {digit for digit, _ in readings(page).values()} == {label}
-    page.locator("#pad").scroll_into_view_if_needed()
-    draw(page, DIGITS[1])
-    settled(page)
-    assert seen(page, ".answers .verdict, #pad")
-    page.evaluate("document.getElementById('ruler').scrollIntoView({block: 'center'})")
-    page.locator("#ruler .selected").press("Space")
-    settled(page)
-    assert seen(page, ".answers .verdict, #ruler .selected")
 
 
 @browser_test
-def test_a_finger_draws_points_and_closes_but_does_not_scroll_by_mistake(open_page):
-    """On a phone: a stroke on the pad is a stroke; blocks are as wide as a finger; a
-    tap on a panel points, a drag over it closes, and upwards it scrolls."""
+def test_a_finger_draws_and_closes_but_does_not_scroll_by_mistake(open_page):
+    """On a phone: a stroke on the pad is a stroke; a drag over a panel closes blocks,
+    and upwards it scrolls."""
     page = open_page("#i=28", **PHONE)
     client = page.context.new_cdp_session(page)
 
     def swipe(selector, start, stop):
+        """-> How far the page went."""
         page.locator(selector).scroll_into_view_if_needed()
-        box = page.locator(selector).bounding_box()
+        box, before = page.locator(selector).bounding_box(), page.evaluate("scrollY")
         for i in range(9):
             x, y = np.array(start) + np.subtract(stop, start) * min(i, 7) / 7
             point = {"x": box["x"] + x * box["width"],
@@ -380,118 +338,79 @@ def test_a_finger_draws_points_and_closes_but_does_not_scroll_by_mistake(open_pa
             client.send("Input.dispatchTouchEvent", {
                 "type": kind, "touchPoints": [] if i == 8 else [point]})
         settled(page)
+        return page.evaluate("scrollY") - before
 
-    block = page.locator("#ruler button").nth(2)
-    assert min(block.bounding_box()[side] for side in ("width", "height")) >= 44
-    page.locator("#pad").scroll_into_view_if_needed()
-    before = page.evaluate("scrollY")
-    swipe("#pad", (0.5, 0.9), (0.5, 0.1))
-    assert page.evaluate("scrollY") == before and readings(page)["highway"][0] == 1
+    assert swipe("#pad", (0.5, 0.9), (0.5, 0.1)) == 0
+    assert readings(page)["highway"][0] == 1
     page.locator("#pad-undo").tap()
-    until(page, "addressOf(explorer.state) === '#i=28'")
-    page.locator("#gates").tap()
-    assert address_of(page) == "#i=28"
-    assert "unit" in page.locator("#readout").inner_text()
     swipe("#gates", (0.25, 0.5), (0.45, 0.5))
+    assert swipe("#gates", (0.5, 0.9), (0.5, -1.5)) > 0
     assert address_of(page) == "#i=28&c=12-22"
-    before = page.evaluate("scrollY")
-    swipe("#gates", (0.5, 0.9), (0.5, -1.5))
-    assert page.evaluate("scrollY") > before and address_of(page) == "#i=28&c=12-22"
 
 
 # The second room: nets in training
 
 
-UNITS = 12
 TRAIN = """text => {
-    const {bits, steps, params, images, labels, rate, ...settings} = JSON.parse(text);
-    const Floats = bits === 32 ? Float32Array : Float64Array;
-    const net = new Machine(settings, 64, 32, Floats), adam = new Adam(net.params);
+    const {params, images, labels, ...settings} = JSON.parse(text);
+    const net = new Machine(settings, 64, 32, Float64Array);
+    const adam = new Adam(net.params);
     net.params.set(params);
-    const losses = [];
-    for (let step = 0; step < steps; step++) {
-        const job = net.gradient(Floats.from(images[step]), labels[step]);
+    const losses = images.map((x, step) => {
+        const job = net.gradient(Float64Array.from(x), labels[step]);
         let state;
         do state = job.next(); while (!state.done);
-        losses.push(state.value);
-        if (rate) adam.step(net.params, net.grad, rate, 5);
-    }
+        adam.step(net.params, net.grad, 0.005, 5);
+        return state.value;
+    });
     return JSON.stringify([losses, Array.from(net.grad), Array.from(net.params)]);
 }"""
 KINDS = {kind.removesuffix("_residual"): kind for kind in hn.BLOCKS}
 
 
-def train_both(page, rng, kind, depth, *, bits=64, steps=1, rate=0.0,
-               activation="tanh", init="glorot"):
-    """One net with the same weights and batches in the page and in NumPy, float64
-    -> (losses, grad, params) of each."""
-    net = hn.DeepNet(KINDS[kind], depth, UNITS, inputs=64, activation=activation,
-                     init=init, gate_bias=-1.0, seed=int(rng.integers(1000)),
-                     dtype="float64")
-
-    def flat(vector):                   # as the page has them
-        parts = net.tensors(vector)
-        return np.concatenate([np.hstack([parts["W_in"], parts["b_in"]]).ravel(),
-                               parts["blocks"].ravel(), parts["out"].ravel()])
-    x, labels = rng.uniform(-1, 1, (steps, 32, 64)), rng.integers(10, size=(steps, 32))
-    found = page.evaluate(TRAIN, json.dumps({
-        "kind": kind, "depth": depth, "units": UNITS, "activation": activation,
-        "bits": bits, "rate": rate, "steps": steps, "labels": labels.tolist(),
-        "images": x.reshape(steps, -1).tolist(), "params": flat(net.params).tolist()}))
-    cache, adam, losses = net.cache(32), hn.Adam(net.params), []
-    for x_batch, y in zip(x, labels, strict=True):
-        measures, grad = net.gradient((np.ascontiguousarray(x_batch.T), y), cache)
-        losses.append(measures["train_loss"])
-        if rate:
-            hn.clip_norm(grad, 5.0)
-            adam.step(net.params, grad, rate)
-    return ([np.array(values) for values in json.loads(found)],
-            [np.array(losses), flat(grad), flat(net.params)])
-
-
-STEPS, ONE = {"steps": 20, "rate": 0.005}, {"bits": 32}
-
-
 @browser_test
 def test_training_is_that_of_numpy(open_page, rng):
-    """Every kind: twenty steps, and a gradient of deep nets in float32. Over steps a
-    last digit grows in deep nets, for they are chaotic; one gradient is not."""
+    """Five steps of every kind, in float64: losses, last gradient and weights."""
     page = open_page("#train")
-    for kind, (depth, activation, init, settings, bound) in itertools.product(KINDS, (
-            (1, "relu", "he", STEPS, 1e-9), (10, "tanh", "uniform", STEPS, 1e-9),
-            (30, "tanh", "glorot", ONE, 1e-3), (100, "tanh", "uniform", ONE, 1e-3))):
-        ours, numpys = train_both(page, rng, kind, depth, init=init,
-                                  activation=activation, **settings)
-        for found, expected in zip(ours, numpys, strict=True):
-            largest = 1 if settings is STEPS else np.abs(expected).max()
-            assert np.abs(found - expected).max() < bound * largest, (kind, depth)
+    x, labels = rng.uniform(-1, 1, (5, 32, 64)), rng.integers(10, size=(5, 32))
+    for kind, (depth, activation, init) in itertools.product(KINDS, (
+            (2, "relu", "he"), (10, "tanh", "uniform"))):
+        net = hn.DeepNet(KINDS[kind], depth, 12, inputs=64, activation=activation,
+                         init=init, gate_bias=-1.0, seed=3, dtype="float64")
+
+        def flat(vector, net=net):              # as the page has them
+            parts = net.tensors(vector)
+            return np.concatenate([np.hstack([parts["W_in"], parts["b_in"]]).ravel(),
+                                   parts["blocks"].ravel(), parts["out"].ravel()])
+        found = json.loads(page.evaluate(TRAIN, json.dumps({
+            "kind": kind, "depth": depth, "units": 12, "activation": activation,
+            "labels": labels.tolist(), "images": x.reshape(5, -1).tolist(),
+            "params": flat(net.params).tolist()})))
+        cache, adam, losses = net.cache(32), hn.Adam(net.params), []
+        for x_batch, y in zip(x, labels, strict=True):
+            measures, grad = net.gradient((np.ascontiguousarray(x_batch.T), y), cache)
+            losses.append(measures["train_loss"])
+            hn.clip_norm(grad, 5.0)
+            adam.step(net.params, grad, 0.005)
+        for ours, numpys in zip(found, (losses, flat(grad), flat(net.params)),
+                                strict=True):
+            assert np.abs(np.subtract(ours, numpys)).max() < 1e-9, (kind, depth)
 
 
 @browser_test
 def test_first_weights_follow_their_rule_and_are_shared(open_page):
-    """W_H is the same whatever the kind, and b_T what is said; the spread is that of
-    highway_networks.initial_weights."""
+    """W_H is the same whatever the kind, and its spread is that of NumPy's."""
     page = open_page("#train")
-    made = """([kind, rule, bias]) => {
-        const net = new Machine({kind, depth: 3, units: 64, activation: "tanh"}, 64, 32,
-                                Float64Array);
-        net.initialize(rule, biasOf(bias, 3), 7);
-        [...net.forward(new Float64Array(32 * 64))];
-        return [net.W.slice(1, 4).map(W => Array.from(W)), Array.from(net.meanT())];
-    }"""
     for rule in hn.INITS:
-        (highway, T), (plain, _) = (page.evaluate(made, [kind, rule, "auto"])
-                                    for kind in ("highway", "plain"))
-        highway, plain = (np.reshape(W, (3, -1, 65)) for W in (highway, plain))
-        assert np.allclose(T, 1 / 3)                    # of images of zeros
-        assert np.array_equal(highway[:, :64], plain)
-        assert not plain[..., 64].any()
-        W = plain[..., :64]
-        expected = hn.initial_weights(np.random.default_rng(0), rule, W.shape).std()
-        assert W.std() == pytest.approx(expected, rel=0.03)
-        assert abs(W.mean()) < 0.05 * expected
-        if rule == "orthogonal":
-            assert np.allclose(W @ W.swapaxes(1, 2), np.eye(64))
+        highway, plain = (np.reshape(page.evaluate("""([kind, rule]) => {
+            const net = new Machine({kind, depth: 3, units: 32}, 64, 32, Float64Array);
+            net.initialize(rule, -2, 7);
+            return net.W.slice(1, 4).map(W => Array.from(W));
+        }""", [kind, rule]), (3, -1, 33)) for kind in ("highway", "plain"))
+        assert np.array_equal(highway[:, :32], plain)
+        assert not plain[..., 32].any() and (highway[:, 32:, 32] == -2).all()
+        W = hn.initial_weights(np.random.default_rng(0), rule, (3, 32, 32))
+        assert plain[..., :32].std() == pytest.approx(W.std(), rel=0.05)
 
 
 @browser_test
@@ -501,33 +420,14 @@ def test_thirty_plain_blocks_guess_and_highway_learns(open_page):
     highway, plain = page.evaluate("playground.shown.arms.map(arm => [...arm.norms])")
     assert max(plain) < 1e-6 < 1e-4 < min(highway)
     page.locator("#start").click()
-    until(page, "playground.shown.arms[0].accuracy >= 0.9", 30)
-    page.locator("#start").click()
-    highway, plain = (int(text[:-2]) for text in
-                      page.locator(".arm-score b").all_inner_texts())
-    assert highway >= 90 and plain < 30
-
-
-@browser_test
-def test_steps_are_the_same_however_they_are_made(open_page):
-    """Beside the page, in slices of its time, and again from the same seed; a new seed
-    gives others."""
-    losses = []
-    for script, then in ((None, "#restart"), ("delete window.Worker", "#reseed")):
-        page = open_page("#train&d=5&x=full", script)
-        for _ in range(2):
-            for n in range(1, 4):
-                page.locator("#one").click()
-                until(page, f"playground.shown?.steps === {n}")
-            losses.append([arm["loss"] for arm in arms(page)])
-            page.locator(then).click()
-            until(page, "playground.shown?.steps === 0")
-    assert losses[0] == losses[1] == losses[2] != losses[3]
+    until(page, "playground.shown.arms[0].accuracy >= 0.8", 30)
+    assert page.evaluate("playground.shown.arms[1].accuracy") < 0.3
 
 
 @browser_test
 def test_settings_are_the_state_and_the_address(open_page):
     page = open_page("#train")
+    page.locator("#auto-0").uncheck()
     for name, value in (("depth", "12"), ("units", "16"), ("rate", "3"),
                         ("bias-0", "-3.5")):
         page.locator(f"#{name}").fill(value)
@@ -538,37 +438,34 @@ def test_settings_are_the_state_and_the_address(open_page):
     page.locator("#test-digits button").nth(4).click()
     page.locator("#reseed").click()
     digit = page.evaluate("DIGITS.test.labels.indexOf(4)")
-    other = same(open_page, page, "#train&d=12&u=16&n=he&f=relu&r=0.001&s=2"
-                 f"&x=t_only.-3.5&y=highway.auto&q={digit}")
-    assert other.locator("#depth").input_value() == "12"
-    assert "S = 1.00" in other.locator("#arm-1").inner_text()
+    same(open_page, page, "#train&d=12&u=16&n=he&f=relu&r=0.001&s=2"
+         f"&x=t_only.-3.5&y=highway.auto&q={digit}")
 
 
 @browser_test
 def test_presets_are_one_click(open_page):
-    page = open_page("#train")
-    addresses = set()
+    """Each starts a training of its own and says in what it differs."""
+    page, told = open_page("#train"), {}
     buttons = page.locator("#presets button").all()
     for button in buttons:
         button.click()
-        until(page, "playground.shown?.steps > 0", 20)
-        assert button.get_attribute("aria-pressed") == "true"
-        addresses.add(page.evaluate("location.hash"))
-    assert len(addresses) == len(buttons)
-    page.locator("#start").click()
+        assert page.evaluate("playground.isRunning")
+        told[page.evaluate("location.hash")] = page.locator("#changed").inner_text()
+    assert len(told) == len(set(told.values())) == len(buttons)
+    until(page, "playground.shown?.steps > 0", 20)
 
 
 @browser_test
-def test_divergence_and_another_room_stop_it(open_page):
-    """Nets whose numbers end are named. A room that was left rests, and goes on where
-    it stopped."""
-    page = open_page("#train&d=3&u=8")
+@pytest.mark.parametrize("script", [None, "delete window.Worker"])
+def test_divergence_and_another_room_stop_it(open_page, script):
+    """In a worker and without one. A room that was left goes on where it stopped."""
+    page = open_page("#train&d=3&u=8", script)
     page.locator("#start").click()
     until(page, "playground.shown.steps > 5")
     page.locator("#to-nets").click()
-    page.wait_for_timeout(200)
+    page.wait_for_timeout(100)
     steps = page.evaluate("playground.shown.steps")
-    page.wait_for_timeout(200)
+    page.wait_for_timeout(100)
     assert page.evaluate("playground.shown.steps") == steps
     page.locator("#to-train").click()
     until(page, f"playground.shown.steps > {steps}")
@@ -583,36 +480,30 @@ def test_divergence_and_another_room_stop_it(open_page):
 @browser_test
 def test_nonsense_in_the_address_gets_one_line(open_page):
     """What can be understood is shown, on a fresh page and in one that is open."""
-    cases = {"#i=99&c=3": "#i=3&c=3", "#c=3,77": "#i=3", "#c=9-2&k=5": "#i=3&k=5",
-             "#i=drawn.AAAA&b=1": "#i=3&b=1", "#i=drawn.%%%": "#i=3",
-             "#nonsense": "#i=3", "#k=NaN": "#i=3", "#__proto__=1": "#i=3",
-             "#train&d=101": "#train", "#train&x=plane&u=16": "#train&u=16",
-             "#train&y=plain.9": "#train", "#train&d=1e1&u=9&n=&f": "#train"}
+    cases = {"#i=99&c=3": "#i=3&c=3", "#c=9-2&n=0&k=5": "#i=3&k=5",
+             "#i=drawn.AAAA&n=1": "#i=3&n=1", "#__proto__=1": "#i=3",
+             "#train&x=plane&u=16": "#train&u=16", "#train&d=1e1&y=plain.9": "#train"}
     page = open_page("#f=7&i=3")
     assert address_of(page) == "#i=3"
     for address, left in cases.items():
-        told = page.locator("#notice").inner_text()
-        assert "means nothing" in told and len(told) < 150
+        assert 0 < len(page.locator("#notice").inner_text()) < 150
         page.evaluate("notice('')")
         page.evaluate("address => { location.hash = address; }", address)
-        until(page, "document.getElementById('notice').textContent")
+        until(page, "$('notice').textContent")
         assert address_of(page) == left, address
 
 
 @browser_test
-@pytest.mark.parametrize("sandbox", ["", "sandbox=allow-scripts"])
-def test_within_another_page_both_rooms_open(open_page, sandbox):
+def test_within_another_page_both_rooms_open(open_page):
     """Even where the browser lets it write no address."""
     refusing = "history.replaceState = history.pushState = () => { throw Error(); }"
-    for script in (None, refusing):
-        page = open_page(script=script)
-        page.goto("about:blank")
-        text = html.escape(page_path().read_text("utf-8"))
-        page.set_content(f'<iframe {sandbox} width=1200 height=900 srcdoc="{text}">')
-        for room, other in (("train", "nets"), ("nets", "train")):
-            page.frames[-1].click(f"#to-{room}")
-            assert page.frames[-1].is_visible(f"#{room}-room")
-            assert page.frames[-1].is_hidden(f"#{other}-room")
+    text = html.escape(page_path().read_text("utf-8"))
+    page = open_page(script=refusing, within="<iframe sandbox=allow-scripts width=1200 "
+                     f'height=900 srcdoc="{text}">')
+    for room, other in (("train", "nets"), ("nets", "train")):
+        page.frames[-1].click(f"#to-{room}")
+        assert page.frames[-1].is_visible(f"#{room}-room")
+        assert page.frames[-1].is_hidden(f"#{other}-room")
 
 
 @browser_test
@@ -620,11 +511,10 @@ def test_who_hears_or_hardly_sees_the_page_can_use_it(open_page):
     """All that can be used has a name, and all text the WCAG's contrast, AA."""
     for address, scheme in (("#i=0", "light"), ("#train", "dark")):
         page = open_page(address, color_scheme=scheme)
-        unnamed = page.evaluate("""
+        assert not page.evaluate("""
             [...document.querySelectorAll("button, input, select, canvas[role]")]
             .filter(e => !(e.ariaLabel || e.textContent.trim() || e.labels?.length))
             .map(e => e.outerHTML.slice(0, 80))""")
-        assert unnamed == []
         theme = page.evaluate("readTheme()")
         for text, ground in itertools.product(("text", "muted"), ("page", "panel")):
             assert contrast(theme[text], theme[ground]) >= 4.5, (text, ground)
