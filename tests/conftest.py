@@ -6,6 +6,9 @@ import os
 import signal
 import socket
 
+# Read as NumPy loads: tests run side by side, and more threads would only wait.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 
