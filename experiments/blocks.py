@@ -1,4 +1,4 @@
-"""Which of six forms of the block y = H T + x C is best, at which depth?
+"""Which form of the block y = H T + x C is best, at which depth?
 
 The claim (P2, section 5.2, Table 1a) is about a character-aware language model. By test
 perplexity full, highway (P2 calls it coupled) and C-only are about equal, T-only is

@@ -1,4 +1,4 @@
-"""The six forms at equal size: the search, what is concluded."""
+"""The forms at equal size: the search, what is concluded."""
 
 from dataclasses import replace
 
