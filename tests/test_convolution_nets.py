@@ -24,11 +24,9 @@ NETS = {        # every kind of layer above a convolution, so that its dx is che
                 ("highway", 3, 1, 0), ("dense", 5)],
     "narrow": [("plain", 3, 3, 1), ("narrow", 3, 3, 1, 1), ("narrow", 3, 5, 2, 3),
                ("narrow", 3, 3, 1, 0), ("dense", 5)],
-    "overlapping pool": [("plain", 3, 3, 1), ("pool", 3, 2), ("dense", 5)],
-    "other pools": [("plain", 3, 3, 1), ("pool", 2, 2), ("pool", 2, 1), ("pool", 3, 3),
-                    ("dense", 5)],
+    "pools": [("plain", 3, 3, 1), ("pool", 2, 1), ("pool", 3, 2), ("pool", 3, 3),
+              ("dense", 5)],
     "average": [("plain", 3, 3, 1), ("plain", 5, 1, 0), ("average",)],
-    "nothing below": [("dropout", 0.2), ("dense", 5)],
     "whole": [("dropout", 0.2), ("plain", 3, 3, 0), ("highway", 3, 3, 1),
               ("pool", 3, 2), ("dropout", 0.3), ("highway", 3, 3, 1), ("pool", 2, 2),
               ("dense", 5)],
@@ -124,7 +122,7 @@ def passed_on(self, d):
     ("highway", winograd.Convolution, "load_back", unturned),
     ("highway", winograd.Convolution, "backward_x", without_neighbours),
     ("resized", cl, "RELU", cl.RELU._replace(backward=lambda dH, H: np.copyto(H, dH))),
-    ("overlapping pool", cl, "largest_backward", overwritten),
+    ("pools", cl, "largest_backward", overwritten),
     ("narrow", cl.Narrow, "backward", beside_its_place),
     ("whole", cl.Dropout, "backward", passed_on),
     ("average", cl.Average, "backward", passed_on)])
@@ -166,8 +164,6 @@ def test_dropout_draws_piece_by_piece(seed):
         np.mean([part["train_loss"] for part, _ in parts]), rel=1e-12)
     np.testing.assert_allclose(grad, np.mean([part for _, part in parts], axis=0),
                                atol=1e-14)
-    with pytest.raises(ValueError, match="pieces of 5"):
-        net.cache(12, 5)
 
 
 # Layers
@@ -200,12 +196,11 @@ def by_definition(x, W, b, p):
         for u in range(k) for v in range(k))
 
 
-@pytest.mark.parametrize("side", [4, 9, 13])
+@pytest.mark.parametrize("side", [4, 13])
 @pytest.mark.parametrize("kind, width, k, p, gate", [
-    ("plain", 4, 3, 1, 0), ("plain", 4, 3, 0, 0), ("plain", 2, 5, 1, 0),
-    ("plain", 3, 4, 0, 0), ("plain", 2, 2, 0, 0), ("plain", 3, 1, 0, 0),
-    ("highway", 3, 3, 1, 3), ("highway", 3, 5, 2, 5), ("narrow", 3, 3, 1, 1),
-    ("narrow", 3, 5, 2, 3), ("narrow", 3, 3, 1, 0)])
+    ("plain", 4, 3, 1, 0), ("plain", 2, 5, 1, 0), ("plain", 3, 4, 0, 0),
+    ("plain", 3, 1, 0, 0), ("highway", 3, 3, 1, 3), ("highway", 3, 5, 2, 5),
+    ("narrow", 3, 3, 1, 1), ("narrow", 3, 5, 2, 3), ("narrow", 3, 3, 1, 0)])
 def test_layers_by_their_equations(kind, width, k, p, gate, side, block, rng):
     """A narrow gate is a wide one with zeros around its kernel."""
     rows = width * (1 + (kind != "plain"))
@@ -230,8 +225,7 @@ def test_layers_by_their_equations(kind, width, k, p, gate, side, block, rng):
 
 
 @pytest.mark.parametrize("size, stride, before, after", [
-    (3, 2, 24, 12), (3, 2, 7, 3), (3, 2, 2, 1), (3, 2, 1, 1), (2, 2, 5, 3),
-    (2, 1, 3, 2), (3, 3, 7, 3)])
+    (3, 2, 24, 12), (3, 2, 7, 3), (3, 2, 1, 1), (2, 2, 5, 3), (2, 1, 3, 2)])
 def test_pooling_sizes_are_caffes(size, stride, before, after, block, rng):
     x = rng.normal(size=(3, before, before, 4))
     _, y, _ = one_layer("pool", (size, stride), x)
