@@ -1,9 +1,6 @@
 """The benchmarks: equal work is checked, ratios and records are as they say."""
 
 import hashlib
-import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,9 +8,9 @@ from PIL import Image
 
 import benchmarks.__main__ as program
 import highway_networks as hn
-from benchmarks import deepest, fully_connected, records
-from benchmarks.contests import CONTESTS, variables_for
-from benchmarks.harness import Contest, Contestant, OtherWork, absent, measure
+from benchmarks import fully_connected, records
+from benchmarks.contests import CONTESTS
+from benchmarks.harness import Contest, Contestant, OtherWork, measure
 
 SMALL = {"hidden": 8, "inputs": 16, "images": 100, "batch": 32, "steps": 10}
 
@@ -82,42 +79,6 @@ def test_another_optimiser_is_refused():
         measure(contest, 1)
 
 
-# The contestants
-
-
-def check_framework(found, name):
-    """Gradient, clip and Adam: ten steps later the weights are still the same."""
-    other = found["contestants"][name]
-    assert 0 < other["gradient_error"] < 1e-5
-    assert 0 <= other.get("weights_apart", 0) < 1e-2
-
-
-@pytest.mark.parametrize("name, block, clip", [
-    ("PyTorch", "highway", 0.1), ("PyTorch", "plain", 5.0),
-    ("scikit-learn", "plain", 0.0)])
-def test_a_program_does_our_work(name, block, clip):
-    rivals = fully_connected.FRAMEWORKS | fully_connected.SCIKIT_LEARN
-    if lacks := absent(rivals[name].needs):
-        pytest.skip(f"{lacks} not installed")
-    contest = fully_connected.contest({name: rivals[name]}, block=block, depth=3,
-                                      clip=clip, **SMALL)
-    check_framework(measure(contest, 1), name)
-
-
-def test_jax_does_our_work(tmp_path):
-    """In a process of its own: what it imports may draw from NumPy's generator."""
-    if lacks := absent(fully_connected.FRAMEWORKS["JAX"].needs):
-        pytest.skip(f"{lacks} not installed")
-    code = ("import json, sys; from benchmarks import fully_connected as f, harness\n"
-            "contest = f.contest({'JAX': f.FRAMEWORKS['JAX']}, block='highway',"
-            " depth=1, clip=0.1, **json.loads(sys.argv[1]))\n"
-            "print(json.dumps(harness.measure(contest, 1)))")
-    done = subprocess.run([sys.executable, "-c", code, json.dumps(SMALL)],
-                          cwd=hn.HERE, check=True, text=True, stdout=subprocess.PIPE,
-                          env=variables_for(1, tmp_path))
-    check_framework(json.loads(done.stdout), "JAX")
-
-
 def test_the_products_are_those_of_a_step():
     """Each product of the two passes, and nothing else, from the cache's own arrays."""
     products = fully_connected.Products(fully_connected.Task(
@@ -156,11 +117,3 @@ def test_a_contest_in_a_process_of_its_own():
     assert answer["kind"]["vendor"] == records.processor()["vendor"]
     assert answer["contest"]["contestants"]["ours"]["median"] > 0
     assert answer["contest"]["env"]["blas_threads"] == 1
-
-
-def test_the_deepest_net(monkeypatch):
-    monkeypatch.setattr(deepest, "COMMAND", "python3 highway_networks.py --depth 7 "
-                        "--blocks highway --dataset digits --epochs 1")
-    found = deepest.measure()
-    assert found["seconds"] > 0 and 0 < found["test_acc"] <= 1
-    assert found["peak_mb"] is None or 20 < found["peak_mb"] < 2000

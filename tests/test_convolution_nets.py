@@ -12,7 +12,7 @@ from benchmarks.harness import gradient_error
 from experiments.nets.convolution import layers as cl
 from experiments.nets.convolution import winograd
 from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
-from experiments.nets.convolution.recipe import ByStep, Muon, kernels, rise_and_fall
+from experiments.nets.convolution.recipe import Muon, kernels
 from highway_suite.gradients import WrongGradient, by_complex_step, compare
 from tests.contracts import of_largest
 
@@ -236,15 +236,6 @@ def test_pooling_sizes_are_caffes(size, stride, before, after, block, rng):
             assert np.array_equal(y[:, i, j], x[:, rows, columns].max(axis=(1, 2)))
 
 
-def test_of_tied_pixels_one_gets_the_gradient():
-    """The uppermost in the leftmost column."""
-    x = np.zeros((1, 4, 4, 1))
-    x[0, 1, 0], x[0, 0, 1], x[0, 1, 1] = 5, 5, 5
-    layer, _, _ = one_layer("pool", (2, 2), x)
-    dx = layer.backward(np.array([[1.0, 2], [3, 4]]).reshape(1, 2, 2, 1))[0, :, :, 0]
-    assert np.array_equal(dx, [[0, 0, 2, 0], [1, 0, 0, 0], [3, 0, 4, 0], [0] * 4])
-
-
 def test_dropout_drops_at_its_rate_and_keeps_the_mean(rng):
     layer, y, _ = one_layer("dropout", (0.3,), np.ones((10, 40, 40, 5)))
     assert set(np.unique(y)) == {0, 1 / (1 - 0.3)}
@@ -271,20 +262,6 @@ def test_nesterov_by_scalars():
             new = 0.5 * v[i] + 0.1 * rates[i] * (grad[i] + decays[i] * p[i])
             p[i], v[i] = p[i] - 1.5 * new + 0.5 * v[i], new
     assert [*params, *optimizer.v] == pytest.approx([*p, *v], rel=1e-14)
-
-
-def test_rate_and_decay_by_step():
-    """Taken in the middle of each step: up for two steps, down for eight."""
-    params, rates = np.array([2.0, 2.0]), []
-    optimizer = ByStep(hn.Adam(params), np.array([0.5, 0.0]), 10, rise_and_fall)
-    for _ in range(10):
-        before = params.copy()
-        optimizer.step(params, np.zeros(2), 0.1)
-        rates.append(1 - params[0] / before[0])
-        assert params[1] == 2
-    expected = [0.25, 0.75, *np.arange(15, 0, -2) / 16]
-    assert rates == pytest.approx([0.1 * 0.5 * rate for rate in expected], rel=1e-9)
-    assert set(optimizer.kept) == {"m", "v", "steps", "done"}
 
 
 def test_muon_moves_kernels_by_orthogonal_steps_and_the_rest_by_adam(seed):

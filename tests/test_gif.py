@@ -12,7 +12,7 @@ from PIL import Image
 import make_highway_networks_gif as gif
 from highway_suite import animation, figures
 from highway_suite.animation import draw_frames, encode_gif, frame_epochs
-from highway_suite.figures import COLOURS, TINTS, plot_gates, plot_history
+from highway_suite.figures import plot_gates, plot_history
 from highway_suite.studies import as_study
 from tests.committed import tree
 from tests.records_for_figures import diverge, make_record, save
@@ -62,29 +62,13 @@ def test_a_frame_draws_the_record_up_to_its_epoch_on_the_same_axes():
         limits.add((curves.get_xlim(), curves.get_ylim(), gates.get_ylim()))
         drawn = {item.get_label(): [y for y in item.get_ydata() if np.isfinite(y)]
                  for item in curves.lines}
-        texts = {text.get_text() for text in curves.texts}
         acc = nets["highway"]["history"]["test_acc"][:epoch]
         assert drawn["highway"] == acc
-        assert {f"highway {value:.4f}" for value in acc[-1:]} <= texts
-        assert ("plain diverged" in texts) == ("plain diverged" in drawn) == (epoch > 3)
+        assert ("plain diverged" in drawn) == (epoch > 3)
         values, _, baseline = gates.patches[0].get_data()
         assert list(values[::2]) == nets["highway"]["layer_T_history"][epoch][1]
         assert baseline == as_study(record).T_start
     assert len(limits) == 1
-
-
-def test_the_file_shows_what_was_drawn_in_the_very_colours(monkeypatch):
-    monkeypatch.setattr(figures, "DPI", 200)
-    frames = draw_frames(as_study(make_record(epochs=3)))
-    decoded, _, _ = decode(encode_gif(frames, ""))
-    assert len(frames) == len(decoded) == 4
-    for drawn, shown in zip(frames, decoded, strict=True):
-        away = np.abs(drawn.astype(int) - shown).max(axis=2)
-        assert away.max() < 100 and (away > 0).mean() < 0.03    # shades of edges
-        for colour in (TINTS.paper, COLOURS["highway"], TINTS.grid):
-            rgb = [int(colour[i:i + 2], 16) for i in (1, 3, 5)]
-            same = (drawn == rgb).all(axis=2)
-            assert same.any() and (shown[same] == rgb).all()
 
 
 @pytest.mark.parametrize("record", [

@@ -355,10 +355,8 @@ def test_a_recheck_says_when_a_claim_no_longer_holds(toy, tmp_path, capsys, monk
 
 
 @pytest.mark.parametrize("numbers, x2, env, code", [
-    ([1, 2, 3, 4], 16, {}, 0), ([1, 2, 3, 4], 16, {"numpy": "1.0"}, 0),
-    ([1, 2, 3, 4], 17, {}, 3), ([1, 2, 3, 4], 17, {"numpy": "1.0"}, 0),
-    ([4.5, 4.51, 4], 20.3, {"numpy": "1.0"}, 3), ([4.5, 4], 20.3, {"numpy": "1.0"}, 3),
-    ([3.9, 4], 15.5, {"numpy": "1.0"}, 0),
+    ([1, 2, 3, 4], 16, {}, 0), ([1, 2, 3, 4], 17, {}, 3),
+    ([1, 2, 3, 4], 17, {"numpy": "1.0"}, 0), ([4.5, 4], 20.3, {"numpy": "1.0"}, 3),
     ([4], 99, {"numpy": "1.0"}, 0)])                # one number: nothing can be said
 def test_a_recheck_says_when_only_the_verdict_comes_out(toy, tmp_path, monkeypatch,
                                                         numbers, x2, env, code):
