@@ -63,6 +63,7 @@ def test_a_block_may_not_be_called_as_a_field_of_its_record(monkeypatch):
 def test_a_preset_fills_only_what_was_not_given(words, expected):
     settings = settings_of(f"python3 highway_networks.py {words}")
     assert {name: settings[name] for name in expected} == expected
+    assert words or hn.make_configs(settings)[0] == hn.Config()
 
 
 @pytest.mark.parametrize("words, name", [
@@ -154,13 +155,17 @@ def test_the_small_command_trains_nothing_that_it_cannot_write(out, small_mnist)
 
 @pytest.mark.parametrize("library", ["joblib", "threadpoolctl"])
 def test_what_is_not_installed_is_done_without(tmp_path, library):
-    (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError("
-                                            f"'no', name='{library}')")
+    """Without threadpoolctl OpenBLAS is told before NumPy loads."""
+    code = (f"import atexit, os, runpy, sys; sys.modules[{library!r}] = None\n"
+            "atexit.register(lambda: print(os.environ.get('OPENBLAS_NUM_THREADS')))\n"
+            f"runpy.run_path({hn.__file__!r}, run_name='__main__')")
     words = ["--dataset", "digits", "--depth", "2", "--epochs", "1"]
-    ended = subprocess.run([sys.executable, hn.__file__, *words, "--out", "r.json"],
+    ended = subprocess.run([sys.executable, "-c", code, *words, "--out", "r.json"],
                            cwd=tmp_path, text=True, capture_output=True,
-                           env=os.environ | {"PYTHONPATH": str(tmp_path)})
+                           env=os.environ | {"PYTHONPATH": str(hn.HERE),
+                                             "OPENBLAS_NUM_THREADS": ""})
     assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.endswith("1\n") == (library == "threadpoolctl")
     there = numbers_of(read_record(tmp_path / "r.json"))
     here = numbers_of(cli.main([*words, "--jobs", "1", "--no-save"]))
     assert there | {"command": here["command"]} == here
