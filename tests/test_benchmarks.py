@@ -7,7 +7,6 @@ import pytest
 from PIL import Image
 
 import benchmarks.__main__ as program
-import highway_networks as hn
 from benchmarks import fully_connected, records
 from benchmarks.contests import CONTESTS
 from benchmarks.harness import Contest, Contestant, OtherWork, measure
@@ -65,18 +64,6 @@ def test_ratios_are_taken_within_a_round():
 def test_another_gradient_is_refused(slope):
     with pytest.raises(OtherWork, match="other does other work"):
         measured(Twin(1.0), Twin(1.0, slope=slope))
-
-
-def test_another_optimiser_is_refused():
-    """The gradient is right; the weights end elsewhere."""
-    class Slower(fully_connected.Ours):
-        def __init__(self, task):
-            super().__init__(task)
-            self.adam = hn.Adam(self.net.params, beta1=0.5)
-    contest = fully_connected.contest({"slower": Contestant(Slower)}, block="highway",
-                                      depth=2, **SMALL)
-    with pytest.raises(OtherWork, match="slower .* weights"):
-        measure(contest, 1)
 
 
 def test_the_products_are_those_of_a_step():

@@ -41,17 +41,6 @@ def test_nets_train_as_hn_train_does(digits):
     assert result["test_acc"] == history["test_acc"][-1]
 
 
-def test_the_tutorials_start(digits):
-    config = {"start": "tutorial", "depth": 18, "seed": 3}
-    net = tutorial.make_net(config, digits)
-    for name, values in net.views(net.params).items():
-        if name.startswith("b_"):
-            assert (values == np.float32(0.1)).all()
-        else:       # 0.8796: of a normal cut at two standard deviations
-            assert np.abs(values).max() <= np.float32(0.2)
-            assert values.std() == pytest.approx(0.08796, rel=3 / values.size ** 0.5)
-
-
 def test_the_tutorials_steps_are_on_the_summed_loss(digits):
     """Of 50 images: that is 50 times the rate, by plain SGD without a clip, on pixels
     from 0 to 1, epoch after epoch in new orders."""

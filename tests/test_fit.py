@@ -7,7 +7,6 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import highway_networks as hn
-from highway_suite.checkpoints import Checkpoint
 
 
 class Valley:
@@ -94,16 +93,3 @@ def test_a_training_has_one_thread_unless_asked_and_what_was_comes_back():
                    measure=lambda *_: found.append(blas()) or {}, **more)
             assert blas() == {2}
     assert found == [{1}, {2}]
-
-
-# Killed and resumed
-
-
-def test_a_diverged_run_ends_alike_when_it_is_resumed(tmp_path):
-    ends = []
-    for _ in range(2):
-        net = Valley(5.0)
-        ends.append(hn.fit(net, Targets(), hn.SGD(net.params, 0.9),
-                           lambda epoch, history: 0.1 if epoch == 1 else 1e200,
-                           epochs=3, checkpoint=Checkpoint(tmp_path / "c.npz", {}, "")))
-    assert ends[0] == ends[1] and ends[0][1] == "diverged" and len(ends[0][0]) == 1

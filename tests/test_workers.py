@@ -22,12 +22,6 @@ def test_processes_work_whatever_joblib_is_told_elsewhere():
     assert found and os.getpid() not in found
 
 
-def test_without_joblib_one_process_does_all(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "joblib", None)
-    assert processes_of(4, jobs=2) == {os.getpid()}
-    assert capsys.readouterr().err.count("\n") == 1
-
-
 SEALED = """
 import _multiprocessing, os
 def refused(*words, **named):
