@@ -105,6 +105,7 @@ def test_gates_are_drawn_by_block_and_epoch(depth, bias):
     assert np.array_equal(image.get_array(), T.T)       # with block 1 at the bottom:
     assert image.get_extent() == pytest.approx([-0.5, 3.5, 0.5, depth + 0.5])
     assert axes.get_ylim()[0] < axes.get_ylim()[1] and image.origin == "lower"
+    assert axes.child_axes[0].get_title("left"), "the scale has a name"
     axes, = draw("T_gate_final", record).axes
     heights, baseline = bars(axes)
     start = 1 / (1 + math.exp(-bias))
@@ -143,6 +144,8 @@ def test_runs_that_diverged_end_in_a_cross_and_are_left_out_of_the_mean():
                                                           1)
     assert alone[:2] == lost[:2] and np.isnan(alone[2:]).all()
     assert line(axes, "highway diverged") == ([2], [lost[1]])
+    widths = {item.get_label(): item.get_linewidth() for item in axes.lines}
+    assert widths["highway alone"] < widths["highway"]
     T = [record["runs"][i]["highway"]["final_T_per_layer"] for i in (0, 2)]
     assert bars(draw("T_gate_final", record).axes[0])[0] == pytest.approx(
         np.mean(T, axis=0))
@@ -216,6 +219,9 @@ def test_own_axes_in_a_grid_keep_apart_in_any_style(look):
             assert all(to_rgb(item.get_color()) != to_rgb(axes.get_facecolor())
                        for item in axes.lines)
         check_places(figure)
+    engine = (figure := Figure(layout="tight")).get_layout_engine()
+    plot_gates(record, figure.subplots())
+    assert figure.get_layout_engine() is engine, "the user's own"
 
 
 # From Python

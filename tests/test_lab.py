@@ -109,6 +109,16 @@ def test_a_resumable_trial_goes_on_from_its_checkpoint(store, tmp_path, monkeypa
     assert [path.name for path in store.path.parent.rglob("*.*")] == ["trials.sqlite"]
 
 
+def test_the_time_left_is_that_of_the_trials_left(monkeypatch, capsys):
+    requests, clock = toys.requests_of(toys.square, 4), iter([100, 130, 150])
+    trial, = run(requests[:1], None)
+    monkeypatch.setattr(running, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    tell = running.progress(requests, 4, 3)
+    tell(trial), tell(trial)
+    _, one, two = capsys.readouterr().err.splitlines()[-3:]
+    assert "60 s left" in one and "25 s left" in two
+
+
 def test_trials_are_found_by_the_start_of_a_name_and_not_by_a_pattern(store):
     def declared(name):
         return trial_function(name)(lambda config, data: name)
@@ -377,11 +387,12 @@ def test_a_claim_too_dear_gets_no_verdict(toy, monkeypatch):
     assert rechecked("toy-last", "--minutes", "1") == 2
 
 
-def test_a_sample_of_an_experiment_is_compared(toy, tmp_path, monkeypatch):
+def test_a_sample_of_an_experiment_is_compared(toy, tmp_path, capsys, monkeypatch):
     """Trials that differ are no failure where they were made elsewhere, or by another
     version."""
     toy()
     toy("--recheck", "2")
+    assert capsys.readouterr().out.count("equal") == 2
     for x2 in (7, "seven"):             # now 1
         edit_trials(tmp_path, 1, x2)
         toy()
