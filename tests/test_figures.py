@@ -113,6 +113,7 @@ def test_gates_are_drawn_by_block_and_epoch(depth, bias):
     assert baseline == pytest.approx(start) and dashed(axes) == [pytest.approx(start)]
     low, high = axes.get_ylim()
     assert 0 <= low < min(*heights, start) and max(*heights, start) < high <= 1
+    assert np.mean(axes.get_xlim()) == pytest.approx((depth + 1) / 2)
 
 
 def test_several_seeds_are_a_mean_in_a_band():
@@ -248,6 +249,7 @@ def test_training_and_validation_are_drawn_together():
     net = {"epoch": [1, 2, 3], "train_loss": [2.0, 1.0, 0.5],
            "train_acc": [0.5, 0.75, 1.0], "validation_acc": [0.25, 0.5, None]}
     axes = plot_history(net)
+    assert axes.get_ylabel() == "accuracy"       # of both
     assert line(axes, "net training")[1] == net["train_acc"]
     assert line(axes, "net validation")[1][:2] == [0.25, 0.5]
     check_places(axes.figure)

@@ -237,7 +237,8 @@ def edit_trials(tmp_path, x, x2, **env):
     (tmp_path / "runs" / "trials.sqlite").unlink(missing_ok=True)
 
 
-def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_path):
+def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_path,
+                                                                      capsys):
     path = tmp_path / "results/toy/record.json"
     assert state_of(toys.EXPERIMENT) == "none"
     toy()
@@ -247,6 +248,7 @@ def test_a_run_leaves_record_figure_and_trials_and_then_nothing_to_do(toy, tmp_p
         toy()
         assert (load_record(path)[0]["env"] == {"git_dirty": False}) == (not dirty)
     assert state_of(toys.EXPERIMENT) == "complete"
+    assert "trials" not in capsys.readouterr().out.splitlines()[-1]
     before = committed(tmp_path)
     assert set(before) == {"record.json", "figure.png", "square.jsonl"}
     (tmp_path / "results/toy/trials/square.jsonl").unlink()
@@ -291,9 +293,9 @@ def test_what_ends_a_run_is_a_line_or_a_code(toy, monkeypatch, error, code):
     assert caught.value.code == code
 
 
-@pytest.mark.parametrize("words", [["--smok"], ["--only", "x=2"], ["--jobs", "0"],
-                                   ["--smoke", "--fresh"], ["--recheck", "0"],
-                                   ["--cluster", "x", "--recheck", "1"]])
+@pytest.mark.parametrize("words", [
+    ["--smok"], ["--only", "x=2"], ["--jobs", "0"], ["--jobs", "1025"],
+    ["--smoke", "--fresh"], ["--recheck", "0"], ["--cluster", "x", "--recheck", "1"]])
 def test_wrong_flags_are_usage_errors(toy, words):
     with pytest.raises(SystemExit) as caught:
         toy(*words)

@@ -37,6 +37,10 @@ def test_links_lead_somewhere(page):
         assert not anchor or target.suffix != ".md" or anchor in anchors(target), link
 
 
+def test_numbers_of_one_order_have_as_many_decimals():
+    assert texts.words([0.0015, 0.02]) == "0.0015, 0.0200"
+
+
 def test_a_stale_text_is_written_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(texts, "PLACES", ("*.md.jinja",))
     monkeypatch.setattr(hn, "HERE", tmp_path)
