@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.data_movement import costs, skipping, tracing
+from experiments.data_movement import skipping, tracing
 from experiments.data_movement.costs import movement
 
 
@@ -79,14 +79,3 @@ def test_a_skipping_net_is_the_net_where_nothing_is_skipped(rng):
     assert np.allclose(shut, net.forward(x, closed=range(4))[0], atol=1e-5)
     half, used = skipping.skip(net, x, float(np.median(net.gates(x.T))))
     assert 0 < used.mean() < 1 and not np.allclose(half, whole, atol=1e-3)
-
-
-def test_fewer_open_gates_move_less(rng):
-    net, _ = trained_like(rng)
-    found = []
-    for open_gates in (6, 3, 0):
-        opened = np.zeros((2, 4, 6), bool)
-        opened[..., :open_gates] = True
-        found.append(movement(tracing.trace_skipping(net, opened)))
-    for model in costs.MODELS:
-        assert found[0][model] > found[1][model] > found[2][model]

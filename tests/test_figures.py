@@ -145,8 +145,12 @@ def test_runs_that_diverged_end_in_a_cross_and_are_left_out_of_the_mean():
                                                           1)
     assert alone[:2] == lost[:2] and np.isnan(alone[2:]).all()
     assert line(axes, "highway diverged") == ([2], [lost[1]])
-    widths = {item.get_label(): item.get_linewidth() for item in axes.lines}
-    assert widths["highway alone"] < widths["highway"]
+
+    def widths(axes):
+        return {item.get_label(): item.get_linewidth() for item in axes.lines}
+    assert widths(axes)["highway alone"] < widths(axes)["highway"]
+    all_lost, = draw("learning_curves", lost_record()).axes
+    assert widths(all_lost)["plain alone"] == widths(axes)["highway"]
     T = [record["runs"][i]["highway"]["final_T_per_layer"] for i in (0, 2)]
     assert bars(draw("T_gate_final", record).axes[0])[0] == pytest.approx(
         np.mean(T, axis=0))
@@ -183,7 +187,7 @@ def check_places(figure):
                     or (low <= values).all() and (values <= high).all())
 
 
-def lost():
+def lost_record():
     """A record of nets that diverged, one of them in its third epoch."""
     record = make_record(seeds=(0, 1))
     for i, block in ((0, "highway"), (0, "plain"), (1, "plain")):
@@ -199,7 +203,7 @@ RECORDS = {
     "all kinds": lambda: make_record((3, 6), (0, 1), blocks=(
         *figures.MARKERS, "own_with_gates", "a_block_of_long_name")),
     "no gates": lambda: make_record(blocks=("residual", "plain"), dataset="digits"),
-    "lost": lost, "earlier": lambda: as_earlier(make_record(depths=(3, 6)))}
+    "lost": lost_record, "earlier": lambda: as_earlier(make_record(depths=(3, 6)))}
 
 
 @pytest.mark.parametrize("kind", RECORDS)
