@@ -2,13 +2,10 @@
 
 from dataclasses import replace
 
-import pytest
-
 from experiments import blocks
 from experiments.blocks import Net
 from experiments.lab import Lab, Trial
 from experiments.lab.experiment import Training
-from experiments.lab.judging import judge
 
 
 def test_no_test_image_chooses_anything(digits):
@@ -24,15 +21,6 @@ def test_no_test_image_chooses_anything(digits):
         for name in ("chosen", "train_loss"):
             assert one[name] == two[name]
         assert one["test_acc"] != two["test_acc"]
-
-
-@pytest.mark.parametrize("deep, expected", [
-    ({19: [2.3, 2.3]}, "open"), ({49: [2.3, None]}, "holds"),
-    ({49: [2, 2], 99: [0.15, 3]}, "open"), ({49: [0.08, 0.07]}, "does not hold")])
-def test_plain_nets_get_worse_if_all_deep_ones_are(deep, expected):
-    nets = [{"block": "plain", "depth": depth, "train_loss": 2 * losses, "trials": []}
-             for depth, losses in ({9: [0.1, 0.2]} | deep).items()]
-    assert judge(blocks.claim_on_plain(nets))["verdict"] == expected
 
 
 def trial_of(result):

@@ -107,20 +107,5 @@ def test_what_is_right_passes_and_every_mistake_is_told_by_its_name(form):
             check_layer.check(form, **{name: -np.array(value)})
 
 
-def test_on_a_layer_of_pytorch():
-    """Whose gradients are by autograd."""
-    torch = pytest.importorskip("torch")
-    x, dy, weights = check_layer.numbers("highway")
-    x = torch.tensor(x, requires_grad=True)
-    w = {name: torch.tensor(value, requires_grad=True)
-         for name, value in weights.items()}
-    T = torch.sigmoid(torch.nn.functional.linear(x, w["W_T"], w["b_T"]))
-    H = torch.tanh(torch.nn.functional.linear(x, w["W_H"], w["b_H"]))
-    y = H * T + x * (1 - T)
-    y.backward(torch.tensor(dy))
-    check_layer.check("highway", rtol=1e-10, y=y.detach(), dx=x.grad,
-                      **{"d" + name: value.grad for name, value in w.items()})
-
-
 if __name__ == "__main__":
     write_json(hn.HERE / "examples" / "check_layer.json", listed(make()))

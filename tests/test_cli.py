@@ -1,6 +1,5 @@
 """The command line: what it accepts, refuses, writes and survives."""
 
-import contextlib
 import math
 import os
 import shlex
@@ -8,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -59,13 +57,13 @@ def test_a_block_may_not_be_called_as_a_field_of_its_record(monkeypatch):
 
 @pytest.mark.parametrize("words, expected", [
     ("", {"depths": [30], "epochs": 12, "n_train": 6000, "n_test": 2000}),
-    ("--quick", {"depths": [10], "epochs": 5, "n_train": 2000, "n_test": 1000}),
     ("--quick --depth 50 --epochs 2", {"depths": [50], "epochs": 2, "n_train": 2000}),
     ("--hidden 60", {"hidden": 60, "plain_hidden": 60}),
     ("--plain-hidden 71", {"hidden": 50, "plain_hidden": 71})])
 def test_a_preset_fills_only_what_was_not_given(words, expected):
     settings = settings_of(f"python3 highway_networks.py {words}")
     assert {name: settings[name] for name in expected} == expected
+    assert words or hn.make_configs(settings)[0] == hn.Config()
 
 
 @pytest.mark.parametrize("words, name", [
@@ -80,12 +78,6 @@ def test_only_the_headline_goes_to_run_json(words, name):
     assert settings_of(cli.command_of(flags, None)) == settings, "another run"
 
 
-def test_file_names_stay_short_and_apart():
-    names = {cli.default_out([("seeds", ",".join(map(str, range(n))))]).name
-             for n in (90, 91)}
-    assert len(names) == 2 and all(len(name) < 130 for name in names)
-
-
 def test_main_trains_both_arms_and_writes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     record = cli.main([*DIGITS, "--seeds", "0,1"])
@@ -96,7 +88,7 @@ def test_main_trains_both_arms_and_writes(tmp_path, monkeypatch, capsys):
     out, err = capsys.readouterr()
     for row in saved["summary"]:
         assert f"{row['test_acc_mean']:.4f}" in out
-    assert len(err.splitlines()) == 4
+    assert len(err.splitlines()) == 4           # one for each epoch
 
 
 def test_a_seed_has_its_own_images_whatever_stands_beside_it():
@@ -116,13 +108,12 @@ def test_what_each_net_was_made_with_is_in_the_record():
         assert run["highway"]["hidden"] == 50 and run["plain"]["hidden"] == 71
 
 
-def test_divergence_ends_with_a_record(tmp_path, capsys):
+def test_divergence_ends_with_a_record(tmp_path):
     path = tmp_path / "r.json"
     words = "--activation relu --init he --optimizer sgd --lr 1000 --clip 0 --out"
     record = cli.main([*DIGITS, *words.split(), str(path)])
     assert read_record(path) == record
     assert {run["plain"]["status"] for run in record["runs"]} == {"diverged"}
-    assert "--lr" in capsys.readouterr().out       # what to try
 
 
 # Without what is not needed
@@ -164,13 +155,17 @@ def test_the_small_command_trains_nothing_that_it_cannot_write(out, small_mnist)
 
 @pytest.mark.parametrize("library", ["joblib", "threadpoolctl"])
 def test_what_is_not_installed_is_done_without(tmp_path, library):
-    (tmp_path / f"{library}.py").write_text("raise ModuleNotFoundError("
-                                            f"'no', name='{library}')")
+    """Without threadpoolctl OpenBLAS is told before NumPy loads."""
+    code = (f"import atexit, os, runpy, sys; sys.modules[{library!r}] = None\n"
+            "atexit.register(lambda: print(os.environ.get('OPENBLAS_NUM_THREADS')))\n"
+            f"runpy.run_path({hn.__file__!r}, run_name='__main__')")
     words = ["--dataset", "digits", "--depth", "2", "--epochs", "1"]
-    ended = subprocess.run([sys.executable, hn.__file__, *words, "--out", "r.json"],
+    ended = subprocess.run([sys.executable, "-c", code, *words, "--out", "r.json"],
                            cwd=tmp_path, text=True, capture_output=True,
-                           env=os.environ | {"PYTHONPATH": str(tmp_path)})
+                           env=os.environ | {"PYTHONPATH": str(hn.HERE),
+                                             "OPENBLAS_NUM_THREADS": ""})
     assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.endswith("1\n") == (library == "threadpoolctl")
     there = numbers_of(read_record(tmp_path / "r.json"))
     here = numbers_of(cli.main([*words, "--jobs", "1", "--no-save"]))
     assert there | {"command": here["command"]} == here
@@ -194,12 +189,9 @@ def test_a_failed_write_loses_no_numbers(tmp_path, monkeypatch, capsys):
     assert "highway 2" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("jobs, streams", [
-    (1, "2>&1 | head -1"), (2, ">&- 2>&- <&-")])
-def test_a_finished_training_outlives_its_streams(tmp_path, jobs, streams):
-    words = shlex.join([sys.executable, "-u", hn.__file__, *DIGITS, "--jobs", str(jobs),
-                        "--out", "r.json"])
-    ended = subprocess.run(["bash", "-c", f"set -o pipefail; {words} {streams}"],
+def test_a_finished_training_outlives_its_streams(tmp_path):
+    words = shlex.join([sys.executable, "-u", hn.__file__, *DIGITS, "--out", "r.json"])
+    ended = subprocess.run(["bash", "-c", f"set -o pipefail; {words} 2>&1 | head -1"],
                            cwd=tmp_path, text=True, capture_output=True)
     assert "Traceback" not in ended.stdout + ended.stderr
     assert len(read_record(tmp_path / "r.json")["runs"]) == 1
@@ -208,32 +200,17 @@ def test_a_finished_training_outlives_its_streams(tmp_path, jobs, streams):
 # Processes and threads
 
 
-def test_main_in_another_thread_may_start_processes():
-    """As a window or a notebook server calls it."""
-    made = []
-    thread = threading.Thread(target=lambda: made.append(cli.main(
-        [*DIGITS[:2], *DIGITS[4:], "--jobs", "2", "--no-save"])))
-    thread.start()
-    thread.join()
-    assert made and len(made[0]["runs"]) == 1
-
-
 def test_a_block_of_ones_own_trains_in_worker_processes(monkeypatch):
-    """The same mathematics as residual, then as plain, and so the same numbers, also in
-    processes that have trained an earlier block of the name."""
+    """The same mathematics as residual, and so the same numbers."""
     def forward(x, rows, y, scratch):
         np.add(rows[0], x, out=y)
 
     def backward(d, x, rows, dH, scratch):
         np.copyto(dH, d)
+    monkeypatch.setitem(hn.BLOCKS, "own", hn.Block("", forward, backward))
     words = "--dataset digits --jobs 2 --depth 2 --epochs 2 --no-save --blocks"
-    for block, own in (("residual", hn.Block("", forward, backward)),
-                       ("plain", hn.BLOCKS["plain"])):
-        monkeypatch.setitem(hn.BLOCKS, "own", own)
-        run = cli.main([*words.split(), "own,residual,plain"])["runs"][0]
-        assert run["own"]["history"] == run[block]["history"]
-        assert run["own"]["label"] == "own 2"
-    assert run["residual"]["history"] != run["plain"]["history"]
+    run = cli.main([*words.split(), "own,residual"])["runs"][0]
+    assert run["own"]["history"] == run["residual"]["history"]
 
 
 ELSEWHERE = ("fork", "sysconf", "uname", "killpg", "getuid", "fchmod", "geteuid",
@@ -260,25 +237,14 @@ def test_nothing_is_called_that_other_systems_lack(tmp_path, monkeypatch):
     assert len(viz.main(["--run", "r.json"])) == 5 and gif.main(["--run", "r.json"])
 
 
-@pytest.fixture
-def training(tmp_path):
-    """A run of two processes that takes long, after its first epoch."""
-    words = [sys.executable, hn.__file__, "--dataset", "digits", "--epochs", "5000",
-             "--jobs", "2", "--out", "r.json"]
-    with subprocess.Popen(words, cwd=tmp_path, text=True, stderr=subprocess.PIPE,
-                          start_new_session=True) as process:
-        process.stderr.readline()
-        try:
-            yield process
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-    assert list(tmp_path.iterdir()) == [], "there is a record"
-
-
 @pytest.mark.parametrize("sent, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143),
                                         (signal.SIGKILL, -signal.SIGKILL)])
-def test_an_interrupt_leaves_no_process(training, sent, code):
+def test_an_interrupt_leaves_no_process(tmp_path, sent, code):
+    words = [sys.executable, hn.__file__, "--dataset", "digits", "--epochs", "5000",
+             "--jobs", "2", "--out", "r.json"]
+    training = subprocess.Popen(words, cwd=tmp_path, text=True, stderr=subprocess.PIPE,
+                                start_new_session=True)
+    training.stderr.readline()      # of the first epoch
     children = psutil.Process(training.pid).children(recursive=True)
     if sent == signal.SIGINT:       # a terminal sends it to all
         os.killpg(training.pid, sent)
@@ -286,13 +252,5 @@ def test_an_interrupt_leaves_no_process(training, sent, code):
         training.send_signal(sent)
     error = training.communicate(timeout=60)[1]
     assert training.returncode == code and "Traceback" not in error
-    assert len(children) >= 2 and not psutil.wait_procs(children, timeout=20)[1]
-
-
-def test_a_killed_worker_is_one_line(training):
-    worker, *_ = [child for child in psutil.Process(training.pid).children()
-                  if "popen_loky" in " ".join(child.cmdline())]
-    worker.kill()
-    error = training.communicate(timeout=60)[1]
-    assert training.returncode == 1 and "Traceback" not in error
-    assert "a process was killed" in error
+    assert len(children) >= 2 and not psutil.wait_procs(children, timeout=60)[1]
+    assert list(tmp_path.iterdir()) == [], "there is a record"

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.convolution import claims, figures, plan, rows
+from experiments.convolution import claims, plan, rows
 from experiments.convolution import trials as ct
-from experiments.lab.judging import judge, mean_and_std
+from experiments.lab.judging import judge
 from experiments.lab.trials import Trial
 from experiments.nets.convolution.recipe import kernels
 from highway_suite.checkpoints import Checkpoint
@@ -30,16 +30,6 @@ def table_1_net(block="highway", width=16, stages=(2, 3, 3), seed=0, **more):
 # Nets
 
 
-@pytest.mark.parametrize("depth", plan.STAGES)
-def test_twins_have_the_same_layers_without_gates(depth):
-    config = SMALL | {"stages": plan.STAGES[depth]}
-    found = {block: ct.layers(config | {"block": block}, 28)
-             for block in ("highway", "plain")}
-    assert [kind for kind, *_ in found["highway"]].count("highway") == depth
-    assert found["plain"] == [(kind.replace("highway", "plain"), *numbers)
-                              for kind, *numbers in found["highway"]]
-
-
 def test_initial_weights_are_the_authors_and_shared_by_twins():
     nets = [table_1_net(block, width=32, seed=5) for block in ("highway", "plain")]
     one, other = (net.views(net.params) for net in nets)
@@ -56,9 +46,8 @@ def test_initial_weights_are_the_authors_and_shared_by_twins():
     assert not np.array_equal(nets[0].params, table_1_net(width=32).params)
 
 
-@pytest.mark.parametrize("gate", [3, 1])
-def test_multipliers_are_the_authors(gate):
-    net = table_1_net(gate=gate)
+def test_multipliers_are_the_authors():
+    net = table_1_net(gate=1)
     optimizer = ct.make_optimizer(net, SMALL | {"decay": 0.001})
     rates, decays = net.views(optimizer.rates), net.views(optimizer.decays)
     for i, name in rates:
@@ -104,12 +93,12 @@ def test_unit_start_is_orthogonal_and_keeps_the_variance(block, digits):
 
 
 def test_rate_falls_after_thirds_or_warms_up_and_falls_as_a_cosine():
-    config = {"lr": 0.01, "epochs": 300, "schedule": "thirds"}
-    found = [ct.learning_rate(config, epoch) for epoch in (1, 100, 101, 200, 201, 300)]
-    np.testing.assert_allclose(found, [1e-2, 1e-2, 1e-3, 1e-3, 1e-4, 1e-4])
-    config = {"lr": 0.01, "epochs": 400, "schedule": "eighths"}
-    found = [ct.learning_rate(config, epoch) for epoch in (1, 200, 201, 301, 351, 400)]
-    np.testing.assert_allclose(found, [1e-2, 1e-2, 1e-3, 1e-4, 1e-5, 1e-5])
+    for schedule, epochs, expected in (
+            ("thirds", (1, 100, 101, 200, 201, 300), (1, 1, 0.1, 0.1, 0.01, 0.01)),
+            ("eighths", (1, 200, 201, 301, 351, 400), (1, 1, 0.1, 0.01, 1e-3, 1e-3))):
+        config = {"lr": 1.0, "epochs": epochs[-1], "schedule": schedule}
+        found = [ct.learning_rate(config, epoch) for epoch in epochs]
+        np.testing.assert_allclose(found, expected)
     config = {"lr": 0.1, "epochs": 31, "schedule": "cosine"}
     rates = [ct.learning_rate(config, epoch) for epoch in range(1, 32)]
     assert rates[:2] == [pytest.approx(0.01), 0.1] and rates[16] == pytest.approx(0.05)
@@ -138,12 +127,9 @@ def test_whitened_channels_are_uncorrelated(rng):
     np.testing.assert_allclose(config["mix"], np.transpose(config["mix"]))
 
 
-@pytest.mark.parametrize("size", [64, 192])
-def test_a_shrunk_pixel_is_the_mean_of_what_it_covers(rng, size):
-    x = rng.random((size, 5))
+def test_a_shrunk_pixel_is_the_mean_of_what_it_covers(rng):
+    x = rng.random((192, 5))
     planes = x.reshape(-1, 8, 8, 5)
-    small = ct.shrunk(x, 4).reshape(-1, 4, 4, 5)
-    np.testing.assert_allclose(small, planes.reshape(-1, 4, 2, 4, 2, 5).mean((2, 4)))
     odd = ct.shrunk(x, 5).reshape(-1, 5, 5, 5)
     np.testing.assert_allclose(odd.mean((1, 2)), planes.mean((1, 2)))
     corner = np.outer([1, 0.6], [1, 0.6])[..., None] * planes[0, :2, :2]
@@ -177,13 +163,12 @@ def test_each_epoch_has_an_order_of_its_own_and_twins_the_same(rng, crop):
     config = COLOUR | {"crop": crop, "batch": 200}
     one, twin = (ct.Shuffled(images, np.arange(600), config | {"block": block})
                  for block in ("highway", "plain"))
-    first, again = (np.concatenate([chosen for _, chosen, _ in one]) for _ in range(2))
-    assert sorted(first) == sorted(again) == list(range(600))
-    assert not np.array_equal(first, again) and not np.array_equal(first, range(600))
-    one = ct.Shuffled(images, np.arange(600), config)
     for (x, chosen, _), (other, same, _) in zip(one, twin, strict=True):
         assert np.array_equal(chosen, same) and np.array_equal(x, other)
         assert np.array_equal(x, ct.pixels(images[chosen], config)) == (not crop)
+    first, again = (np.concatenate([chosen for _, chosen, _ in one]) for _ in range(2))
+    assert sorted(first) == sorted(again) == list(range(600))
+    assert not np.array_equal(first, again) and not np.array_equal(first, range(600))
 
 
 @pytest.mark.parametrize("more", [{"measure": "held out", "held_out": 200},
@@ -216,9 +201,6 @@ def test_a_net_learns_from_images_of_many_sides(digits, tmp_path, monkeypatch):
     check_resumes(monkeypatch, lambda folder: ct.train(config, digits, Checkpoint(
         f"{folder}/trial.npz", config, "")), tmp_path, kill=2 * epoch + 3,
                   left=2 * epoch)
-    found = [ct.train(SMALL | more | {"net": "averaged", "epochs": 2}, digits)[
-        "train_loss"] for more in ({"sides": [8, 8]}, {"sides": [4, 8]}, {})]
-    assert found[0] == found[2] and found[1][0] != found[0][0]
     net = ct.make_net(config, 64)
     learner, caches = ct.with_twins(net, net.cache(50), config)
     net.params += 0.01
@@ -231,9 +213,7 @@ def test_a_net_learns_from_images_of_many_sides(digits, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("more", [
-    {"schedule": "thirds", "order": "files", "measure": "gates"},
     {"measure": "held out", "held_out": 200, "crop": 1, "centred": True},
-    {"measure": "curve", "held_out": 200, "schedule": "linear", "optimizer": "adam"},
     {"measure": "curve", "held_out": 200, "schedule": "linear", "optimizer": "muon",
      "start": "unit"}])
 def test_a_killed_trial_ends_with_the_same_bits(digits, tmp_path, monkeypatch, more):
@@ -299,18 +279,6 @@ def test_gates_on_ink_by_hand(digits):
                                                 rel=1e-5)
 
 
-def test_ink_follows_the_poolings():
-    x = np.zeros((28, 28, 1))
-    x[2, 2] = x[14, 15] = 1             # the first and some inner pixel of 24x24
-    x[0, 27] = 1                        # outside of it
-    maps = ct.ink_maps(table_1_net(), x.reshape(-1, 1))
-    assert [len(ink) for ink in maps] == [24] * 2 + [12] * 3 + [6] * 3
-    where = [np.argwhere(maps[layer][..., 0]).tolist() for layer in (0, 2, 5)]
-    assert where == [[[0, 0], [12, 13]],
-                     [[0, 0], [5, 6], [6, 6]],  # windows 10-12 and 12-14; 12-14
-                     [[0, 0], [2, 2], [2, 3], [3, 2], [3, 3]]]
-
-
 # The ladder
 
 
@@ -318,10 +286,10 @@ class Found:
     """A lab whose trials find what is said of their settings: the accuracy on images
     held out, None where it diverged, and on test images."""
 
-    def __init__(self, changes, accuracy, **more):
+    def __init__(self, changes, accuracy):
         rungs = [[str(change), change] for change in changes]
         self.plan = plan.SMOKE | {"ladder": plan.SMOKE["ladder"] | {
-            "rungs": rungs, "seeds": [0, 1], "runs": {}} | more}
+            "rungs": rungs, "seeds": [0, 1], "runs": {}}}
         self.accuracy = accuracy
 
     def trials(self, function, configs, dataset):
@@ -354,38 +322,6 @@ def test_a_rung_is_kept_if_images_held_out_say_so():
     assert table["nets"][0]["trials"] == rungs[4]["trials"]
 
 
-@pytest.mark.parametrize("gain, expected", [
-    (0.06, "holds"), (0.04, "does not hold"), (0.0, "does not hold")])
-def test_a_ladder_gains_five_points_or_not(gain, expected):
-    table = rows.ladder(Found([{}, {"a": gain}], lambda config: (
-        (0.5 + config.get("a", 0),) * 2)))
-    gains, _ = claims.claims_on_ladder(table)
-    assert judge(gains)["verdict"] == expected
-
-
-@pytest.mark.parametrize("changes", [[], [{}, {"a": 0.1}]])
-def test_what_follows_from_the_ladder_waits_for_all_rungs(changes):
-    lab = Found(changes, lambda config: (0.5 + config.get("a", 0),) * 2, whole=False)
-    table = rows.ladder(lab)
-    assert len(table["rungs"]) == len(changes)
-    assert not table["twins"] and not table["nets"]
-    assert not rows.table_3(lab, table["rungs"])["nets"]
-    assert not claims.claims_on_ladder(table) and not claims.claims_on_recipe(table)
-
-
-def test_each_run_of_the_ladder_is_drawn_on_its_rung():
-    lab = Found([{}, {"a": 0.2}, {"a": 0.1}], lambda config: (
-        0.5 + config.get("a", 0), 0.5 + config.get("a", 0) + config["seed"] / 100))
-    record = {"ladder": rows.ladder(lab), "plan": lab.plan}
-    lines = [line for line in figures.draw_ladder(record).axes[0].lines
-             if line.get_marker() == "o"]
-    assert [[*line.get_ydata()] for line in lines] == [
-        [rung, rung] for rung in (0, 1, 2, 0, 1)]       # the twins' are the last two
-    assert [*lines[1].get_xdata()] == pytest.approx([30, 29])
-    ends = [line.get_ydata()[-1] for line in figures.draw_curves(record).axes[0].lines]
-    assert ends == pytest.approx([50, 70, 60, 50, 70])
-
-
 # Verdicts
 
 
@@ -398,19 +334,3 @@ def test_narrow_gates_fail_at_both_depths_or_it_is_open(failing, expected):
             for net in rows.gate_nets(plan.PLAN["gates"])}
     _, fail = claims.claims_on_narrow(nets, (8, 28))
     assert judge(fail)["verdict"] == expected
-
-
-@pytest.mark.parametrize("percent, epochs, expected", [
-    ([99.9, 99.9], 30, "holds"), ([80.0, 81.0], 30, "open"), ([99.9, None], 30, "open"),
-    ([80.0, 81.0], 400, "does not hold")])
-def test_less_than_the_papers_tells_nothing_in_fewer_epochs(percent, epochs, expected):
-    row = {"block": "highway", "gate_bias": -2.0, "width": 32, "epochs": epochs,
-           "parameters": 151_690, "trials": [], "test_percent": percent,
-           **mean_and_std(percent), "standard_error": 0.1, "best": percent[0]}
-    others = row | {"block": "plain"}
-    found = [claims.claim_on_width(row, "wide", True), claims.claims_on_table_2(
-        {"title": "CIFAR-10", "nets": [row, others]})[0]]
-    found += [claims.claims_on_recipe({"title": "CIFAR-10", "nets": [row, others]})[0],
-              *claims.claims_on_table_3({"title": "CIFAR-10", "nets": [row]})]
-    found += [claims.claim_competitive(row)] * (None not in percent)   # by the best run
-    assert {judge(claim)["verdict"] for claim in found} == {expected}

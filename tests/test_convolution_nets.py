@@ -12,7 +12,7 @@ from benchmarks.harness import gradient_error
 from experiments.nets.convolution import layers as cl
 from experiments.nets.convolution import winograd
 from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
-from experiments.nets.convolution.recipe import ByStep, Muon, kernels, rise_and_fall
+from experiments.nets.convolution.recipe import Muon, kernels
 from highway_suite.gradients import WrongGradient, by_complex_step, compare
 from tests.contracts import of_largest
 
@@ -24,11 +24,9 @@ NETS = {        # every kind of layer above a convolution, so that its dx is che
                 ("highway", 3, 1, 0), ("dense", 5)],
     "narrow": [("plain", 3, 3, 1), ("narrow", 3, 3, 1, 1), ("narrow", 3, 5, 2, 3),
                ("narrow", 3, 3, 1, 0), ("dense", 5)],
-    "overlapping pool": [("plain", 3, 3, 1), ("pool", 3, 2), ("dense", 5)],
-    "other pools": [("plain", 3, 3, 1), ("pool", 2, 2), ("pool", 2, 1), ("pool", 3, 3),
-                    ("dense", 5)],
+    "pools": [("plain", 3, 3, 1), ("pool", 2, 1), ("pool", 3, 2), ("pool", 3, 3),
+              ("dense", 5)],
     "average": [("plain", 3, 3, 1), ("plain", 5, 1, 0), ("average",)],
-    "nothing below": [("dropout", 0.2), ("dense", 5)],
     "whole": [("dropout", 0.2), ("plain", 3, 3, 0), ("highway", 3, 3, 1),
               ("pool", 3, 2), ("dropout", 0.3), ("highway", 3, 3, 1), ("pool", 2, 2),
               ("dense", 5)],
@@ -124,7 +122,7 @@ def passed_on(self, d):
     ("highway", winograd.Convolution, "load_back", unturned),
     ("highway", winograd.Convolution, "backward_x", without_neighbours),
     ("resized", cl, "RELU", cl.RELU._replace(backward=lambda dH, H: np.copyto(H, dH))),
-    ("overlapping pool", cl, "largest_backward", overwritten),
+    ("pools", cl, "largest_backward", overwritten),
     ("narrow", cl.Narrow, "backward", beside_its_place),
     ("whole", cl.Dropout, "backward", passed_on),
     ("average", cl.Average, "backward", passed_on)])
@@ -166,8 +164,6 @@ def test_dropout_draws_piece_by_piece(seed):
         np.mean([part["train_loss"] for part, _ in parts]), rel=1e-12)
     np.testing.assert_allclose(grad, np.mean([part for _, part in parts], axis=0),
                                atol=1e-14)
-    with pytest.raises(ValueError, match="pieces of 5"):
-        net.cache(12, 5)
 
 
 # Layers
@@ -200,12 +196,11 @@ def by_definition(x, W, b, p):
         for u in range(k) for v in range(k))
 
 
-@pytest.mark.parametrize("side", [4, 9, 13])
+@pytest.mark.parametrize("side", [4, 13])
 @pytest.mark.parametrize("kind, width, k, p, gate", [
-    ("plain", 4, 3, 1, 0), ("plain", 4, 3, 0, 0), ("plain", 2, 5, 1, 0),
-    ("plain", 3, 4, 0, 0), ("plain", 2, 2, 0, 0), ("plain", 3, 1, 0, 0),
-    ("highway", 3, 3, 1, 3), ("highway", 3, 5, 2, 5), ("narrow", 3, 3, 1, 1),
-    ("narrow", 3, 5, 2, 3), ("narrow", 3, 3, 1, 0)])
+    ("plain", 4, 3, 1, 0), ("plain", 2, 5, 1, 0), ("plain", 3, 4, 0, 0),
+    ("plain", 3, 1, 0, 0), ("highway", 3, 3, 1, 3), ("highway", 3, 5, 2, 5),
+    ("narrow", 3, 3, 1, 1), ("narrow", 3, 5, 2, 3), ("narrow", 3, 3, 1, 0)])
 def test_layers_by_their_equations(kind, width, k, p, gate, side, block, rng):
     """A narrow gate is a wide one with zeros around its kernel."""
     rows = width * (1 + (kind != "plain"))
@@ -230,8 +225,7 @@ def test_layers_by_their_equations(kind, width, k, p, gate, side, block, rng):
 
 
 @pytest.mark.parametrize("size, stride, before, after", [
-    (3, 2, 24, 12), (3, 2, 7, 3), (3, 2, 2, 1), (3, 2, 1, 1), (2, 2, 5, 3),
-    (2, 1, 3, 2), (3, 3, 7, 3)])
+    (3, 2, 24, 12), (3, 2, 7, 3), (3, 2, 1, 1), (2, 2, 5, 3), (2, 1, 3, 2)])
 def test_pooling_sizes_are_caffes(size, stride, before, after, block, rng):
     x = rng.normal(size=(3, before, before, 4))
     _, y, _ = one_layer("pool", (size, stride), x)
@@ -240,15 +234,6 @@ def test_pooling_sizes_are_caffes(size, stride, before, after, block, rng):
     for i, rows in enumerate(spans):
         for j, columns in enumerate(spans):
             assert np.array_equal(y[:, i, j], x[:, rows, columns].max(axis=(1, 2)))
-
-
-def test_of_tied_pixels_one_gets_the_gradient():
-    """The uppermost in the leftmost column."""
-    x = np.zeros((1, 4, 4, 1))
-    x[0, 1, 0], x[0, 0, 1], x[0, 1, 1] = 5, 5, 5
-    layer, _, _ = one_layer("pool", (2, 2), x)
-    dx = layer.backward(np.array([[1.0, 2], [3, 4]]).reshape(1, 2, 2, 1))[0, :, :, 0]
-    assert np.array_equal(dx, [[0, 0, 2, 0], [1, 0, 0, 0], [3, 0, 4, 0], [0] * 4])
 
 
 def test_dropout_drops_at_its_rate_and_keeps_the_mean(rng):
@@ -277,20 +262,6 @@ def test_nesterov_by_scalars():
             new = 0.5 * v[i] + 0.1 * rates[i] * (grad[i] + decays[i] * p[i])
             p[i], v[i] = p[i] - 1.5 * new + 0.5 * v[i], new
     assert [*params, *optimizer.v] == pytest.approx([*p, *v], rel=1e-14)
-
-
-def test_rate_and_decay_by_step():
-    """Taken in the middle of each step: up for two steps, down for eight."""
-    params, rates = np.array([2.0, 2.0]), []
-    optimizer = ByStep(hn.Adam(params), np.array([0.5, 0.0]), 10, rise_and_fall)
-    for _ in range(10):
-        before = params.copy()
-        optimizer.step(params, np.zeros(2), 0.1)
-        rates.append(1 - params[0] / before[0])
-        assert params[1] == 2
-    expected = [0.25, 0.75, *np.arange(15, 0, -2) / 16]
-    assert rates == pytest.approx([0.1 * 0.5 * rate for rate in expected], rel=1e-9)
-    assert set(optimizer.kept) == {"m", "v", "steps", "done"}
 
 
 def test_muon_moves_kernels_by_orthogonal_steps_and_the_rest_by_adam(seed):

@@ -56,15 +56,6 @@ def test_the_committed_record_follows_from_the_committed_trials(name):
         assert drawn_of(folder / f"{figure}.png") == digest
 
 
-@pytest.mark.parametrize("module, code, told", [
-    ("experiments", 0, " min, results complete\n"),
-    ("experiments.gates", 1, "python3 -m experiments.trained_nets")])
-def test_they_are_listed_and_found_by_their_old_names(module, code, told):
-    ended = subprocess.run([sys.executable, "-m", module], cwd=hn.HERE, text=True,
-                           capture_output=True)
-    assert ended.returncode == code and told in ended.stdout + ended.stderr
-
-
 READ_ONLY = """
 import os, runpy, sys, tempfile
 def refused(*words, **named):
@@ -77,9 +68,7 @@ runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
 @pytest.mark.parametrize("words, code", [
-    (["experiments"], 0), (["experiments.claims"], 0),
-    (["experiments.claims", "--recheck", "residual-error-shrinks"], 2),
-    (["experiments.signals", "--plot"], 1)])
+    (["experiments"], 0), (["experiments.signals", "--plot"], 1)])
 def test_on_a_read_only_disk_only_pictures_are_not_to_be_had(words, code):
     ended = subprocess.run([sys.executable, "-c", READ_ONLY, *words], cwd=hn.HERE,
                            text=True, capture_output=True)

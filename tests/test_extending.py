@@ -2,7 +2,6 @@
 each is added here, and taken by contracts, training and the command line."""
 
 import hashlib
-from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -79,15 +78,8 @@ def test_a_data_set_of_ones_own(stripes):
     data = load("stripes")
     assert data.x_train.shape == (300, 12) and data.y_test.shape == (60,)
     assert (data.classes, data.scale) == (3, 50)
-    config = hn.Config(depth=3, epochs=8, n_train=300, n_test=60, batch=20)
-    scaled = hn.scale_pixels(data)
-    net = hn.make_net(config, scaled)
-    assert (net.inputs, net.classes) == (12, 3) and scaled.x_train.max() < 1
-    history, _, status = hn.train(net, scaled, config)
-    assert status == "ok" and history["test_acc"][-1] > 0.95
     record = main(["--dataset", "stripes", "--jobs", "1", "--out", str(stripes / "r"),
-                   *(f"--{name}={asdict(config)[name]}" for name in
-                     ("depth", "epochs", "batch"))])
+                   "--depth", "3", "--epochs", "8", "--batch", "20"])
     assert read_record(stripes / "r") == record and record["dataset"] == "stripes"
     assert (record["n_train"], record["n_test"]) == (300, 60)
     assert record["runs"][0]["highway"]["final_test_acc"] > 0.95
@@ -100,8 +92,7 @@ def test_its_content_has_a_hash(stripes, monkeypatch):
     assert content_hash("stripes") != known
 
 
-@pytest.mark.parametrize("change", [{"images": (60000, 10000)}, {"images": (60, 300)},
-                                    {"shape": (28, 28)}])
+@pytest.mark.parametrize("change", [{"images": (60, 300)}, {"shape": (28, 28)}])
 def test_files_that_its_row_does_not_describe_are_refused(stripes, monkeypatch, change):
     """The record would state the row's numbers."""
     monkeypatch.setitem(DATASETS, "stripes",

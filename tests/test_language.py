@@ -58,13 +58,6 @@ def test_batches_are_streams_side_by_side():
     for batch in (first, second, third):
         assert np.array_equal(batch.following, batch.words + 1)
     assert [batch.first for batch in batches] == [True, False, False]
-    assert all(batch.rng is None for batch in batches), "nothing is dropped"
-    rng = np.random.default_rng(0)
-    drawing = texts.Batches(np.arange(20), 2, 3, rng)
-    assert all(batch.rng is rng for batch in drawing)
-    assert list(drawing.streams.values()) == [rng]
-    with pytest.raises(ValueError, match="no batch"):
-        texts.Batches(np.arange(6), 2, 3)
 
 
 @pytest.fixture
@@ -83,21 +76,19 @@ def three_files(tmp_path, monkeypatch):
 def test_the_text_is_read_from_the_users_folder(three_files, monkeypatch):
     text = texts.load("ptb", three_files)
     assert (len(text.train), len(text.valid), len(text.test)) == (7, 3, 3)
-    with pytest.raises(hn.DataError, match=r"--data-dir or \$HIGHWAY_PTB_DIR"):
+    with pytest.raises(hn.DataError):
         texts.load("ptb")
     monkeypatch.setenv("HIGHWAY_PTB_DIR", str(three_files))
     assert texts.load("ptb").vocabulary == text.vocabulary
 
 
-@pytest.mark.parametrize("name, content", [
-    ("test", None), ("valid", b" a cat \n"), ("train", b"x" * 7_000_000)],
-    ids=["missing", "altered", "too long"])
-def test_a_missing_or_altered_text_is_one_line(name, content, three_files):
-    path = three_files / f"ptb.{name}.txt"
+@pytest.mark.parametrize("content", [None, b" a cat \n"])
+def test_a_missing_or_altered_text_is_one_line(content, three_files):
+    path = three_files / "ptb.valid.txt"
     path.write_bytes(content) if content else path.unlink()
-    with pytest.raises(hn.DataError, match=f"{path}.*--data-dir") as caught:
+    with pytest.raises(hn.DataError, match=str(path)) as caught:
         texts.load("ptb", three_files)
-    assert "https://" in str(caught.value) and "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 # Training
@@ -146,16 +137,10 @@ def test_the_test_text_is_read_once_at_the_end(text, tmp_path, monkeypatch):
     assert result["test_perplexity"] == hn.significant(math.exp(5))
 
 
-@pytest.mark.parametrize("change, place, status", [
-    ({}, "mean_loss", "diverged"), ({}, "read_through", "ok"),
-    ({"lr": 1e30}, None, "diverged")])
-def test_perplexities_beyond_all_numbers_are_recorded(text, tmp_path, monkeypatch,
-                                                      change, place, status):
-    if place:
-        monkeypatch.setattr(training_of, place, lambda *args: 800.0)
-    result = train(SMALL | change, text, tmp_path)
-    assert (result["status"], result["test_perplexity"]) == (status, None)
-    assert (result["valid_perplexity"] == [None] * 4) == (status == "diverged")
+def test_divergence_is_recorded(text, tmp_path):
+    result = train(SMALL | {"lr": 1e30}, text, tmp_path)
+    assert (result["status"], result["test_perplexity"]) == ("diverged", None)
+    assert result["valid_perplexity"] == [None] * 4
 
 
 # What the gates are good for
@@ -184,30 +169,19 @@ def test_held_gates_are_those_of_a_layer_whose_gate_sees_a_bias_alone(text):
 # Claims
 
 
-def verdict(worse, *perplexities, limit=1.0):
-    """On two nets: that the first is better than the second, or that they are alike."""
+def verdict(*perplexities):
+    """On two nets: that the first is better than the second."""
     nets = {language.NAMES[name]: {
         "seeds": [*range(len(values))], "test_perplexity": values, "trials": ["a"],
         "valid_perplexity": [[value] for value in values]}
         for name, values in zip(("full", "T-only"), perplexities, strict=True)}
-    names = [["full"], ["T-only"]] if worse else [["full", "T-only"], []]
     return judge(language.judged(language.Said(
-        "c", "P2", "", names[0], limit, worse=names[1]), nets))["verdict"]
+        "c", "P2", "", ["full"], 1.0, worse=["T-only"]), nets))["verdict"]
 
 
 @pytest.mark.parametrize("one, other, found", [
-    ([90, 90.5], [100, 100.5], "holds"), ([90, 94], [100, 101], "open"),
-    ([90], [100, 101, 102], "open"), ([90, 91, 92], [93.5, 94, 95], "holds"),
-    ([90, 91, 92], [92.5, 94, 95], "open"), ([90, 91, 92], [99, 98, None], "holds"),
-    ([95, 96, 301], [90, 91, 92], "does not hold"),
-    ([90, 91, 92], [89, 88, 91.5], "open")])
+    ([90, 91, 92], [93.5, 94, 95], "holds"), ([90, 91, 92], [92.5, 94, 95], "open"),
+    ([90, 91, 92], [99, 98, None], "holds"),
+    ([95, 96, 301], [90, 91, 92], "does not hold")])
 def test_better_is_an_order_of_all_seeds_by_a_margin(one, other, found):
-    assert verdict(True, one, other) == found
-
-
-@pytest.mark.parametrize("one, other, found", [
-    ([90, 90.5], [90.8, 91], "holds"), ([90], [90], "open"),
-    ([90, 90.5], [91.1, 90], "open"), ([90, 90.5], [100, 100.5], "does not hold"),
-    ([100, 101, 102], [90, 91, 98], "does not hold")])
-def test_alike_is_no_order_by_a_margin(one, other, found):
-    assert verdict(False, one, other) == found
+    assert verdict(one, other) == found

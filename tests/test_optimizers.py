@@ -56,12 +56,6 @@ def test_clip_keeps_direction_and_bounds_the_norm(rng):
         untouched = grad.copy()
         assert hn.clip_norm(untouched, limit) == pytest.approx(norm)
         assert np.array_equal(untouched, grad)
-    for value, other in ((np.nan, 1.0), (np.inf, 1.0), (1e200, 1e200)):
-        bad = np.array([value, other])
-        with np.errstate(over="ignore"):
-            found = hn.clip_norm(bad, 1.0)
-        assert not math.isfinite(found) and math.isnan(found) == math.isnan(value)
-        assert np.array_equal(bad, [value, other], equal_nan=True)
 
 
 def test_cross_entropy_and_softmax_by_their_definition(rng):

@@ -13,8 +13,7 @@ from test_cli import DIGITS, settings_of
 
 import highway_networks as hn
 import visualize_highway_networks as viz
-from highway_suite import cli, load_net, records, save_net, studies
-from highway_suite.files import to_json
+from highway_suite import cli, records, studies
 from highway_suite.records import (
     RecordError,
     check_record,
@@ -22,24 +21,11 @@ from highway_suite.records import (
     nets_of,
     numbers_of,
     read_record,
-    read_with_hash,
 )
 from tests.committed import tree
 from tests.records_for_figures import make_record
 
 ROOT = Path(hn.__file__).parent
-
-
-@pytest.mark.parametrize("kind", ["link", "folder"])
-def test_only_a_regular_file_is_replaced(tmp_path, kind):
-    path = tmp_path / "r.json"
-    if kind == "link":
-        path.symlink_to("other")
-    else:
-        path.mkdir()
-    with pytest.raises(SystemExit):
-        cli.main([*DIGITS, "--out", str(path)])
-    assert [*tmp_path.iterdir()] == [path]
 
 
 @pytest.fixture
@@ -54,19 +40,13 @@ def test_a_record_with_the_same_numbers_is_left_as_it_is(record):
     before = record.read_bytes()
     cli.main([*DIGITS, "--out", str(record)])
     assert record.read_bytes() == before
-    for content in (b"", b"{}", before.replace(b"digits", b"mnist", 1)):
-        record.write_bytes(content)
-        cli.main([*DIGITS, "--out", str(record)])
-        assert numbers_of(read_record(record)) == numbers_of(json.loads(before))
-    cli.main([*DIGITS, "--out", str(record), "--seed", "1"])
-    assert read_record(record)["seeds"] == [1]
+    record.write_bytes(b"{}")
+    cli.main([*DIGITS, "--out", str(record)])
+    assert numbers_of(read_record(record)) == numbers_of(json.loads(before))
 
 
-def test_round_trip_and_keys_and_nothing_private(record):
+def test_keys_and_nothing_private(record):
     value, text = read_record(record), record.read_text()
-    assert to_json(value) + "\n" == text
-    record.write_bytes(b"\xef\xbb\xbf" + record.read_bytes())    # a byte order mark
-    assert read_record(record) == value
     assert value["env"]["numpy"] == np.__version__ and value["env"]["blas_threads"] == 1
     for private in map(str, (ROOT, record.parent, Path.home(), os.uname().nodename)):
         assert private not in text or len(private) < 4      # HOME=/ in a container
@@ -75,7 +55,6 @@ def test_round_trip_and_keys_and_nothing_private(record):
     assert headline["runs"][0]["highway"].keys() <= arm.keys()
     assert arm["final_test_acc"] == arm["history"]["test_acc"][-1]
     assert arm["final_T_per_layer"] == arm["layer_T_history"][-1][1]
-    assert value["runs"][0]["plain"]["layer_T_history"] == []
 
 
 def test_a_record_says_whether_code_was_changed(tmp_path, monkeypatch):
@@ -93,7 +72,6 @@ def test_a_record_says_whether_code_was_changed(tmp_path, monkeypatch):
                        cwd=folder, check=True, capture_output=True)
     monkeypatch.setattr(hn, "HERE", folder)
     git_state = records.git_state.__wrapped__        # not what it found before
-    assert git_state() == (None, None)
     git("init")
     git("add", ".")
     git("commit", "-m", "One")
@@ -103,69 +81,42 @@ def test_a_record_says_whether_code_was_changed(tmp_path, monkeypatch):
     assert git_state() == (revision, False), "no run reads what a run writes"
     code.write_text("two")
     assert git_state() == (revision, True)
-    monkeypatch.setenv("PATH", "")
-    assert git_state() == (None, None), "no git"
 
 
-GONE = object()
-
-
-def set_to(value, *keys):
-    """A change of a record: the item at these keys becomes `value`, or is gone."""
-    def change(record):
-        for key in keys[:-1]:
-            record = record[key]
-        record[keys[-1]] = value
-        if value is GONE:
-            del record[keys[-1]]
-    return change
-
-
-HIGHWAY = ("runs", 0, "highway")
-BAD = [
-    (set_to(GONE, "runs"), "runs"), (set_to(3, "runs"), "runs"),
-    (set_to("6", "runs", 0, "depth"), "runs[0].depth"),
-    (set_to({"depth": 6}, "runs", 0), "runs[0]"),
-    (set_to(GONE, *HIGHWAY, "history", "epoch"), "runs[0].highway.history.epoch"),
-    (set_to(GONE, *HIGHWAY, "history", "test_acc"), "highway.history.test_acc"),
-    (set_to([0.5, "x", 0.5, 0.5], *HIGHWAY, "history", "test_acc"),
+@pytest.mark.parametrize("keys, value, field", [
+    (["runs"], 3, "runs"), (["runs", 0], {"depth": 6}, "runs[0]"),
+    (["runs", 0, "depth"], "6", "runs[0].depth"),
+    (["runs", 0, "highway", "history", "test_acc"], [0.5, "x", 0.5, 0.5],
      "highway.history.test_acc"),
-    (set_to([0.5], *HIGHWAY, "history", "train_loss"), "highway.history.train_loss"),
-    (set_to([0.1], *HIGHWAY, "layer_T_history", 2, 1), "highway.layer_T_history"),
-]
-
-
-@pytest.mark.parametrize("change, field", BAD)
-def test_a_bad_field_is_one_line_that_names_it(tmp_path, change, field):
+    (["runs", 0, "highway", "history", "train_loss"], [0.5],
+     "highway.history.train_loss"),
+    (["runs", 0, "highway", "layer_T_history", 2, 1], [0.1],
+     "highway.layer_T_history")])
+def test_a_bad_field_is_one_line_that_names_it(tmp_path, keys, value, field):
     record, path = make_record(), tmp_path / "r.json"
     check_record(record)
-    change(record)
+    place = record
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
     path.write_text(json.dumps(record))
     with pytest.raises(RecordError, match=re.escape(field)) as caught:
         read_record(path)
-    line = str(caught.value)
-    assert line.startswith(str(path)) and "\n" not in line and len(line) < 400
+    assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("text", [
-    "", '{"runs": [', "[]", '{"a": NaN}', "\ud800", '{"loss": [1, 2]}',
-    '{"schema": "highway-networks/experiment"}', "GIF89a"])
-def test_a_file_that_is_no_record_is_one_line_and_not_to_be_replaced(tmp_path, text):
-    """Obeyed, the command that makes a record would write over it; it is told where no
-    file is."""
+@pytest.mark.parametrize("content", [
+    b"", b'{"runs": [', b"[]", b'{"a": NaN}', b"\xff",
+    b'{"schema": "highway-networks/experiment"}'])
+def test_a_file_that_is_no_record_is_one_line(tmp_path, content):
+    """And nothing is drawn."""
     path = tmp_path / "r.json"
-    with pytest.raises(RecordError, match="r.json.*make it"):
-        read_with_hash(path, "make it")
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    with pytest.raises(RecordError) as caught:
-        read_with_hash(path, "make it")
-    line = str(caught.value)
-    assert line.startswith(str(path)) and "\n" not in line and "make it" not in line
+    path.write_bytes(content)
     for flag in ("--run", "--sweep"):
         with pytest.raises(SystemExit) as stop:
             viz.main([flag, str(path), "--out-dir", str(tmp_path)])
-        assert line in stop.value.code and "\n" not in stop.value.code
-    assert list(tmp_path.iterdir()) == [path], "nothing is drawn"
+        assert str(path) in stop.value.code and "\n" not in stop.value.code
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_whatever_blocks_are_written_the_schema_holds(tmp_path):
@@ -234,6 +185,3 @@ def test_the_home_folder_is_meant_wherever_a_path_is_named(tmp_path, monkeypatch
     cli.main([*DIGITS, "--out=~/r.json", "--checkpoint=~/c.npz"])
     assert len(list(tmp_path.glob("c*npz"))) == 2
     assert studies.load("~/r.json").dataset == read_record("~/r.json")["dataset"]
-    net = hn.DeepNet("plain", 1, 2)
-    save_net(net, "~/net")
-    assert (load_net("~/net").params == net.params).all()
