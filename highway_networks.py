@@ -811,6 +811,9 @@ class Data:
     scale: float | None = 255   # the largest value of a pixel; None: scaled already
 
     def __post_init__(self):
+        for name in ("x_train", "y_train", "x_test", "y_test"):
+            # A Series of pandas would hand out labels by its index, not by their place.
+            object.__setattr__(self, name, np.asarray(getattr(self, name)))
         for x, y in ((self.x_train, self.y_train), (self.x_test, self.y_test)):
             if (x.ndim != 2 or not x.size or y.shape != x.shape[:1]
                     or x.shape[1] != self.x_train.shape[1]):

@@ -28,8 +28,9 @@ def save(what, file):
 
 os.makedirs("runs", exist_ok=True)
 net, best = HighwayClassifier(depth=30, random_state=0), -1
-scaler = StandardScaler().fit(X)        # or another transformer of rows
-key = joblib.hash((net.get_params(), scaler.transform(X), y))
+scaler = StandardScaler()               # or another transformer of rows
+key = joblib.hash((net.get_params(), repr(scaler), X, y))
+scaler.fit(X)
 if os.path.exists(NIGHT):
     scaler, net, best, old = joblib.load(NIGHT)
     if old != key:

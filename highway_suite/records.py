@@ -147,7 +147,11 @@ def nets_of(run: dict) -> dict[str, dict]:
 
 def check_record(record: Any) -> None:
     """Raise RecordError, naming the field, unless it is a record that can be drawn."""
-    for i, run in enumerate(field(record, "runs", list)):
+    for name in ("n_train", "n_test"):
+        field(record, name, int)
+    if not field(record, "runs", list):
+        raise RecordError("field 'runs' is empty")
+    for i, run in enumerate(record["runs"]):
         depth = field(run, "depth", int, f"runs[{i}].")
         if not nets_of(run):
             raise RecordError(f"field 'runs[{i}]' holds no net")

@@ -145,6 +145,16 @@ def test_arrays_of_another_kind_are_refused(change, part):
                               for name, array in change.items()})
 
 
+def test_tables_and_lists_are_taken_by_their_order():
+    pandas = pytest.importorskip("pandas")
+    rows = [2, 0, 3, 1]
+    x, y = pandas.DataFrame(ONES.cumsum(axis=0)), pandas.Series([0, 1, 2, 1])
+    made = hn.Data(x.loc[rows], y.loc[rows], [[1, 2]], [0], classes=3)
+    assert made.y_train.tolist() == [2, 0, 1, 1]
+    assert made.x_train[:, 0].tolist() == [3, 1, 4, 2]
+    assert made.x_test.shape == (1, 2)
+
+
 def test_data_can_be_compared_and_be_keys():
     one, other = data_of(), data_of()
     assert one == one and one != other and len({one, other}) == 2
