@@ -316,7 +316,7 @@ def highway_backward(d, x, rows, dH, scratch):
     """
     H, T = rows
     np.multiply(T, d, out=dH)
-    np.subtract(d, dH, out=d)       # dx = dy - T dy
+    np.subtract(d, dH, out=d)       # the direct part of dx: dy - T dy
     np.subtract(H, x, out=scratch)
     np.multiply(T, scratch, out=scratch)
     np.multiply(scratch, d, out=T)  # dz_T
