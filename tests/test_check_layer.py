@@ -105,6 +105,10 @@ def test_what_is_right_passes_and_every_mistake_is_told_by_its_name(form):
     for name, value in case["right"].items():
         with pytest.raises(AssertionError):
             check_layer.check(form, **{name: -np.array(value)})
+    for wrong in ({"dW_H": np.transpose(case["right"]["dW_H"])}, {"dw_h": 0}, {},
+                  {"y": [case["right"]["y"]]}):
+        with pytest.raises(AssertionError, match="transposed|checked by|expected"):
+            check_layer.check(form, **wrong)
 
 
 if __name__ == "__main__":
