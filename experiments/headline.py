@@ -86,7 +86,9 @@ PLAN: dict[str, Any] = {
              "beyond": [1e-5, 3e-5, 5e-3, 2e-2],
              "deepest": {"depths": [300], "inits": ["glorot", "orthogonal"],
                          "lrs": [1e-4, 3e-4, 1e-3]}},
-    "longer": {"kinds": ["plain", "scaled residual", "highway, auto"], "epochs": 60}}
+    # Of each kind, up to so many blocks.
+    "longer": {"kinds": {"plain": 300, "scaled residual": 100, "highway, auto": 100},
+               "epochs": 60}}
 SMOKE: dict[str, Any] = {
     "dataset": "digits", "config": CONFIG | {"epochs": 2, "n_train": 400, "hidden": 16,
                                              "n_test": 200}, "seeds": [0, 1, 2],
@@ -215,9 +217,10 @@ def run(lab: Lab) -> dict:
     deep = train_all(lab, [net("highway", depth) for depth in many["depths"]],
                      many["seeds"])
     best = train_best(lab)
+    kinds, epochs = plan["longer"]["kinds"], plan["longer"]["epochs"]
     longer = train_all(lab, [Net(*(row[name] for name in Net._fields)) for row in best
-                             if row["kind"] in plan["longer"]["kinds"]],
-                       plan["seeds"], epochs=plan["longer"]["epochs"])
+                             if row["depth"] <= kinds.get(row["kind"], 0)],
+                       plan["seeds"], epochs=epochs)
     return {"sweep": [row_of(*item) for item in trained.items()],
             "T_thirds": [thirds(trial.result["T"])
                          for trial in trained[net("highway", 30)]],
