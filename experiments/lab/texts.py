@@ -201,10 +201,13 @@ def section_of(claims: Sequence[Mapping]) -> str:
     """The claims of one page: a table, by verdict, and then the details of each, folded
     away, where links to it lead."""
     claims = sorted(claims, key=lambda claim: ORDER.index(claim["verdict"]))
+    short = [in_short(claim) for claim in claims]
     rows = [(f"[{claim['verdict']}](#{claim['name']})"
-             + " †" * claim.get("after_data", False),
-             in_short(claim), ours_in_short(claim["ours"]), words(claim["n"]),
-             str(minutes(claim)) if claim["trials"] else "") for claim in claims]
+             + (" †" if claim.get("after_data") else ""),
+             told if short.count(told) == 1 else claim["claim"],
+             ours_in_short(claim["ours"]), words(claim["n"]),
+             str(minutes(claim)) if claim["trials"] else "")
+            for claim, told in zip(claims, short, strict=True)]
     return "\n\n".join([
         "A verdict leads to its claim below, with the whole sentence and all numbers. "
         "[How to read a claim, and to check it again](../../docs/claims.md).",
