@@ -125,10 +125,9 @@ def draw(record: Mapping) -> Figure:
                                                     *kind_of(entry))
              for number, entry in enumerate(record["processors"])]
     figure, axes = sheet(
-        f"A training step of others takes {min(medians):.2f} to {max(medians):.2f} "
-        "times as long as ours",
+        f"Others take {min(medians):.2f} to {max(medians):.2f} times as long as we do",
         "medians and ranges of rounds; above 1 ours is faster", *kinds,
-        height=1.6 + 0.38 * len(rows))
+        height=1.6 + 0.18 * max(2, len(kinds)) * len(rows))
     for contest, name, times, number in rivals(record):
         row = rows.index((contest, name)) + 0.36 * (
             number - (len(record["processors"]) - 1) / 2)
@@ -146,5 +145,5 @@ def draw(record: Mapping) -> Figure:
     axes.axvline(1, color=TINTS.ink, lw=1)
     axes.margins(x=0.12)
     axes.grid(axis="x")
-    axes.set_xlabel("time of a step / time of ours")
+    axes.set_xlabel("their time / our time; of one step, but for jobs and answers")
     return figure
