@@ -145,5 +145,5 @@ def draw(record: Mapping) -> Figure:
     axes.axvline(1, color=TINTS.ink, lw=1)
     axes.margins(x=0.12)
     axes.grid(axis="x")
-    axes.set_xlabel("their time / our time; of one step, but for jobs and answers")
+    axes.set_xlabel("their time / our time")
     return figure
