@@ -941,7 +941,7 @@ class Batches:
         order = self.streams["batches"].permutation(self.rows)
         for start in range(0, len(order) - self.size + 1, self.size):
             chosen = order[start:start + self.size]
-            np.take(self.x, chosen, 0, self.images, "clip")     # other modes copy twice
+            np.take(self.x, chosen, 0, self.images, "clip")     # "raise" copies twice
             yield self.images.T, self.labels[chosen]
 
 
