@@ -39,7 +39,9 @@ def frozen(net, values):
         value = np.asarray(value, float)
         weights["W_T"][layer] = 0
         with np.errstate(divide="ignore"):          # logit(0) and logit(1) are infinite
-            weights["b_T"][layer] = np.log(value) - np.log1p(-value)
+            logit = np.log(value) - np.log1p(-value)
+        # To OpenBLAS for AVX-512, products with infinite numbers are invalid.
+        weights["b_T"][layer] = np.clip(logit, -1000, 1000)
     return twin
 
 
