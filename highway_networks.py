@@ -23,19 +23,19 @@ the last to the first:
 
 A product of L random matrices grows or shrinks. A common default (that of PyTorch's
 Linear) draws weights uniformly between -1 / sqrt(U) and 1 / sqrt(U): their variance is
-1 / (3 U). As tanh is nearly linear where its argument is small, each block divides the
-length of the signal by about sqrt(3), and on the way back that of the gradient. Thirty
-blocks divide both by 10^7. The gradient of a weight is a product of both: the first
-blocks have a signal but no gradient, the last ones a gradient but no signal. Adam
-rescales small gradients, so the weights move, but at the default rate to no use: the
-output is the same for all images, and the loss stays at ln 10, that of guessing
-(results/headline has lower rates).
+1 / (3 U). Biases start at 0 here. As tanh is nearly linear where its argument is small,
+each block divides the length of the signal by about sqrt(3), and on the way back that
+of the gradient. Thirty blocks divide both by 10^7. The gradient of a weight is a
+product of both: the first blocks have a signal but no gradient, the last ones a
+gradient but no signal. Adam rescales small gradients, so the weights move, but at the
+default rate to no use: the output is the same for all images, and the loss stays at ln
+10, that of guessing (results/headline has lower rates).
 
 Glorot's rule (--init glorot; he for relu) triples the variance, so that signal and
 gradient keep their length, but only on average. A product of many matrices stretches a
 few directions and flattens all others. The signals of a thousand images form a cloud;
 its lengths are the singular values of the centred signals. The means of ten classes
-span at most nine directions; the eleventh singular value therefore shows what else
+span at most nine directions; the eleventh singular value, beyond these, shows what else
 survives. After a hundred blocks it is thousands of times smaller than the first
 (results/signals). An orthogonal matrix (--init orthogonal) keeps the length in every
 direction. tanh still shortens the signal, but almost alike in all directions, and plain
@@ -90,13 +90,13 @@ learn alike with Adam (results/depth).
 
 But b_T must not start too low: H learns only through T, and where T rounds to 0 for
 every image, the unit cannot open its gate at all. After the start, dT = (H - x) * dy
-decides which gates open: those of the units where H would lower the loss more than x
-does. The other gates close further, and mostly carry their input.
+decides which gates open: those of the units where a small step from x to H would lower
+the loss. The other gates close further, and mostly carry their input.
 
 The family. y = H * T + x * C, with C the carry gate, has seven members here, the rows
-of BLOCKS, which differ in which of T and C are learned. They share the net around them.
-A residual net has no gate, and each block adds to its signal. In a scaled residual
-net, before training, the total variance that the blocks add does not grow with L.
+of BLOCKS: T and C are constant or learned. They share the net around them. A residual
+net has no gate, and each block adds to its signal. In a scaled residual net, before
+training, the total variance that the blocks add does not grow with L.
 
 One batch on its way:
 

@@ -38,8 +38,9 @@ def check(form: str, rtol: float = 1e-5, **found: np.ndarray) -> None:
     for name, value in found.items():
         right = np.array(case["right"][name])
         mistakes = case["mistakes"] if name == "y" else {
-            f"{name} is transposed": right.T, f"{name} is a mean over the rows, and "
-            "should be their sum": right / len(CASES["x"])}
+            f"{name} has the other sign": -right, f"{name} is transposed": right.T,
+            f"{name} is a mean over the rows, and should be their sum":
+            right / len(CASES["x"])}
         if not same(value, right):
             raise AssertionError(f"{form}: " + next(
                 (mistake for mistake, wrong in mistakes.items() if same(value, wrong)),

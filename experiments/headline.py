@@ -67,7 +67,7 @@ with for_figures():
         "plain": ("plain, best\nweights", {}),
         "highway": ("○ highway,\n$b_T$\xa0=\xa0−2", {
             "marker": "o", "markerfacecolor": TINTS.paper, "linestyle": DASHED}),
-        "highway, auto": ("■ highway,\nT = 1/L at first", {"marker": "s"})}
+        "highway, auto": ("■ highway, at\nfirst T = 1/blocks", {"marker": "s"})}
 
 KINDS = {       # name: block, b_T
     "plain": ("plain", -2.0), "residual": ("residual", -2.0),
@@ -247,7 +247,7 @@ def draw_best(record: dict) -> Figure:
         f"{best['scaled residual']}",
         f"{data_of(record['plan'])}: median and range of "
         f"{len(record['plan']['seeds'])} seeds (Glorot: median), at "
-        "the best settings; L: number of blocks",
+        "the best settings; a highway block has twice the parameters of a plain one",
         height=4.2)
     labels = [(90, "chance", TINTS.soft)]
     for kind, (label, line) in SHOWN.items():
