@@ -10,7 +10,7 @@ import highway_networks as hn
 from experiments import trained_nets
 from experiments.lab.experiment import folder_of, load_record
 from experiments.lab.judging import judge
-from experiments.nets.perceptrons import hold_out
+from experiments.nets.perceptrons import hold_out, make_still
 from experiments.nets.probes import loss_and_error, over_images
 from experiments.trained_nets import measures, trials, weights
 from experiments.trained_nets.claims import claims_on_picture
@@ -152,6 +152,16 @@ def test_only_weights_of_the_hash_are_made(digits):
         weights.make(SMALL, "plain", digits, "0" * 64)
     with pytest.raises(RecordError):
         trials.run_in_stages(config | {"weights": "0" * 64, "images": 9}, digits)
+
+
+def test_gates_that_cannot_move_are_the_same_for_all_images(digits):
+    config = trials.configs(SMALL)["highway", 0]
+    net, _ = trials.trained_net(config, hn.scale_pixels(digits), make_still)
+    T = net.gates(hn.scale_pixels(digits).x_test[:9])
+    b_T = net.views(net.params)["b_T"].reshape(T.shape[1:])
+    np.testing.assert_allclose(T, np.broadcast_to(1 / (1 + np.exp(-b_T)), T.shape),
+                               rtol=1e-5)
+    assert np.ptp(b_T) > 0
 
 
 # Verdicts

@@ -7,7 +7,7 @@ first layer. The committed nets therefore take images as `hn.scale_pixels` makes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -56,11 +56,32 @@ def make_config(settings: Mapping[str, Any], **own: Any) -> hn.Config:
     return hn.Config(**{**of_settings, **own, "optimizer": "sgd", "clip": 0.0})
 
 
-def train(settings: hn.Config, data: hn.Data) -> tuple[hn.DeepNet, dict]:
+class StillGates(hn.DeepNet):
+    """A highway net whose T are the same for all images: W_T is 0 and stays so, and b_T
+    is learned."""
+
+    def gradient(self, batch: tuple, cache: hn.Cache) -> tuple[dict, np.ndarray]:
+        """As DeepNet's."""
+        measures, grad = super().gradient(batch, cache)
+        self.views(grad)["W_T"][...] = 0
+        return measures, grad
+
+
+def make_still(settings: hn.Config, data: hn.Data) -> StillGates:
+    """As hn.make_net, with the same weights but for W_T."""
+    whole = hn.make_net(settings, data)
+    net = StillGates(**whole.settings, dtype=whole.dtype)
+    net.params[...] = whole.params
+    net.views(net.params)["W_T"][...] = 0
+    return net
+
+
+def train(settings: hn.Config, data: hn.Data, make: Callable = hn.make_net
+          ) -> tuple[hn.DeepNet, dict]:
     """Scaled Data -> the net, which takes such images, and its history. Raises
     RecordError if it diverged."""
     images = centred(data)
-    net = hn.make_net(settings, images)
+    net = make(settings, images)
     history, _, status = hn.train(net, images, settings)
     if status != "ok":
         raise RecordError(f"the {settings.block} net of seed {settings.seed} diverged "

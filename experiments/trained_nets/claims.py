@@ -180,8 +180,10 @@ def claims_on_outputs(nets: Nets, plan: dict) -> list[Claim]:
               paper="> 0.5", limit=1, **about(gated, in_both(gated, classes), mostly))]
 
 
-def claims_on_routing(nets: Sequence[Mapping]) -> list[Claim]:
-    """Whether it matters that T depends on the image."""
+def claims_on_routing(nets: Sequence[Mapping], still: Sequence[Mapping]
+                      ) -> list[Claim]:
+    """Whether it matters that T depends on the image: to a net that was trained with
+    such T, and to one that never had them."""
     def held(way):
         return [{"factor": net["held"][way][0] / net["loss"],
                  "error": net["held"][way][1]} for net in nets]
@@ -197,7 +199,20 @@ def claims_on_routing(nets: Sequence[Mapping]) -> list[Claim]:
               "rises by less than 5 points. This T gives the class away", limit=5,
               **about(nets, [100 * (found["error"] - net["error"]) for found, net in
                              zip(held("its class"), nets, strict=True)], lt,
-                      ours=over_nets(held("its class"))))]
+                      ours=over_nets(held("its class")))),
+        Claim(name="still-gates-fit", text="a highway net whose T never depended on "
+              "the image (W_T = 0, b_T is learned) fits its training images: its "
+              "training error, in %, is below 1", limit=1, rows=still, n=len(still),
+              ours=over_nets([{"error": net["error"], "test accuracy":
+                               net["training"]["test_acc"][-1]} for net in still]),
+              test=lambda limit: agreed(100 * net["error"] < limit for net in still)),
+        Claim(name="moving-gates-ahead", text="highway nets are ahead of those whose T "
+              "never depended on the image, by test accuracy", n=len(still),
+              rows=[*nets, *still],
+              ours={name: over_nets([net["training"]["test_acc"][-1] for net in found])
+                    for name, found in (("T moves", nets), ("T does not", still))},
+              test=lambda: ahead(*([net["training"]["test_acc"][-1] for net in found]
+                                   for found in (nets, still))))]
 
 
 # --------------------------------------------------------------------------------------
@@ -357,6 +372,26 @@ def claim_on_bound(T: float = 0.5, x: float = 1.0, H: float = 100.0) -> Claim:
 # Ours: how many blocks work one after the other
 
 
+METER = ("Blocks of a stage read the same input. Ours is the least number of stages "
+         "that keeps a share of the answers to test images: 0.9; 0.95, which decides; "
+         "0.99")
+
+
+def staged(record: Mapping, **wanted: Any) -> list[Mapping]:
+    """Rows of nets that ran in stages. But for what is wanted they are for MNIST, and
+    have the depth, b_T and epochs of all nets."""
+    plan = record["plan"]
+    wanted = {"data": plan["dataset"], "epochs": plan["epochs"], **{
+        name: plan["net"][name] for name in ("depth", "gate_bias")}} | wanted
+    return [row for row in record["stages"]
+            if all(row[name] == value for name, value in wanted.items())]
+
+
+def least_stages(rows: Sequence[Mapping], share: str = "0.95") -> list[int]:
+    """The sequential depths of trained nets."""
+    return [row["sequential_depth"]["trained"][share] for row in rows]
+
+
 def claims_on_stages(rows: Sequence[Mapping], which: str = "",
                      after_data: bool = True) -> list[Claim]:
     """Sequential depth, as a share of the blocks. Of a plain net nothing is asked: in a
@@ -367,20 +402,39 @@ def claims_on_stages(rows: Sequence[Mapping], which: str = "",
         return Claim(
             name=f"{which}{block}-sequential-depth".replace(" ", "-"), limit=1,
             after_data=after_data, text=f"most of the {nets[0]['tried'][-1]} blocks of "
-            f"a {which}{block} net for MNIST {text}. {how}", **about(
+            f"a {which}{block} net for MNIST {text}. {METER}", **about(
                 nets, [{state: net["sequential_depth"][state]["0.95"]
                         / net["tried"][-1] for state in STATES} for net in nets],
                 passes, ours={state: {share: [
                     net["sequential_depth"][state][share] for net in nets]
                     for share in shares} for state in STATES}))
-    how = ("Blocks of a stage read the same input. Ours is the least number of stages "
-           "that keeps a share of the answers to test images: 0.9; 0.95, which "
-           "decides; 0.99")
     return [
         claim("highway", "may work side by side: 95 % of its answers stay in fewer than"
               " half as many stages as blocks", rarely),
         claim("residual", "must work one after the other: 95 % of its answers stay only"
               " in more than half as many stages as blocks", mostly)]
+
+
+def orders_of_stages(record: Mapping) -> list[Claim]:
+    """Whose sequential depth is less."""
+    how = record["plan"]["stages"]
+    easy, *harder = how["harder"]
+
+    def order(name, text, more, fewer):
+        found = {kind: least_stages(rows) for kind, rows in (more, fewer)}
+        return Claim(name=name, text=text, n=len(more[1]), ours=found,
+                     rows=[*more[1], *fewer[1]],
+                     test=lambda: ahead(found[more[0]], found[fewer[0]]))
+    return [
+        order("fewer-stages-highway", "highway nets have less sequential depth than "
+              "residual nets, on MNIST", *(
+                  (block, staged(record, block=block))
+                  for block in ("residual", "highway"))),
+        *(order(f"more-stages-{data}", f"highway nets for {DATASETS[data].title} have "
+                "more sequential depth than those for MNIST, at equal b_T and epochs",
+                *((DATASETS[name].title, staged(record, block="highway", data=name,
+                                                gate_bias=how["gate_bias"]))
+                  for name in (data, easy))) for data in harder)]
 
 
 def claims_on_quick(rows: Sequence[Mapping]) -> list[Claim]:
@@ -586,13 +640,13 @@ def claims(record: dict) -> list[Claim]:
     nets, plan = record["nets"], record["plan"]
     harder = [data for data in record["harder"] if data != plan["harder"]["easy"]]
     return [*claims_on_gates(nets["highway"], plan), *claims_on_outputs(nets, plan),
-            *claims_on_routing(nets["highway"]),
+            *claims_on_routing(nets["highway"], record["still"]),
             *claims_on_lesions(nets["highway"], plan["idle"]),
             claim_on_plain(nets["plain"]), claim_on_shuffling(nets["highway"]),
             *(item for block in ("highway", "residual")
               for item in claims_on_estimation(nets, block)),
-            *claims_on_mixing(nets["highway"]), *claims_on_stages(record["stages"]),
-            *claims_on_quick(record["quick"]),
+            *claims_on_mixing(nets["highway"]), *claims_on_stages(staged(record)),
+            *orders_of_stages(record), *claims_on_quick(record["quick"]),
             *(item for data in harder for item in claims_on_harder(record, data)),
             *(item for data, found in record["pictures"].items() if data == "cifar100"
               for item in claims_on_picture(found, plan)), *claims_not_measured()]

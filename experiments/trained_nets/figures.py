@@ -13,9 +13,11 @@ from experiments.trained_nets.claims import (
     doubling,
     easy_nets,
     factors,
+    least_stages,
     matter,
     nets_at,
     rises,
+    staged,
 )
 from highway_suite.datasets import DATASETS
 
@@ -43,19 +45,21 @@ WAYS = {"as computed": None, "mean over\nall images": "all",
 def draw_routing(record: dict) -> Figure:
     """Training error of highway nets with T as computed, and held at a mean."""
     nets = record["nets"]["highway"]
-    errors = 100 * np.array([[net["held"][way][1] if way else net["error"]
-                              for net in nets] for way in WAYS.values()])
+    errors = 100 * np.array([
+        [net["held"][way][1] if way else net["error"] for net in nets]
+        for way in WAYS.values()] + [[net["error"] for net in record["still"]]])
+    ways = [*WAYS, "trained with T that\nno image moves"]
     middle = np.median(errors, axis=1)
     figure, axes = sheet(
         f"T held at the mean of all images: {middle[1]:.0f} % errors; at the mean of "
         f"its class: {middle[2]:.1f} %", f"{data_of(record['plan'])}: bars are "
-        f"medians, dots are the {len(nets)} highway nets",
+        f"medians, dots are {len(nets)} highway nets",
         "the mean of the class tells the net the class")
-    axes.bar(range(len(WAYS)), middle, 0.5, color=colour_of("highway"))
+    axes.bar(range(len(ways)), middle, 0.5, color=colour_of("highway"))
     axes.plot(errors, ".", color=TINTS.ink, markersize=4)
     for place, value in enumerate(middle):
         axes.text(place + 0.28, value, f"{value:.1f}", va="bottom")
-    axes.set(xticks=range(len(WAYS)), xticklabels=WAYS,
+    axes.set(xticks=range(len(ways)), xticklabels=ways,
              xlabel="T of every unit in every block")
     label_y(axes, "training error, %")
     axes.margins(y=0.12)
@@ -147,25 +151,30 @@ def draw_classes(record: dict) -> Figure:
 
 def draw_stages(record: dict) -> Figure:
     """Answers that nets keep whose blocks work in stages."""
-    found = {row["block"]: row for row in record["stages"]}
-    least = {block: row["sequential_depth"]["trained"]["0.95"]
-             for block, row in found.items()}
-    blocks = max(row["tried"][-1] for row in found.values())
+    found = {block: staged(record, block=block)
+             for block in record["plan"]["stages"]["seeds"]}
+    least = {block: span(least_stages(rows)) for block, rows in found.items()}
     figure, axes = sheet(
-        f"To keep 95 % of its answers, a highway net of {blocks} blocks needs "
-        f"{least['highway']} stages, a residual net {least['residual']}",
-        f"{data_of(record['plan'])}: one trained net of each kind, test images",
+        f"To keep 95 % of its answers, a highway net of {found['highway'][0]['depth']} "
+        f"blocks needs {least['highway']} stages, a residual net {least['residual']}",
+        f"{data_of(record['plan'])}, test images: median and range of "
+        f"{len(found['highway'])} trained nets of a kind, thin lines: one",
         "blocks of a stage read the same input, side by side")
-    for block, row in found.items():
-        kept = 100 * np.array(row["trained"]["kept"])
-        axes.plot(row["tried"], kept, ".-", color=colour_of(block))
-        axes.annotate(spoken(block), (row["tried"][2], kept[2]), (0, 8),
-                      textcoords="offset points", color=colour_of(block), size=SMALL,
-                      ha="right")
+    labels = []
+    for block, rows in found.items():
+        kept, tried = 100 * np.array([row["trained"]["kept"] for row in rows]), rows[
+            0]["tried"]
+        if len(rows) > 1:
+            draw_band(axes, tried, kept, colour_of(block))
+        else:
+            axes.plot(tried, kept[0], color=colour_of(block), linewidth=0.8)
+        labels.append((np.median(kept, axis=0)[0], f"{spoken(block)}: {least[block]}",
+                       colour_of(block)))
     draw_level(axes, 95)
     axes.set(xscale="log", xlabel="stages, one after the other", ylim=(0, 102))
     plain_numbers(axes.xaxis)
     label_y(axes, "answers as those of the whole net, %")
+    label_right(axes, labels)
     return figure
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from experiments.nets.perceptrons import (
     fold_mean,
     hold_out,
     make_config,
+    make_still,
     mean_image,
     train,
 )
@@ -27,7 +28,7 @@ from experiments.nets.probes import (
 )
 from experiments.trained_nets import measures
 from highway_suite import nets
-from highway_suite.nets import weights_hash
+from highway_suite.nets import TRAINED, weights_hash
 from highway_suite.records import RecordError
 
 States = Mapping[str, hn.DeepNet]       # a net as it is "trained", and "untrained"
@@ -46,17 +47,18 @@ def configs(plan: dict) -> dict[tuple[str, int], dict]:
         for seed in plan["seeds"] for block, lrs in plan["lrs"].items()}
 
 
-def trained_net(config: dict, data: hn.Data) -> tuple[hn.DeepNet, dict]:
+def trained_net(config: dict, data: hn.Data, make: Callable = hn.make_net
+                ) -> tuple[hn.DeepNet, dict]:
     """A trial's config and scaled Data -> the trained net, which takes scaled images,
-    and how it was trained. A search chooses the learning rate. With it, the net is
-    trained from the start. Raises RecordError if it diverged."""
+    and how it was trained. A search chooses the learning rate, if there are several.
+    With it, the net is trained from the start. Raises RecordError if it diverged."""
     images, lrs, losses = centred(data), config["lrs"], []
-    for lr in lrs:
+    for lr in lrs if len(lrs) > 1 else ():
         settings = make_config(config, lr=lr, epochs=config["search_epochs"])
-        history, _, _ = hn.train(hn.make_net(settings, images), images, settings)
+        history, _, _ = hn.train(make(settings, images), images, settings)
         losses.append(history["train_loss"][-1])
-    lr = name_of_least(dict(zip(lrs, losses, strict=True)))
-    net, history = train(make_config(config, lr=lr), data)
+    lr = name_of_least(dict(zip(lrs, losses, strict=True))) if losses else lrs[0]
+    net, history = train(make_config(config, lr=lr), data, make)
     return net, {"block": config["block"], "lr": lr, "epochs": config["epochs"],
                  "parameters": net.params.size,
                  "search": {"lr": lrs, "train_loss": losses},
@@ -107,15 +109,59 @@ def measured(states: States, data: hn.Data, config: dict) -> dict:
         "mixing": of_each(states, measures.mixing, x)}
 
 
-def stage_configs(plan: dict) -> dict[tuple[str, int], dict]:
-    """{(block, seed): config of its trial} of the nets that run in stages: those whose
-    weights are committed, or, where the plan says so, nets that are trained for it."""
-    how, seed = plan["stages"], plan["seeds"][0]
-    return {(block, seed): {name: value for name, value
-                            in configs(plan)[block, seed].items()
-                            if name not in ("measures", "pictured")} | {
-        "images": how["images"], "weights": weights_hash(nets.trained_net(block))
-        if how["committed"] else None} for block in how["blocks"]}
+@trial_function("trained_nets.still")
+def look_at_still(config: dict, data: hn.Data) -> dict:
+    """Train a highway net whose gates cannot move with the image -> loss and error on
+    the training images."""
+    scaled = hn.scale_pixels(data)
+    net, training = trained_net(config, scaled, make_still)
+    loss, error = loss_and_error(net, scaled.x_train, scaled.y_train)
+    return {"training": training, "loss": hn.significant(loss), "error": error}
+
+
+class Staged(NamedTuple):
+    """A net that runs in stages, as its row names it."""
+
+    data: str
+    block: str
+    seed: int
+    depth: int          # blocks
+    gate_bias: float
+    epochs: int
+
+
+def stage_configs(plan: dict, record: dict) -> dict[Staged, dict]:
+    """{net: config of its trial}. Nets that the record already has train at the rate
+    that was chosen for them; others search. The nets whose weights are committed are
+    not trained anew, where the plan says so."""
+    how, net, data = plan["stages"], plan["net"], plan["dataset"]
+    base = Staged(data, "highway", plan["seeds"][0], net["depth"], net["gate_bias"],
+                  plan["epochs"])
+    of: dict[Staged, dict] = {}
+    for block, seeds in how["seeds"].items():
+        for seed in seeds:
+            of[base._replace(block=block, seed=seed)] = {"lrs": (
+                [found["training"]["lr"] for found in record["nets"].get(block, ())
+                 if found["seed"] == seed] or how["others"][block])}
+    for block in how["early"]:
+        for epochs in how["epochs"]:
+            of[base._replace(block=block, epochs=epochs)] = of[
+                base._replace(block=block)]
+    for name in how["harder"]:
+        for seed in plan["harder"]["seeds"]:
+            of[base._replace(data=name, seed=seed, gate_bias=how["gate_bias"])] = {
+                "lrs": [record["harder"][name]["fitted"]]}
+    of |= {base._replace(depth=depth): {"lrs": plan["lrs"]["highway"]}
+           for depth in how["depths"]}
+    for block in TRAINED if how["committed"] else ():
+        of[base._replace(block=block)] = {
+            "lrs": plan["lrs"][block],
+            "weights": weights_hash(nets.trained_net(block))}
+    return {staged: net | {
+        "block": staged.block, "seed": staged.seed, "depth": staged.depth,
+        "gate_bias": staged.gate_bias, "epochs": staged.epochs, "weights": None,
+        "search_epochs": plan["search_epochs"], "images": how["images"]} | own
+        for staged, own in of.items()}
 
 
 @trial_function("trained_nets.stages")
@@ -143,12 +189,14 @@ def in_stages(states: States, x: np.ndarray, labels: np.ndarray) -> dict:
     return {"tried": tried, **of_each(states, look)}
 
 
-def quick_configs(plan: dict) -> dict[tuple[str, int], dict]:
-    """{(block, seed): config of its trial} of nets that train in seconds."""
-    quick = {name: value for name, value in plan["quick"].items() if name != "lrs"}
-    return {(block, seed): plan["net"] | quick | {"block": block, "lr": lr,
-                                                  "seed": seed}
-            for block, lr in plan["quick"]["lrs"].items() for seed in plan["seeds"]}
+def quick_configs(plan: dict) -> dict[Staged, dict]:
+    """{net: config of its trial} of nets that train in seconds."""
+    quick, net = plan["quick"], plan["net"]
+    given = {name: value for name, value in quick.items() if name != "lrs"}
+    return {Staged(plan["dataset"], block, seed, net["depth"], net["gate_bias"],
+                   quick["epochs"]): net | given | {"block": block, "lr": lr,
+                                                    "seed": seed}
+            for block, lr in quick["lrs"].items() for seed in plan["seeds"]}
 
 
 @trial_function("trained_nets.quick")
