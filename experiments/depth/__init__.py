@@ -20,8 +20,10 @@ images choose nothing.
     sums                loss by S, from 10 to 1000 blocks, Adam and SGD
     rules               S = 1, b_T = -2, -L/10 and chrono, to 10,000 blocks
     controls            the same T in every block, and 1, 3 and 10 blocks, beside S = 1
-    full                all of MNIST, with which blocks are used, to 10,000. Blocks are
-                        counted; how many must work one after the other is not asked
+    full                all of MNIST, with which blocks are used, to 10,000
+    stages              how many blocks work one after the other, by depth with S = 1,
+                        and by b_T with 100 blocks (see nets/probes.py). One net of 300
+                        blocks was known: 1 stage, 3 before training
     map, thousand       b_T from +1 to -20 by depth; all of MNIST at 999 blocks
     tutorial            its 20 plain layers, its start against He's
 
@@ -31,7 +33,7 @@ beside P1's SGD; log-sum-exp for the tutorial's bare logarithm.
 
 from __future__ import annotations
 
-from experiments.depth import claims, controls, figures, tutorial
+from experiments.depth import claims, controls, figures, stages, tutorial
 from experiments.depth import plan as plans
 from experiments.depth.record import describe
 from experiments.depth.training import train
@@ -47,10 +49,13 @@ def run(lab: Lab) -> dict:
     book = plans.Book(lambda configs: lab.trials(train, configs))
     plans.conduct(book, plan)
     controls.conduct(book, plan)
-    return describe(book, plan, others) | {"controls": controls.describe(book, plan)}
+    stages.conduct(book, plan)
+    return describe(book, plan, others) | {"controls": controls.describe(book, plan),
+                                           "stages": stages.describe(book, plan)}
 
 
 EXPERIMENT = Experiment(
     name="depth", doc=__doc__, plan=plans.PLAN, smoke=plans.SMOKE,
     run=run, figures=figures.FIGURES,
-    claims=lambda record: [*claims.claims(record), *controls.claims(record)])
+    claims=lambda record: [*claims.claims(record), *controls.claims(record),
+                           *stages.claims(record)])

@@ -38,6 +38,10 @@ PLAN: dict[str, Any] = {
                    "seeds": [3, 4, 5]},
         "schedule": {"depths": [1, 3, 10], "lrs": [1e-3, 2e-3, 4e-3],
                      "seeds": [0, 1, 2, 3, 4]}},
+    # The deepest nets take ten minutes each. b_T by itself has one rate for all.
+    "stages": {"images": 2000, "shares": [0.9, 0.95, 0.99], "seeds": [0, 1, 2],
+               "deepest_seeds": [0], "lr": 1e-3, "depth": 100,
+               "biases": [-1.0, -2.0, -3.0, -4.0, -5.0, -7.0]},
     "full": {"n_train": 60_000, "sgd": {
         "nets": [["S = 1", 100], ["S = 1", 1000], ["-L/10", 100]],
         "epochs": 4, "lr_decay": 0.7, "measured": 1280}, "adam": {
@@ -68,6 +72,8 @@ SMOKE: dict[str, Any] = {
         "beyond": [1e-2], "measured": 128, "seeds": [2, 3], "deep_seeds": [2, 3],
         "longer": {"depth": 4, "epochs": [6, 8], "lr": 2e-3, "seeds": [2, 3]},
         "schedule": {"depths": [1, 4], "lrs": [2e-3], "seeds": [0, 1]}},
+    "stages": PLAN["stages"] | {"images": 100, "seeds": [0, 1], "lr": 5e-3, "depth": 12,
+                                "biases": [-2.0, -5.0]},
     "full": {"n_train": 640, "sgd": PLAN["full"]["sgd"] | {
         "nets": [["S = 1", 4], ["S = 1", 16], ["-L/10", 4]], "epochs": 2}, "adam":
         PLAN["full"]["adam"] | {"nets": [["S = 1", 40]], "epochs": 2}},

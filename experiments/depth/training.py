@@ -19,7 +19,12 @@ import highway_networks as hn
 from experiments.lab import trial_function
 from experiments.lab.judging import listed
 from experiments.lab.running import epoch_reporter
-from experiments.nets.probes import loss_and_error, mean_change, prefix
+from experiments.nets.probes import (
+    keep_in_stages,
+    loss_and_error,
+    mean_change,
+    prefix,
+)
 
 KEEPS = 1.1             # a net keeps its loss up to this factor
 
@@ -72,7 +77,7 @@ def fit(net: hn.DeepNet, data: hn.Data, config: dict, cache: hn.Cache
 @trial_function("depth.train")
 def train(config: dict, data: hn.Data) -> dict:
     """Train one net: its losses and test accuracy; and if the config asks for it, which
-    blocks it uses."""
+    blocks it uses, and what it keeps in stages of so many test images."""
     subset = hn.take_subset(data, hn.Config(
         **{name: config[name] for name in ("seed", "n_train", "n_test")}))
     data = hn.scale_pixels(subset, config["dtype"])
@@ -88,6 +93,10 @@ def train(config: dict, data: hn.Data) -> dict:
         return result | {"status": "diverged"}
     result["test_acc"] = hn.significant(accuracy)
     del cache           # of a net of 10,000 blocks it is a gigabyte
+    if images := config.get("stages"):
+        result |= keep_in_stages({"trained": net, "untrained": make_net(config, data)},
+                                 data.x_test[:images], data.y_test[:images],
+                                 config["batch"])
     if measure := config.get("measure"):
         few = slice(measure["measured"])
         result["used"] = measure_use(net, data.x_train[few], data.y_train[few],

@@ -132,6 +132,27 @@ def kept_in_stages(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
     return over_images(net, x, counts, size=size)
 
 
+def keep_in_stages(states: Mapping[str, hn.DeepNet], x: np.ndarray, labels: np.ndarray,
+                   size: int = BATCH) -> dict[str, Any]:
+    """A net in several states, as "trained" -> the numbers of stages "tried", and for
+    each state the shares of answers "kept" and the "accuracy" with them."""
+    tried = stages_of(next(iter(states.values())).depth)
+    found: dict[str, Any] = {"tried": tried}
+    for state, net in states.items():
+        kept, right = kept_in_stages(net, x, labels, tried, size)
+        found[state] = {name: [hn.significant(float(share)) for share in shares]
+                        for name, shares in (("kept", kept), ("accuracy", right))}
+    return found
+
+
+def sequential_depths(found: Mapping[str, Any], shares: Sequence[float]
+                      ) -> dict[str, dict[str, int]]:
+    """What `keep_in_stages` found -> {state: {share: sequential depth}}."""
+    return {state: {f"{share:g}": sequential_depth(
+        dict(zip(found["tried"], found[state]["kept"], strict=True)), share)
+        for share in shares} for state in ("trained", "untrained")}
+
+
 def sequential_depth(kept: Mapping[int, float], share: float = 0.95) -> int:
     """{stages: the share of answers kept} -> the least number of stages that keeps at
     least `share` of the answers, as does every larger number; the largest keeps them

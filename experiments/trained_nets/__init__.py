@@ -59,8 +59,8 @@ from typing import Any
 from experiments.lab import Experiment, Lab, Trial
 from experiments.lab.judging import name_of_least
 from experiments.nets.perceptrons import EPOCHS, SETTINGS
-from experiments.nets.probes import sequential_depth
-from experiments.trained_nets.claims import STATES, claims, doubling, matter
+from experiments.nets.probes import sequential_depths
+from experiments.trained_nets.claims import claims, doubling, matter
 from experiments.trained_nets.figures import FIGURES
 from experiments.trained_nets.trials import (
     Staged,
@@ -138,14 +138,10 @@ SMOKE: dict[str, Any] = {
 def rows_in_stages(lab: Lab, trials: Mapping[Staged, Trial]) -> list[dict]:
     """Nets in stages: a row for each, with its sequential depth by the share of answers
     that must stay."""
-    def depths(tried, kept):
-        return {f"{share:g}": sequential_depth(dict(zip(tried, kept, strict=True)),
-                                               share)
-                for share in lab.plan["stages"]["shares"]}
+    shares = lab.plan["stages"]["shares"]
     return [{**staged._asdict(), "trials": [trial.hash], **trial.result,
-             "sequential_depth": {state: depths(
-                 trial.result["tried"], trial.result[state]["kept"])
-                 for state in STATES}} for staged, trial in trials.items()]
+             "sequential_depth": sequential_depths(trial.result, shares)}
+            for staged, trial in trials.items()]
 
 
 def look_at_stages(lab: Lab, record: dict) -> list[dict]:

@@ -20,11 +20,10 @@ from experiments.nets.perceptrons import (
     train,
 )
 from experiments.nets.probes import (
-    kept_in_stages,
+    keep_in_stages,
     loss_and_error,
     mean_gates,
     passes,
-    stages_of,
 )
 from experiments.trained_nets import measures
 from highway_suite import nets
@@ -174,19 +173,8 @@ def run_in_stages(config: dict, data: hn.Data) -> dict:
     if config["weights"] not in (None, weights_hash(net)):
         raise RecordError(f"the weights of the {config['block']} net are others")
     few = slice(config["images"])
-    return in_stages({"trained": net, "untrained": untrained_net(config, scaled)},
-                     scaled.x_test[few], scaled.y_test[few])
-
-
-def in_stages(states: States, x: np.ndarray, labels: np.ndarray) -> dict:
-    """The numbers of stages tried, and for each of them the share of answers that a net
-    keeps, and its accuracy."""
-    tried = stages_of(states["trained"].depth)
-
-    def look(net):
-        kept, right = kept_in_stages(net, x, labels, tried)
-        return {"kept": listed(kept), "accuracy": listed(right)}
-    return {"tried": tried, **of_each(states, look)}
+    return keep_in_stages({"trained": net, "untrained": untrained_net(config, scaled)},
+                          scaled.x_test[few], scaled.y_test[few])
 
 
 def quick_configs(plan: dict) -> dict[Staged, dict]:
@@ -211,8 +199,8 @@ def look_quickly(config: dict, data: hn.Data) -> dict:
              "test_acc": history["test_acc"][-1]}
     if config["block"] == "highway":
         found["held"] = hold_gates(net, data.x_train, data.y_train)
-    return found | in_stages({"trained": net, "untrained": untrained_net(config, data)},
-                             data.x_test, data.y_test)
+    states = {"trained": net, "untrained": untrained_net(config, data)}
+    return found | keep_in_stages(states, data.x_test, data.y_test)
 
 
 def of_each(states: States, of: Callable, *arguments: Any) -> dict[str, Any]:

@@ -1,0 +1,85 @@
+"""How many blocks of the nets of `depth` work one after the other.
+
+In a stage all blocks read one input; the sequential depth of a net is the least number
+of stages that keeps its answers (experiments/nets/probes.py).
+"""
+
+from __future__ import annotations
+
+from experiments.depth.claims import own
+from experiments.depth.plan import ONE, Book, Net, by_rate, net_config
+from experiments.depth.record import best_row, final_loss
+from experiments.lab import Claim
+from experiments.lab.judging import ahead
+from experiments.nets.probes import sequential_depths
+
+WIDE = 10               # stages: nearly side by side
+LOWER, HIGHER = -5.0, -2.0
+
+
+def nets(book: Book, plan: dict) -> list[tuple[Net, float]]:
+    """(net, rate): with S = 1 of every depth, at its best rate, and by b_T."""
+    how = plan["stages"]
+    ones = [Net(depth, ONE) for depth in plan["rules"]["S = 1"]]
+    return [*((net, best_row(book, by_rate(book, plan, net))["lr"]) for net in ones),
+            *((Net(how["depth"], {"bias": bias}), how["lr"])
+              for bias in how["biases"])]
+
+
+def configs(plan: dict, net: Net, lr: float) -> list[dict]:
+    """The trials of a net, one for each seed."""
+    how = plan["stages"]
+    seeds = how["deepest_seeds" if net.depth == plan["deepest"]["depth"] else "seeds"]
+    return [net_config(plan, net, lr, seed, stages=how["images"]) for seed in seeds]
+
+
+def conduct(book: Book, plan: dict) -> None:
+    """Run the trials."""
+    book.run(config for net, lr in nets(book, plan)
+             for config in configs(plan, net, lr))
+
+
+def describe(book: Book, plan: dict) -> list[dict]:
+    """A row for each net: loss, sequential depths and accuracy of every seed; of the
+    first, also what it keeps."""
+    rows = []
+    for net, lr in nets(book, plan):
+        trials = [book[config] for config in configs(plan, net, lr)]
+        first = trials[0].result
+        rows.append({
+            "depth": net.depth, "gates": net.gates, "lr": lr,
+            "trials": [trial.hash for trial in trials],
+            "train_loss": [final_loss(trial) for trial in trials],
+            "test_acc": [trial.result["test_acc"] for trial in trials],
+            "stages": [sequential_depths(trial.result, plan["stages"]["shares"])
+                       for trial in trials],
+            "tried": first["tried"], "kept": first["trained"]["kept"]})
+    return rows
+
+
+def least(row: dict, state: str = "trained") -> list[int]:
+    """The sequential depth of each seed."""
+    return [found[state]["0.95"] for found in row["stages"]]
+
+
+def claims(record: dict) -> list[Claim]:
+    """Whether deep nets with S = 1 are wide, and whether b_T alone changes that."""
+    ones = [row for row in record["stages"] if row["gates"] == ONE]
+    deep = [row for row in ones if row["depth"] >= record["plan"]["stages"]["depth"]]
+    by_bias = {row["gates"]["bias"]: row for row in record["stages"] if row not in ones}
+    low, high = by_bias[LOWER], by_bias[HIGHER]
+
+    def wide(state):
+        return lambda stages: max(max(least(row, state)) for row in deep) <= stages
+    return [
+        own("deep-nets-wide", "with b_T = logit(1/L), the blocks of nets of 100 blocks "
+            f"and more work nearly side by side: {WIDE} stages keep at least 95 % of "
+            "the answers to test images, in every seed. Ours is the sequential depth",
+            deep, {f"{row['depth']} blocks": {state: least(row, state) for state in (
+                "trained", "untrained")} for row in ones}, WIDE,
+            wide("trained"), control=wide("untrained")),
+        own("stages-by-bias", f"a higher b_T makes nets of {low['depth']} blocks "
+            f"sequentially deeper: with {HIGHER:g} they need more stages than with "
+            f"{LOWER:g} to keep 95 % of their answers. Ours is the sequential depth",
+            [low, high], {f"b_T {bias:g}": least(row) for bias, row in by_bias.items()},
+            None, lambda: ahead(least(high), least(low)))]
