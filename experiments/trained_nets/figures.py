@@ -82,7 +82,8 @@ def draw_lesions(record: dict) -> Figure:
         f"{np.min(errors['plain']):.0f} %", f"{data_of(record['plan'])}: median and "
         f"range of {len(record['plan']['seeds'])} nets of each kind")
     for block, values in errors.items():
-        draw_band(axes, range(1, len(values[0]) + 1), values, colour_of(block))
+        draw_band(axes, range(1, len(values[0]) + 1), values, colour_of(block),
+                  linestyle=DASHED if block == "t_only" else "-")    # over highway's
         labels.append((np.median(values, axis=0)[-1], spoken(block), colour_of(block)))
     log_y(axes, "training error, %")
     axes.yaxis.set_major_formatter(at_least(0.05))
@@ -201,8 +202,8 @@ def draw_harder(record: dict) -> Figure:
               for name, found in nets.items()}
     hard, easy = counts[first], counts[last]
     figure, panels = sheet(
-        f"Blocks that matter on {first} and on {last}: {hard[0]} and "
-        f"{easy[0]} by training error, {hard[1]} and {easy[1]} by loss",
+        f"By training error, {hard[0]} blocks matter on {first} and {easy[0]} on "
+        f"{last}; by loss, {hard[1]} and {easy[1]}",
         f"median and range of the {len(plan['harder']['seeds'])} seeds, at the rate of "
         "least training error", "all with the same b_T at first",
         "a block above the dotted line matters; beside the names: how many",
