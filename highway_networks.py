@@ -28,8 +28,8 @@ each block divides the length of the signal by about sqrt(3), and on the way bac
 of the gradient. Thirty blocks divide both by 10^7. The gradient of a weight is a
 product of both: the first blocks have a signal but no gradient, the last ones a
 gradient but no signal. Adam rescales small gradients, so the weights move, but at the
-default rate to no use: the output is the same for all images, and the loss stays at ln
-10, that of guessing (results/headline has lower rates).
+default rate this does not help: the output is the same for all images, and the loss
+stays at ln 10, that of guessing (results/headline has lower rates).
 
 Glorot's rule (--init glorot; he for relu) triples the variance, so that signal and
 gradient keep their length, but only on average. A product of many matrices stretches a
@@ -70,7 +70,7 @@ z_T. The derivatives are tanh' = 1 - H * H and sigmoid' = T * (1 - T):
 
 W_H, W_T and their biases are stacked, so that a block is one matrix product
 [W_H b_H; W_T b_T] [x; 1] forward, and two backward. The code computes (1 - T) * dy
-first: it is the direct part of dx, and T * (H - x) times it is dz_T.
+first. This is the direct part of dx; multiplied by T * (H - x) it is dz_T.
 
 The ends. The pixels i of an image become the first x = tanh(W_in i + b_in). The last y
 becomes logits = W_out y + b_out and p = softmax(logits). The loss is the mean over the
@@ -269,8 +269,8 @@ class Block(NamedTuple):
     gates: the learned gates, in the order of their rows below H: "", "T", "C" or "TC".
     forward(x, rows, y, scratch) gets x and rows = (H, *gates), and writes y.
     backward(d, x, rows, dH, scratch) gets dy in d, and x and rows as forward left them.
-        It leaves in d the direct part of dx, to which DeepNet adds W^T dz, in dH the
-        derivative by H, and in the row of each gate its dz (`gate_backward`).
+        It leaves the direct part of dx in d (DeepNet adds W^T dz), the derivative by H
+        in dH, and the dz of each gate in its row (`gate_backward`).
 
     Each of them is (U, B); scratch is free to use.
     """
@@ -979,7 +979,8 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
 
     net: has `params`, a flat vector that is written in place, cache(size), and
         gradient(batch, cache) -> measures {name: number} and the flat gradient.
-    batches: an epoch per iteration, of `size`; `streams`, {name: Generator}, draw all.
+    batches: each pass over it is an epoch, in batches of `size`; all random numbers
+        come from its `streams`, {name: Generator}.
     optimizer: step(params, grad, lr); the arrays named by `kept` are its state.
     schedule(epoch, history) -> the learning rate of an epoch; they count from 1.
     report(row), after each epoch, may return true: the training ends there for good.
@@ -1018,9 +1019,8 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
 
 
 def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
-    """Slices of one size, a cache's, that cover so many images, and how many of each
-    were had before: the last one reaches back. Raises ValueError for too few images.
-    """
+    """Slices of `size` images that cover `count`, each with how many of its images an
+    earlier slice had: the last may overlap. Raises ValueError for too few images."""
     if count < size:
         raise ValueError(f"{count} images, fewer than a piece of {size}")
     for start in range(0, count, size):
@@ -1257,7 +1257,7 @@ def train_alone(configs: list[Config], data: Data, options: argparse.Namespace
 
 def write_alone(settings: dict, options: argparse.Namespace) -> Callable:
     """-> save(record), which writes run.json for the headline, else last_run.json, or
-    --out, and returns what there is to say. Raises OSError now, where it could not."""
+    --out, and returns what there is to say. Raises OSError at once if it cannot."""
     out = options.out or Path("run.json" if settings == resolve({}) else
                               "last_run.json")
     part = out.with_name(f".{out.name}.part")

@@ -5,9 +5,9 @@
     y = mine(x, **weights)                      # W_H, b_H, and W_T, b_T or W_C, b_C
     check("highway", y=y, dx=dx, dW_T=dW_T)     # whichever you have; dy is dLoss/dy
 
-It needs NumPy, and check_layer.json beside it: x, weights, y and all gradients in
-float64 of the seven forms of y = H T + x C, with H = tanh, and what y becomes by the
-usual mistakes, which it tells by name.
+It needs NumPy, and check_layer.json beside it. This file has x, weights, y and all
+gradients, in float64, of the seven forms of y = H T + x C with H = tanh. It also has
+the y of the usual mistakes, so that `check` can name a mistake.
 """
 
 import json

@@ -94,7 +94,7 @@ def gradient(w, pixels, labels):
 
 
 def train(w, x, labels, rng):
-    """Change the weights in place, by Adam; give the loss of each step, before it."""
+    """Change the weights in place, by Adam; yield the loss before each step."""
     m, v = ({name: np.zeros_like(value) for name, value in w.items()} for _ in "mv")
     t = 0
     for _ in range(EPOCHS):

@@ -307,8 +307,8 @@ def claims_of_reproduction(record: dict) -> list[Claim]:
               why="the difference is within two standard errors of the limit",
               test=lambda points: flat(ends, points)),
         Claim(name="lower-layers-open", source="reproduction", text="the lower layers "
-              "have the higher T: in every seed, mean T of the first third of the "
-              "blocks over that of the last third is above 1",
+              "have the higher T: in every seed, the mean T of the first third of the "
+              "blocks, divided by that of the last third, is above 1",
               paper="lower layers develop higher T",
               ours={"first third": [first for first, _ in thirds],
                     "last third": [last for _, last in thirds]},
@@ -329,9 +329,9 @@ def claims_on_best(record: dict) -> list[Claim]:
 
     def trains(name, kind):
         row = rows[kind, deepest]
-        return Claim(name=name, text=f"{nets(kind)} of {deepest} blocks train at their "
-                     "best setting: their median test error, in %, is below 20. Ours "
-                     "are the test accuracies", rows=[row], n=n, limit=FAILS,
+        return Claim(name=name, text=f"with {deepest} blocks, {nets(kind)} train at "
+                     "their best setting: their median test error, in %, is below 20. "
+                     "Ours are the test accuracies", rows=[row], n=n, limit=FAILS,
                      ours=row["test_acc"],
                      test=lambda limit: error_of(row) < limit)
 
@@ -369,8 +369,9 @@ def claims_at_end(record: dict) -> list[Claim]:
             nets(row["kind"]): row[name] for row in both}}
     return [
         Claim(name="no-gate-100", text=f"nets of {depth} blocks need no gate: at their "
-              "best settings, no seed of scaled residual nets reads over a point fewer "
-              "of the test images than any seed of highway nets with b_T = logit(1/L)",
+              "best settings, the worst seed of scaled residual nets is at most one "
+              "point of test accuracy below the best seed of highway nets with b_T = "
+              "logit(1/L)",
               limit=1, test=lambda points: 100 * (
                   max(or_zero(gated["test_acc"])) - min(or_zero(scaled["test_acc"]))
               ) <= points, **about("test_acc", scaled, gated)),

@@ -454,8 +454,8 @@ def claims_on_pairs(record: dict) -> list[Claim]:
               test=lambda limit: None if np.isnan(orders) else orders > limit),
         Claim(name="fig1-epochs", source="P1 3.1", text="highway nets need fewer "
               "epochs than plain nets to reach a training loss of 0.01, at every depth "
-              "where one of them reaches it (the median of plain over that of "
-              "highway is above 1)",
+              "where one of them reaches it: the median of plain nets, divided by that "
+              "of highway nets, is above 1",
               paper="significantly faster", n=n,
               ours={depth: dict(zip(WIDTHS, listed(pair), strict=True))
                     for depth, pair in pairs.items()},

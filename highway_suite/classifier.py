@@ -113,19 +113,19 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     clip: the largest norm of the gradient; 0 is no limit.
     early_stopping: stop after n_iter_no_change epochs in which the accuracy on X_val,
         or else on a held-out validation_fraction of the rows, is below the best so far,
-        and keep the best weights, of equal ones the last. Fewer than 100 such rows are
-        warned of. Without it every fit takes max_iter epochs.
+        and keep the best weights, of equal ones the last. Fewer than 100 such rows
+        bring a warning. Without it every fit takes max_iter epochs.
     class_weight: None, a dict {label: weight}, or "balanced": every class counts alike.
     random_state: int, RandomState or None. verbose: show the training on stderr.
-    n_threads: of BLAS; None is 1. More pay for hundreds of units on an idle machine;
+    n_threads: of BLAS; None is 1. More help with hundreds of units on an idle machine;
         beside another busy process they cost several times the time.
 
     X is never scaled. Only the initial weights of the input projection follow it: they
     are divided by the spread of X, the square root of the mean variance of its
-    features, and its biases start at minus what the mean row gives. So inputs such as
-    0 to 16 are learned from as they are. A spread outside 0.1 to 10 is warned of, and a
-    feature whose mean is more than five spreads from 0, with which a net may guess.
-    Arrays are float32 where X is, else float64.
+    features, and the projection's biases start so that the mean row gives 0. So inputs
+    such as 0 to 16 are learned from as they are. Two things bring a warning: a spread
+    outside 0.1 to 10, and a feature whose mean is more than five spreads from 0, with
+    which a net may only guess. Arrays are float32 where X is, else float64.
 
     After fit: classes_, n_features_in_, n_iter_ (epochs), loss_curve_ (the mean loss of
     each epoch), history_ (lists epoch, train_loss, train_acc, grad_norm; with held-out
@@ -162,7 +162,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             y_val: Any = None) -> HighwayClassifier:
         """Train a new net on rows X (N, P) and their labels y (N,) -> self.
 
-        sample_weight: (N,), how much each row counts: as many rows, or for 0 none.
+        sample_weight: (N,): a row of weight 2 counts as two rows, one of 0 as none.
         X_val, y_val: rows to measure loss and accuracy on after each epoch.
         """
         if (X_val is None) != (y_val is None):
@@ -194,9 +194,9 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
                     ) -> HighwayClassifier:
         """One more pass over rows X (N, P) and their labels y (N,) -> self.
 
-        classes: all labels that will come; the first call needs it. It makes net and
-        optimiser, with mean and spread of its rows. Later learning_rate, batch_size,
-        clip and class_weight may change. early_stopping plays no part.
+        classes: all labels that will come; the first call needs it. This call makes the
+        net and the optimiser, by the mean and spread of its rows. Later learning_rate,
+        batch_size, clip and class_weight may change. early_stopping plays no part.
         """
         first = not hasattr(self, "net_")
         if classes is not None:

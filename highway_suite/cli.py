@@ -174,7 +174,7 @@ def command_of(flags: list[tuple[str, str]], out: Path | None) -> str:
 
 def write(settings: dict, options: argparse.Namespace) -> Callable:
     """-> save(record), which writes it, if it has a place, and returns what there is to
-    say. Raises OSError now, where it could not be written."""
+    say. Raises OSError at once if it could not be written."""
     flags = flags_of(settings)
     out = None if options.no_save else options.out or default_out(flags)
     if out:

@@ -404,8 +404,8 @@ def chosen_series(study: Study, series: str | Sequence[str] | None) -> list[str]
 def plot_history(source: Any, axes: Axes | None = None, *,
                  series: str | Sequence[str] | None = None,
                  upto: float = math.inf) -> Axes:
-    """A line for each net of the deepest, epoch by epoch: the mean over seeds in a band
-    from lowest to highest, and dashed what a guess has.
+    """A line for each kind of the deepest nets, epoch by epoch: the mean over seeds, in
+    a band from lowest to highest. A dashed line is what a guess has.
 
     series: one of NAMES or several of a kind, of which all but the last are thin and
     dashed; by default test_acc, or train_acc with validation_acc. All but accuracies

@@ -67,10 +67,10 @@ def by_complex_step(net: Any, twin: Any, loss: Callable) -> Callable[[int], floa
 
 def compare(net: Any, found: np.ndarray, derivative: Callable[[int], float],
             entries: int | None, off: Callable, seed: int = 0) -> int:
-    """So many random entries of every named tensor, or all: found, the net's flat
-    gradient, and derivative(entry), apart by off(expected, the tensor's gradient) at
-    most. -> how many were compared. Raises WrongGradient with both values for the first
-    that differs."""
+    """Compare so many random entries of every named tensor, or all, of found, the net's
+    flat gradient, with derivative(entry) -> how many. Raises WrongGradient, with both
+    values, for the first that differs by more than off(expected, the tensor's
+    gradient)."""
     rng, compared = np.random.default_rng([seed, 3]), 0
     for name, places in net.views(np.arange(found.size)).items():
         for entry in rng.permutation(places.ravel())[:entries]:

@@ -81,9 +81,9 @@ def environment(threads: int | None = 1) -> dict:
 
 
 def numerics(env: Mapping) -> dict:
-    """What the last bits of a training depend on, of an environment. The commit is not
-    among it, so that whoever mends a sentence does not lose hours, nor is the name of
-    the processor: BLAS's kernel says what counts of it."""
+    """The part of an environment on which the last bits of a training depend. It leaves
+    out the commit, so that a corrected sentence costs no new training, and the name of
+    the processor, of which only BLAS's kernel counts."""
     return {name: value for name, value in env.items()
             if not name.startswith(("git", "processor"))}
 

@@ -99,8 +99,8 @@ class Study(NamedTuple):
 
 
 def series_of(histories: list[dict]) -> dict[str, np.ndarray]:
-    """Of SERIES those of which each history has a number for each epoch, or null, which
-    becomes NaN -> {name: (S, E)}."""
+    """The SERIES for which every history has a number, or null, in every epoch ->
+    {name: (S, E)}; null becomes NaN."""
     shape, found = (len(histories), len(histories[0]["epoch"])), {}
     for name in SERIES:
         with suppress(KeyError, TypeError, ValueError):

@@ -133,8 +133,9 @@ def train(net: hn.DeepNet, data: hn.Data, config: hn.Config,
 
 def train_arm(config: hn.Config, data: hn.Data, checkpoint: Checkpoint | None = None,
               lines: bool = False, threads: int | None = 1) -> dict[str, Any]:
-    """`highway_networks.train_arm`, shown on stderr, in lines where others write there,
-    too; with the seconds that a checkpoint's training took before, and where."""
+    """`highway_networks.train_arm`, shown on stderr, in lines if others write there,
+    too. Its seconds include those before the checkpoint was loaded, and if there were
+    several environments, it names them."""
     shown = Progress(f"{config.block:>7} {config.depth} seed {config.seed}",
                      config.epochs, lines)
     try:

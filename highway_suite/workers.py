@@ -55,8 +55,8 @@ def why_alone() -> str:
 
 
 def end_with(caller: int) -> None:
-    """The first thing that a worker does. From now on Ctrl-C is for its caller alone,
-    and the worker ends within a second after it: if that one is killed, nobody wants
+    """The first thing that a worker does. From now on only its caller obeys Ctrl-C.
+    The worker ends within a second after the caller: if that is killed, nobody wants
     the work. Windows gives an orphan no other parent, so there the worker finishes."""
     def watch():
         while os.getppid() == caller:

@@ -40,7 +40,7 @@ def in_words(depth: int, gate: int | None = None) -> str:
 
 
 def on_ink(row: dict, when: str) -> np.ndarray:
-    """Of each highway layer T where there is ink, over T on blank paper."""
+    """Of each highway layer T where there is ink, divided by T on blank paper."""
     return np.divide(row[when]["ink"], row[when]["blank"])
 
 
@@ -63,14 +63,16 @@ def claims_on_depths(rows: list[dict]) -> list[Claim]:
               test=lambda error: all((value or 0) >= 100 - error for net in highway
                                      for value in net["test_percent"])),
         Claim(name="conv-plain-degrades", text="depth makes plain convolutional nets "
-              "much harder to train than highway nets: from 8 to 28 blocks their last "
-              "training loss grows by more than twice the factor. Ours are the factors",
+              "much harder to train than highway nets: from 8 to 28 blocks, the factor "
+              "by which their last training loss grows is more than twice that of "
+              "highway nets. Ours are the factors",
               rows=rows, n=n,
               ours={block: listed(found, 3) for block, found in times.items()}, limit=2,
               test=lambda limit: ahead(times["plain"], limit * times["highway"])),
         Claim(name="conv-open-on-ink", text="training opens gates where there is ink: "
-              "T there over T on blank paper grows in every highway layer, at every "
-              "depth. Ours are means over the layers", rows=highway, n=n, ours=ratios,
+              "the ratio of T there to T on blank paper grows in every highway layer, "
+              "at every depth. Ours are means over the layers", rows=highway, n=n,
+              ours=ratios,
               test=lambda: all((on_ink(net, "T") > on_ink(net, "T_untrained")).all()
                                for net in highway), after_data=True)]
 
@@ -187,7 +189,7 @@ def claims_on_table_1(rows: list[dict]) -> list[Claim]:
                     "width 32": wide["test_percent"]},
               test=lambda: ahead(wide["test_percent"], narrow["test_percent"]) or None),
         claim_competitive(wide),
-        claim_on_twins("table-1-twins", "after equal epochs and equal searches "
+        claim_on_twins("table-1-twins", "after equal epochs and equal searches, "
                        "highway nets of width 16", narrow, plain)]
 
 
@@ -195,8 +197,8 @@ def claim_on_twins(name: str, text: str, highway: dict, plain: dict) -> Claim:
     """Of nets that differ by their gates alone."""
     share = plain["parameters"] / highway["parameters"]
     return Claim(
-        name=name, text=f"{text} are better than their plain twins of {share:.0%} as "
-        "many parameters: test accuracy in %", rows=[highway, plain],
+        name=name, text=f"{text} are better than their plain twins, which have "
+        f"{share:.0%} of the parameters: test accuracy in %", rows=[highway, plain],
         ours={row["block"]: row["test_percent"] for row in (highway, plain)},
         n=[highway["n"], plain["n"]], why="so few runs tell no order",
         test=lambda: ahead(highway["test_percent"], plain["test_percent"]))
@@ -225,14 +227,15 @@ def claims_on_table_2(table: dict) -> list[Claim]:
     nets = {row["block"]: row for row in table["nets"]}
     highway, epochs = nets["highway"], nets["highway"]["epochs"]
     return [
-        Claim(name="table-2-11-layers", source="P1 Table 2", text="11 layers, 236 K "
-              f"parameters, match Fitnet A without its hints, in {epochs} epochs on "
-              f"{table['title']}: mean test accuracy in %", paper=TABLE_2,
-              rows=[highway], n=highway["n"], ours=ours_of(highway), why=FEWER_EPOCHS,
+        Claim(name="table-2-11-layers", source="P1 Table 2", text="a net of 11 layers "
+              "and 236 K parameters matches Fitnet A, without a teacher's hints, in "
+              f"{epochs} epochs on {table['title']}: mean test accuracy in %",
+              paper=TABLE_2, rows=[highway], n=highway["n"], ours=ours_of(highway),
+              why=FEWER_EPOCHS,
               test=lambda: mean_of(highway) >= TABLE_2["Fitnet A"] or (
                   None if epochs < TABLE_2_EPOCHS else False)),
-        claim_on_twins("table-2-twins", "after equal epochs and the same search but "
-                       f"for b_T, on {table['title']}, highway nets", highway,
+        claim_on_twins("table-2-twins", f"on {table['title']}, after equal epochs and "
+                       "the same search (except for b_T), highway nets", highway,
                        nets["plain"])]
 
 

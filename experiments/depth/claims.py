@@ -19,8 +19,7 @@ from experiments.lab.papers import GUIDELINE
 FAR = 50                # %: far from a loss
 LAWFUL = (0.1, 3)       # the S at which the depths' losses are compared
 READS = 0.5             # test accuracy from which on a net of the map trains
-COUNTED = ("This counts blocks; they may work side by side, and not one after the "
-           "other")
+COUNTED = "This counts blocks, also those that may work side by side"
 OPTIMIZERS = {"adam": "Adam", "sgd": "SGD"}
 
 
@@ -82,7 +81,8 @@ def claim_on_sums(record: dict) -> Claim:
     return own(
         "equal-sum-equal-loss", "at the same S, the mean losses of all depths lie "
         f"within {FAR} % of each other, for S from {LAWFUL[0]:g} to {LAWFUL[1]:g} "
-        "(1000 blocks: without S = 0.5 and 2). Ours is the largest factor", rows,
+        "(1000 blocks: S = 0.5 and 2 were not tried). Ours is the largest ratio of two "
+        "such losses, and \"by chance\" what the seeds alone give", rows,
         {name: listed(factor) for name, factor in factors.items()
          } | {"by chance": noise(rows)}, FAR,
         lambda limit: all(factor <= 1 + limit / 100 for factor in factors.values()))
@@ -261,10 +261,10 @@ def claim_on_advice(rows: list[dict]) -> Claim:
             below.append(None if top is None else all(
                 fine for bias, fine in trains.items() if bias < top))
     return own(
-        "more-negative-trains", "when in doubt, more negative: if nets of a depth and "
-        "seed train with one b_T, they train with every lower b_T that was tried. Ours "
-        "is the largest b_T that trains; none above 1 or below -20 was tried",
-        rows, tops, None,
+        "more-negative-trains", "when in doubt, start with a more negative b_T: if "
+        "nets of a depth and seed train with one b_T, they train with every lower b_T "
+        "that was tried. Ours is the largest b_T that trains; none above 1 or below "
+        "-20 was tried", rows, tops, None,
         lambda: every(below),
         n=sorted({len(found) for found in tops.values()}, reverse=True),
         source="tutorial", paper="start with more negative")

@@ -217,8 +217,8 @@ def claim_on_compute(record: dict) -> Claim:
              for row in record["controls"]["longer"]]
     return own(
         "equal-compute", "with equal compute, ten blocks have a lower loss than 30, "
-        "100 and 300 blocks, in every seed. They train for as many more epochs "
-        "as the deep nets cost more. Ours are the loss and the accuracy of ten blocks, "
+        "100 and 300 blocks, in every seed. The ten blocks train for more epochs, so "
+        "that both cost the same. Ours are the loss and the accuracy of ten blocks, "
         "then those of the deep nets", [row for pair in pairs for row in pair],
         {f"10 blocks for {long['epochs']} epochs; {row['depth']} blocks": {
             "loss": listed([mean_loss(long), mean_loss(row)], 3),

@@ -106,10 +106,10 @@ def in_stages(net: hn.DeepNet, cache: hn.Cache, stages: int) -> np.ndarray:
     filled cache, which is overwritten.
 
     Stages have equally many blocks, the first ones perhaps one more. In a stage all
-    blocks compute H and their gates of one and the same input, side by side. Then each
-    of them adds and carries in its turn, so that only what blocks read is changed: as
-    many stages as blocks are the net itself, and to add up all changes at once would go
-    too far where the T of a stage add up to more than 1.
+    blocks compute H and their gates from the same input, side by side. Then each block
+    in turn mixes its H into what is carried, as in the whole net: only the input of H
+    and gates is another one. As many stages as blocks are the net itself. To add up all
+    changes at once would go too far where the T of a stage add up to more than 1.
     """
     for blocks in np.array_split(np.arange(net.depth), stages):
         x1 = cache.layers[blocks[0]].x1

@@ -137,7 +137,7 @@ def claims_on_gates(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
         Claim(name="gates-selective", source="P1 4.1", text="T of a single example is "
               "sparser than the mean T, by Hoyer's measure. A mean is always less "
               "sparse, in untrained nets too. So ours is the difference in trained "
-              "nets over that in untrained ones: it must be above 2",
+              "nets, divided by that in untrained ones: it must be above 2",
               paper="very selective", limit=2,
               **about(nets, [sparser(net) for net in nets], gt)),
         Claim(name="gates-tell-class", source="P1 4.1", text="the gates differ by "
@@ -251,8 +251,8 @@ def claims_on_lesions(nets: Sequence[Mapping], idle: Sequence[int]) -> list[Clai
               **about(nets, [rises(net).max() for net in nets], lt)),
         Claim(name="highway-early-matter", source="P2 2", text="the loss of highway "
               "nets rises more if an early block is closed than if a late one is. Ours "
-              "is the median factor of the first third of the blocks over that of the "
-              "last third", limit=1, paper="> 1",
+              "is the median factor by which closing a block of the first third raises "
+              "the loss, divided by that of the last third", limit=1, paper="> 1",
               **about(nets, [thirds(net) for net in nets], gt))]
 
 
@@ -297,10 +297,11 @@ def claim_on_shuffling(nets: Sequence[Mapping]) -> Claim:
     found = [smoothness(net) for net in nets]
     return Claim(
         name="highway-shuffle", source="P2 4.4", text="the error of highway nets grows "
-        "smoothly when their blocks are shuffled further: its rank correlation is "
-        "above 0.9, no step is above half of the whole rise, and it grows by less than "
-        "0.1 when blocks only change places with a neighbour. The three limits follow "
-        "from one number, 0.1: they are 1 - 0.1, 5 x 0.1 and 0.1",
+        "smoothly when their blocks are shuffled further: its rank correlation with "
+        "the distance is above 0.9, no step is above half of the whole rise, and the "
+        "error grows by less than 0.1 when blocks only change places with a neighbour. "
+        "The three limits follow from one number, 0.1: they are 1 - 0.1, 5 x 0.1 and "
+        "0.1",
         paper="interchangeable to a certain degree", limit=0.1,
         **about(nets, [{"trained": each} for each in found], is_smooth,
                 ours=over_nets(found)))
@@ -336,11 +337,12 @@ def claims_on_estimation(nets: Nets, block: str) -> list[Claim]:
               "and units is below a tenth of its standard deviation at every k",
               "close to zero", error(mean_by_std)),
         claim("error-bias", "P2 Eq. 1", "the estimation error of each unit has a mean "
-              "near zero: less than a tenth of its square is bias, at every k", "0",
+              "near zero: less than a tenth of the mean square error is bias, at every "
+              "k", "0",
               error(lambda found: max(found["bias_share"]))),
         claim("step-bias", "P2 Eq. 9" if block == "residual" else "P2 Eq. 7",
               "each unit's step a_k - a_(k-1) has a mean of zero: less than a tenth "
-              "of its square is bias, in every block", "0",
+              "of its mean square is bias, in every block", "0",
               lambda net, state: max(net["steps_bias"][state]))]
 
 
@@ -372,9 +374,8 @@ def claim_on_bound(T: float = 0.5, x: float = 1.0, H: float = 100.0) -> Claim:
 # Ours: how many blocks work one after the other
 
 
-METER = ("Blocks of a stage read the same input. Ours is the least number of stages "
-         "that keeps a share of the answers to test images: 0.9; 0.95, which decides; "
-         "0.99")
+METER = ("All blocks of a stage get the same input. Ours is the least number of stages "
+         "that keeps 0.9, 0.95 or 0.99 of the answers to test images; 0.95 decides")
 
 
 def staged(record: Mapping, **wanted: Any) -> list[Mapping]:
@@ -409,10 +410,10 @@ def claims_on_stages(rows: Sequence[Mapping], which: str = "",
                     net["sequential_depth"][state][share] for net in nets]
                     for share in shares} for state in STATES}))
     return [
-        claim("highway", "may work side by side: 95 % of its answers stay in fewer than"
-              " half as many stages as blocks", rarely),
-        claim("residual", "must work one after the other: 95 % of its answers stay only"
-              " in more than half as many stages as blocks", mostly)]
+        claim("highway", "may work side by side: to keep 95 % of its answers, the net "
+              "needs fewer stages than half the number of its blocks", rarely),
+        claim("residual", "must work one after the other: to keep 95 % of its answers, "
+              "the net needs more stages than half the number of its blocks", mostly)]
 
 
 def orders_of_stages(record: Mapping) -> list[Claim]:
