@@ -10,7 +10,7 @@ import highway_networks as hn
 from experiments import trained_nets
 from experiments.lab.experiment import folder_of, load_record
 from experiments.lab.judging import judge
-from experiments.nets.perceptrons import hold_out, make_still
+from experiments.nets.perceptrons import hold_out, make_config, make_still, train
 from experiments.nets.probes import loss_and_error, over_images
 from experiments.trained_nets import measures, trials, weights
 from experiments.trained_nets.claims import claims_on_picture
@@ -156,8 +156,11 @@ def test_only_weights_of_the_hash_are_made(digits):
 
 def test_gates_that_cannot_move_are_the_same_for_all_images(digits):
     config = trials.configs(SMALL)["highway", 0]
-    net, _ = trials.trained_net(config, hn.scale_pixels(digits), make_still)
+    net, about = trials.trained_net(config, hn.scale_pixels(digits), make_still)
     T = net.gates(hn.scale_pixels(digits).x_test[:9])
+    searched = make_config(config, lr=config["lrs"][0], epochs=config["search_epochs"])
+    _, history = train(searched, hn.scale_pixels(digits), make_still)
+    assert about["search"]["train_loss"][0] == history["train_loss"][-1]
     b_T = net.views(net.params)["b_T"].reshape(T.shape[1:])
     np.testing.assert_allclose(T, np.broadcast_to(1 / (1 + np.exp(-b_T)), T.shape),
                                rtol=1e-5)

@@ -231,7 +231,7 @@ def run(lab: Lab) -> dict:
             {"seed": seed, "trials": [trial.hash], **trial.result})
     data, seeds = lab.plan["harder"]["data"], lab.plan["harder"]["seeds"]
     record: dict[str, Any] = {
-        "nets": nets, "still": look_at_still_gates(lab),
+        "nets": nets, "still_gates": look_at_still_gates(lab),
         "quick": rows_in_stages(lab, lab.trials(look_quickly, quick_configs(lab.plan))),
         "harder": {}, "harder_plain": {}, "harder_control": {}, "pictures": {}}
     for dataset, about in data.items():

@@ -421,16 +421,16 @@ def orders_of_stages(record: Mapping) -> list[Claim]:
     how = record["plan"]["stages"]
     easy, *harder = how["harder"]
 
-    def order(name, text, more, fewer):
+    def order(name, text, more, fewer, *, known=False):
         found = {kind: least_stages(rows) for kind, rows in (more, fewer)}
-        return Claim(name=name, text=text, n=len(more[1]), ours=found,
+        return Claim(name=name, text=text, n=len(more[1]), ours=found, after_data=known,
                      rows=[*more[1], *fewer[1]],
                      test=lambda: ahead(found[more[0]], found[fewer[0]]))
     return [
         order("fewer-stages-highway", "highway nets have less sequential depth than "
               "residual nets, on MNIST", *(
                   (block, staged(record, block=block))
-                  for block in ("residual", "highway"))),
+                  for block in ("residual", "highway")), known=True),
         *(order(f"more-stages-{data}", f"highway nets for {DATASETS[data].title} have "
                 "more sequential depth than those for MNIST, at equal b_T and epochs",
                 *((DATASETS[name].title, staged(record, block="highway", data=name,
@@ -641,7 +641,7 @@ def claims(record: dict) -> list[Claim]:
     nets, plan = record["nets"], record["plan"]
     harder = [data for data in record["harder"] if data != plan["harder"]["easy"]]
     return [*claims_on_gates(nets["highway"], plan), *claims_on_outputs(nets, plan),
-            *claims_on_routing(nets["highway"], record["still"]),
+            *claims_on_routing(nets["highway"], record["still_gates"]),
             *claims_on_lesions(nets["highway"], plan["idle"]),
             claim_on_plain(nets["plain"]), claim_on_shuffling(nets["highway"]),
             *(item for block in ("highway", "residual")

@@ -47,7 +47,7 @@ def draw_routing(record: dict) -> Figure:
     nets = record["nets"]["highway"]
     errors = 100 * np.array([
         [net["held"][way][1] if way else net["error"] for net in nets]
-        for way in WAYS.values()] + [[net["error"] for net in record["still"]]])
+        for way in WAYS.values()] + [[net["error"] for net in record["still_gates"]]])
     ways = [*WAYS, "trained with T that\nno image moves"]
     middle = np.median(errors, axis=1)
     figure, axes = sheet(
