@@ -33,6 +33,7 @@ from matplotlib.figure import Figure
 import highway_networks as hn
 import highway_suite
 from experiments.nets.probes import passes
+from experiments.trained_nets.claims import least_stages, staged
 from highway_suite.datasets import DATASETS
 from highway_suite.figures import COLOURS, GATE_COLOURS, TINTS
 from highway_suite.files import parse_json, path_of, read_file, write_file
@@ -172,9 +173,8 @@ def facts(record: dict) -> dict:
              "contrast": html.escape(contrast()), "from": CLOSED[0], "to": CLOSED[1],
              "n_stages": f"{plan['stages']['images']:,}"}
     found |= {f"shares_{name}": share for name, share in shares().items()}
-    for row in record["stages"]:
-        depths = row["sequential_depth"]["trained"]
-        found[f"stages_{row['block']}"] = depths["0.95"]
+    for block in BLOCKS:
+        found[f"stages_{block}"], *_ = least_stages(staged(record, block=block, seed=0))
     for block in BLOCKS:
         training = record["nets"][block][0]["training"]
         found[f"parameters_{block}"] = f"{training['parameters']:,}"

@@ -88,7 +88,7 @@ class World:
         much in common with it as can be."""
         asked = settings_of(request.config)
         first = [(name, str(request.config.get(name)))
-                 for name in ("pictured", "epochs", "block", "depth")]
+                 for name in ("pictured", "stages", "epochs", "block", "depth")]
 
         def in_common(found):
             settings, trial = found

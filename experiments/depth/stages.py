@@ -12,6 +12,7 @@ from experiments.depth.record import best_row, final_loss
 from experiments.lab import Claim
 from experiments.lab.judging import ahead
 from experiments.nets.probes import sequential_depths
+from highway_suite.records import RecordError
 
 WIDE = 10               # stages: nearly side by side
 LOWER, HIGHER = -5.0, -2.0
@@ -41,10 +42,13 @@ def conduct(book: Book, plan: dict) -> None:
 
 def describe(book: Book, plan: dict) -> list[dict]:
     """A row for each net: of every seed the loss, the accuracy, the sequential depths,
-    and the accuracy by stages, which is on fewer test images."""
+    and the accuracy by stages, which is on fewer test images. Raises RecordError if one
+    diverged."""
     rows = []
     for net, lr in nets(book, plan):
         trials = [book[config] for config in configs(plan, net, lr)]
+        if any(trial.result["status"] != "ok" for trial in trials):
+            raise RecordError(f"a net of {net.depth} blocks in stages diverged")
         rows.append({
             "depth": net.depth, "gates": net.gates, "lr": lr,
             "trials": [trial.hash for trial in trials],
