@@ -183,5 +183,5 @@ def draw_biases(record: dict) -> Figure:
 
 
 LADDER = {"ladder": draw_ladder, "curves": draw_curves}
-FIGURES = {**(LADDER if ASKED else {}), "figure": draw_table, "depth": draw_depths,
+FIGURES = {**(LADDER if ASKED > 1 else {}), "figure": draw_table, "depth": draw_depths,
            "gates": draw_biases}
