@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import highway_networks as hn
-from highway_suite.datasets import DataFile, Dataset, MissingData, listing
+from highway_suite.datasets import Dataset, MissingData, listing
 
 PIXELS = 3072
 ORDER = 0           # the seed of the order of the images
@@ -69,15 +69,15 @@ def rows_of(content: bytes, kind: str) -> np.ndarray:
     return np.column_stack([np.array(labels, np.uint8), batch[b"data"]])
 
 
-def arrays_of(files: list[tuple], expected: DataFile) -> list[np.ndarray]:
+def arrays_of(files: list[tuple], name: str, sha256: str) -> list[np.ndarray]:
     """The files of a part, in any order -> its images (N, 3072) and labels (N,). Raises
     hn.DataError unless they are those expected."""
     rows = np.concatenate([rows_of(*file) for file in files])
     content = b"".join(sorted(map(bytes, rows)))
     found = hashlib.sha256(content).hexdigest()
-    if found != expected.sha256:
-        raise hn.DataError(f"{len(rows)} images of {expected.name}, whose SHA-256 is "
-                           f"{found}, expected {expected.sha256}: other images")
+    if found != sha256:
+        raise hn.DataError(f"{len(rows)} images of {name}, whose SHA-256 is {found}, "
+                           f"expected {sha256}: other images")
     rows = np.frombuffer(content, np.uint8).reshape(rows.shape)
     rows = rows[np.random.default_rng(ORDER).permutation(len(rows))]
     return [rows[:, 1:].copy(), rows[:, 0].copy()]
@@ -110,9 +110,9 @@ def read(folder: Path, dataset: Dataset) -> list[np.ndarray]:
             try:
                 if not (found["train"] and found["test"]):
                     raise hn.DataError("images to train and to test are not both there")
-                return [array for files, expected in zip(found.values(), dataset.files,
-                                                         strict=True)
-                        for array in arrays_of(files, expected)]
+                return [array for files, expected in zip(
+                            found.values(), dataset.files.items(), strict=True)
+                        for array in arrays_of(files, *expected)]
             except Exception as error:      # of a damaged pickle: of many kinds
                 faults.append(f"{path}: {error}")
     if faults:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -325,24 +325,12 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         if np.ptp(weights[rows]):
             net, labels = Weighted(net, labels, weights), np.arange(len(X))
         batches: Any = hn.Batches(X, labels, size, rng, rows)
-        shown = Progress(f"{config.block:>7} {config.depth}", epochs
-                         ) if self.verbose else None
-
-        def tell(row):
-            if shown:
-                shown.report(row)
-            return watch(row) if watch else None
-
-        def measure(*_):
-            return validate(self.net_, *held_out)
-        try:
+        with closing(Progress(f"{config.block:>7} {config.depth}", epochs, watch,
+                              quiet=not self.verbose)) as shown:
             found, status = hn.fit(
-                net, shown.watch(batches) if shown else batches, self._optimizer,
-                lambda *_: config.lr, tell, epochs=epochs, clip=config.clip,
-                measure=measure if held_out else None, threads=None)
-        finally:
-            if shown:
-                shown.close()
+                net, shown.watch(batches), self._optimizer, lambda *_: config.lr,
+                shown.report, epochs=epochs, clip=config.clip, threads=None,
+                measure=held_out and (lambda *_: validate(self.net_, *held_out)))
         if status == "diverged":
             raise hn.Diverged(
                 f"in epoch {len(found) + 1} the loss or a weight was no longer "

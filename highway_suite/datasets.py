@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import highway_networks as hn
 from highway_suite.files import check_target, expanded, write_file
-from highway_suite.mirrors import MirrorError, download
+from highway_suite.mirrors import download
 from highway_suite.terminal import say
 
 NAMED = "--data-dir, data_dir= or $HIGHWAY_DATA_DIR"     # for commands, scripts, both
@@ -28,19 +28,11 @@ class MissingData(hn.DataError):
     """No file of the data set is there."""
 
 
-class DataFile(NamedTuple):
-    """One file of a data set: what must be in it, once it is unpacked."""
-
-    name: str       # the official one
-    shape: tuple    # (N, height, width) of images, (N,) of labels
-    sha256: str
-
-
 class Dataset(NamedTuple):
     """A row of the table of data sets; `read` tells how its files are read."""
 
     title: str          # on pictures
-    files: tuple        # of DataFile
+    files: dict         # their official names -> SHA-256 of what is in them, unpacked
     images: tuple       # how many: training, test
     shape: tuple        # of one image: height, width; of colour: 3, height, width
     scale: float        # the largest pixel value
@@ -48,21 +40,8 @@ class Dataset(NamedTuple):
     read: Callable      # (folder, Dataset) -> training images, their labels, test
                         # images, theirs, all checked; raises hn.DataError
     cache: str = ""     # its own folder, in ~/.cache or in another that holds several
-
-
-class Download(NamedTuple):
-    """One file as mirrors have it."""
-
-    name: str
-    sha256: str
-    size: int       # bytes
-
-
-class Source(NamedTuple):
-    """Where a data set is to be had."""
-
-    mirrors: tuple          # the addresses below which its files lie
-    downloads: tuple        # of Download
+    mirrors: tuple = ()     # the addresses below which its downloads lie
+    downloads: dict = {}    # their names -> SHA-256 and bytes of each, as it is fetched
 
 
 # --------------------------------------------------------------------------------------
@@ -76,27 +55,27 @@ def listing(folder: Path) -> str:
     return f"found there: {', '.join(shown) or 'nothing'}"
 
 
-def find_idx(folder: Path, file: DataFile) -> np.ndarray:
+def find_idx(folder: Path, name: str, sha256: str) -> np.ndarray:
     """The array of one idx file, in the folder or below it, packed or not, under its
     official name or as unpackers leave it, NAME.idx3-ubyte: its SHA-256 decides. Raises
     hn.DataError where another has its very name, else MissingData."""
     faults = {}
-    for path in sorted(folder.rglob(f"*{file.name.replace('-idx', '?idx')}*")):
+    for path in sorted(folder.rglob(f"*{name.replace('-idx', '?idx')}*")):
         if path.is_file():
             try:
-                return hn.read_idx(path, file.sha256)
+                return hn.read_idx(path, sha256)
             except hn.DataError as error:
                 faults[path.relative_to(folder).as_posix()] = str(error)
-    for name in (file.name, f"{file.name}.gz"):
-        if name in faults:
-            raise hn.DataError(faults[name])
-    raise MissingData("; ".join([f"{folder}: no {file.name}, packed or not, "
+    for official in (name, f"{name}.gz"):
+        if official in faults:
+            raise hn.DataError(faults[official])
+    raise MissingData("; ".join([f"{folder}: no {name}, packed or not, "
                                  f"{listing(folder)}", *faults.values()]))
 
 
 def read_idx_files(folder: Path, dataset: Dataset) -> list[np.ndarray]:
     """The idx files of a data set -> their arrays. Raises hn.DataError."""
-    return [find_idx(folder, file) for file in dataset.files]
+    return [find_idx(folder, *file) for file in dataset.files.items()]
 
 
 def read_digits(folder: Path, dataset: Dataset) -> list[np.ndarray]:
@@ -114,32 +93,34 @@ def read_cifar(folder: Path, dataset: Dataset) -> list[np.ndarray]:
 # The table
 
 
-def idx_set(title: str, train: int, test: int, side: int, scale: int, hashes: tuple,
-            cache: str) -> Dataset:
+def idx_set(title: str, train: int, test: int, side: int, scale: int, hashes: Iterable,
+            cache: str, mirrors: tuple = (), *downloads: tuple) -> Dataset:
     """The row of a set of square images, ten classes, in four idx files of the usual
-    names, with the SHA-256 of each."""
-    shapes = ((train, side, side), (train,), (test, side, side), (test,))
-    return Dataset(title, tuple(map(DataFile, hn.MNIST, shapes, hashes)), (train, test),
-                   (side, side), scale, 10, read_idx_files, cache)
+    names, with the SHA-256 of each; downloads: hash and size of each, packed."""
+    packed = dict(zip([f"{name}.gz" for name in hn.MNIST], downloads, strict=False))
+    return Dataset(title, dict(zip(hn.MNIST, hashes, strict=True)), (train, test),
+                   (side, side), scale, 10, read_idx_files, cache, mirrors, packed)
 
 
-def idx_source(mirrors: tuple, *downloads: tuple) -> Source:
-    """Mirrors of four idx files of the usual names: hash and size of each, packed."""
-    return Source(mirrors, tuple(Download(f"{name}.gz", *facts) for name, facts in
-                                 zip(hn.MNIST, downloads, strict=True)))
-
-
-def cifar_row(title: str, classes: int, cache: str, train: str, test: str) -> Dataset:
+def cifar_row(title: str, classes: int, train: str, test: str, *download: Any
+              ) -> Dataset:
     """A row of the table, with the hashes of the sorted rows to train and to test."""
-    return Dataset(title, (DataFile("train.bin", (50000, 3, 32, 32), train),
-                           DataFile("test.bin", (10000, 3, 32, 32), test)),
-                   (50000, 10000), (3, 32, 32), 255, classes, read_cifar, cache)
+    name = title.lower()
+    return Dataset(title, {"train.bin": train, "test.bin": test}, (50000, 10000),
+                   (3, 32, 32), 255, classes, read_cifar, name.replace("-", ""),
+                   (KRIZHEVSKY,), {f"{name}-binary.tar.gz": download})
 
 
 DATASETS: dict[str, Dataset] = {
     # LeCun, Cortes, Burges; the hashes are those of the files of 1998.
-    "mnist": idx_set("MNIST", 60000, 10000, 28, 255, tuple(hn.MNIST.values()),
-                     "hinton-mnist"),
+    "mnist": idx_set(
+        "MNIST", 60000, 10000, 28, 255, hn.MNIST.values(), "hinton-mnist",
+        ("https://ossci-datasets.s3.amazonaws.com/mnist/",
+         "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+        ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9912422),
+        ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28881),
+        ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1648877),
+        ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4542)),
     # UCI optical digits, 8x8; see digits/README.md.
     "digits": idx_set("UCI digits, 8×8 pixels (not MNIST)", 1437, 360, 8, 16, (
         "5f7350bc1a400f722695b561e85a3860dfd1d04df1be94ad585900b51f1a4be3",
@@ -153,51 +134,32 @@ DATASETS: dict[str, Dataset] = {
         "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
         "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
         "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34"),
-        "fashion-mnist"),
-    # Krizhevsky 2009.
-    "cifar10": cifar_row(
-        "CIFAR-10", 10, "cifar10",
-        "72083841cd0fa633f09b24c0833cf6d6a1809caff400317117334e0aa6b0ed46",
-        "f1bbb931260cda782c84c1948c82d910e2c193cb1d56756293f445027090946b"),
-    "cifar100": cifar_row(
-        "CIFAR-100", 100, "cifar100",
-        "37a2b72bd30f9438ff20798c661450f58f138c034f556846cd744a56bbb09967",
-        "b9ad4d741ee82873becf8846c246715e789a57766586a9677a8bbe26c8b30279"),
-}
-
-SOURCES = {
-    "mnist": idx_source(
-        ("https://ossci-datasets.s3.amazonaws.com/mnist/",
-         "https://storage.googleapis.com/cvdf-datasets/mnist/"),
-        ("440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9912422),
-        ("3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c", 28881),
-        ("8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6", 1648877),
-        ("f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4542)),
-    "fashion": idx_source(
+        "fashion-mnist",
         ("https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
          "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/"),
         ("3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84", 26421880),
         ("a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845", 29515),
         ("346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073", 4422102),
         ("67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5", 5148)),
-    "cifar10": Source((KRIZHEVSKY,), (Download(
-        "cifar-10-binary.tar.gz",
-        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-        170052171),)),
-    "cifar100": Source((KRIZHEVSKY,), (Download(
-        "cifar-100-binary.tar.gz",
-        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
-        168513733),)),
+    # Krizhevsky 2009.
+    "cifar10": cifar_row(
+        "CIFAR-10", 10,
+        "72083841cd0fa633f09b24c0833cf6d6a1809caff400317117334e0aa6b0ed46",
+        "f1bbb931260cda782c84c1948c82d910e2c193cb1d56756293f445027090946b",
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", 170052171),
+    "cifar100": cifar_row(
+        "CIFAR-100", 100,
+        "37a2b72bd30f9438ff20798c661450f58f138c034f556846cd744a56bbb09967",
+        "b9ad4d741ee82873becf8846c246715e789a57766586a9677a8bbe26c8b30279",
+        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec", 168513733),
 }
 
 
 def content_hash(name: str) -> str:
     """What a data set is, in 64 hex digits: the SHA-256 of the SHA-256 values that its
     row of the table demands, in their order. The files need not be there, and it is the
-    same whatever they were packed in. Raises hn.DataError for a name without a row."""
-    if name not in DATASETS:
-        raise hn.DataError(f"no data set {name!r}, only {', '.join(DATASETS)}")
-    known = "\n".join(file.sha256 for file in DATASETS[name].files)
+    same whatever they were packed in."""
+    known = "\n".join(DATASETS[name].files.values())
     return hashlib.sha256(known.encode()).hexdigest()
 
 
@@ -243,17 +205,17 @@ def read(name: str, data_dir: str | Path | None = None) -> hn.Data:
     return hn.Data(x_train, y_train, x_test, y_test, dataset.classes, dataset.scale)
 
 
-def fetch(file: Download, mirrors: tuple, folder: Path) -> None:
+def fetch(dataset: Dataset, name: str, folder: Path) -> None:
     """Download one file from the first mirror that has it; only the right content takes
     its name, and only for it is the folder made. Raises MissingData with every mirror's
     reason."""
-    reasons, path = [], folder / file.name
+    reasons, path = [], folder / name
     try:
         check_target(path)
-        for mirror in mirrors:
+        for mirror in dataset.mirrors:
             try:
-                content = download(mirror + file.name, file.sha256, file.size)
-            except MirrorError as error:
+                content = download(mirror + name, *dataset.downloads[name])
+            except OSError as error:
                 reasons.append(f"{mirror}: {error}")
                 continue
             folder.mkdir(parents=True, exist_ok=True)
@@ -274,12 +236,12 @@ def load(name: str, data_dir: str | Path | None = None) -> hn.Data:
     try:
         return read(name, data_dir)
     except MissingData:
-        if name not in SOURCES:
+        if not (dataset := DATASETS[name]).mirrors:
             raise
-    folder = data_folder(DATASETS[name], data_dir)
-    for file in SOURCES[name].downloads:
-        if not os.path.isfile(folder / file.name):
-            fetch(file, SOURCES[name].mirrors, folder)
+    folder = data_folder(dataset, data_dir)
+    for file in dataset.downloads:
+        if not os.path.isfile(folder / file):
+            fetch(dataset, file, folder)
     return read(name, data_dir)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import math
 import time
-import urllib.error
 import urllib.request
 
 from highway_suite.terminal import say
@@ -15,43 +15,28 @@ SLOWEST = 50_000                # bytes a second, that a large file may take lon
 EVERY = 5                       # seconds from one line of progress to the next
 
 
-class MirrorError(Exception):
-    """A mirror does not give the file: why, in a line."""
-
-
-def read(url: str, size: int) -> bytes:
-    """What an address gives: at most a byte more than expected, within the deadline.
-    Says every few seconds how much is there."""
-    request = urllib.request.Request(url, headers={"User-Agent": "highway-networks"})
-    body, start = bytearray(), time.monotonic()
-    shown = start - EVERY
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
-        while chunk := answer.read1(min(size + 1 - len(body), 1 << 16)):
-            body += chunk
-            now = time.monotonic()
-            if now - start > max(DEADLINE, size / SLOWEST):
-                raise MirrorError(f"{len(body)} of {size} bytes when time was up")
-            if now - shown >= EVERY:
-                say(f"{url}: {len(body) / 1e6:.1f} of {size / 1e6:.1f} MB")
-                shown = now
-    return bytes(body)
-
-
 def download(url: str, sha256: str, size: int) -> bytes:
     """What an address gives, if it has this hash; size: how many bytes it should have.
-    Raises MirrorError for all that may go wrong."""
+    Says every few seconds how much is there. Raises OSError, in one line."""
+    request = urllib.request.Request(url, headers={"User-Agent": "highway-networks"})
+    body, start, shown = bytearray(), time.monotonic(), -math.inf
     try:
-        body = read(url, size)
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
+            while chunk := answer.read1(min(size + 1 - len(body), 1 << 16)):
+                body += chunk
+                now = time.monotonic()
+                if now - start > max(DEADLINE, size / SLOWEST):
+                    raise OSError(f"{len(body)} of {size} bytes when time was up")
+                if now - shown >= EVERY:
+                    say(f"{url}: {len(body) / 1e6:.1f} of {size / 1e6:.1f} MB")
+                    shown = now
     except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = " ".join(str(getattr(error, "reason", None) or error).split())
-        if isinstance(error, urllib.error.HTTPError):
-            reason = f"{error.code} {reason}"
+        reason = " ".join(str(error).split())[:200] or repr(error)
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             reason += " (on macOS run Install Certificates.command)"
-        raise MirrorError(reason[:200] or repr(error)) from error
+        raise OSError(reason) from error
     if hashlib.sha256(body).hexdigest() != sha256:
         count = "more" if len(body) > size else len(body)
         page = ", an HTML page (a login portal?)" if body.lstrip()[:1] == b"<" else ""
-        raise MirrorError(f"not the file, by its SHA-256: {count} of {size} bytes"
-                          f"{page}")
-    return body
+        raise OSError(f"not the file, by its SHA-256: {count} of {size} bytes{page}")
+    return bytes(body)

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,37 +40,44 @@ def blas_threads(threads: int | None) -> Iterator[None]:
 
 class Progress:
     """What a training shows on stderr: a bar, where tqdm is installed and somebody
-    looks on, else a line after each epoch, and one every ten seconds within it."""
+    looks on, else a line after each epoch, and one every ten seconds within it.
 
-    def __init__(self, label: str, epochs: int, lines: bool = False):
-        self.label, self.epochs, self.done = label, epochs, 0
-        self.told, self.bar = time.monotonic(), None
-        if not lines and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-            try:
+    then(row): what else is called after each epoch, and may end the training; lines: no
+    bar, for others write there, too; quiet: nothing is shown.
+    """
+
+    def __init__(self, label: str, epochs: int, then: Callable | None = None, *,
+                 lines: bool = False, quiet: bool = False):
+        self.label, self.epochs, self.then, self.quiet = label, epochs, then, quiet
+        self.told, self.bar, self.done = time.monotonic(), None, 0
+        if not (lines or quiet) and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+            with suppress(ImportError):
                 import tqdm
-            except ImportError:
-                return
-            self.bar = tqdm.tqdm(total=epochs, ncols=88, bar_format=(
-                label + "  {bar}| {n:.1f} of {total} epochs, {remaining} left"
-                "{postfix}"))
+                self.bar = tqdm.tqdm(total=epochs, ncols=88, bar_format=(
+                    label + "  {bar}| {n:.1f} of {total} epochs, {remaining} left"
+                    "{postfix}"))
 
-    def watch(self, batches: hn.Batches) -> Watched:
-        """The same batches; the bar counts them."""
-        return Watched(batches, self)
+    def watch(self, batches: hn.Batches) -> Progress:
+        """The same batches for `fit`, which tell how far their epoch is."""
+        self.batches, self.size, self.streams = batches, batches.size, batches.streams
+        return self
 
-    def within(self, share: float) -> None:
-        """Called after each batch, with the part of the epoch that is done."""
-        if self.bar is not None:
-            self.bar.update(self.done + share - self.bar.n)
-        elif time.monotonic() > self.told + EVERY:
-            self.line(f"{share:.0%} of an epoch")
+    def __iter__(self) -> Iterator[tuple]:
+        for i, batch in enumerate(self.batches, 1):
+            yield batch
+            share = i / len(self.batches)
+            if self.bar is not None:
+                self.bar.update(self.done + share - self.bar.n)
+            elif time.monotonic() > self.told + EVERY:
+                self.line(f"{share:.0%} of an epoch")
 
     def line(self, text: str) -> None:
         """Write a line."""
         self.told = time.monotonic()
-        say(f"{self.label}  {text}")
+        if not self.quiet:
+            say(f"{self.label}  {text}")
 
-    def report(self, row: dict) -> None:
+    def report(self, row: dict) -> Any:
         """Called after each epoch."""
         self.done = row["epoch"]
         names = [name for name in ("train_loss", "test_acc", "validation_acc",
@@ -82,6 +89,7 @@ class Progress:
         else:
             self.bar.set_postfix_str(told.removeprefix("train "), refresh=False)
             self.bar.update(self.done - self.bar.n)
+        return self.then and self.then(row)
 
     def close(self) -> None:
         """Called when the training has ended, however."""
@@ -89,22 +97,14 @@ class Progress:
             self.bar.close()
 
 
-class Watched:
-    """Batches for `fit` that tell a Progress how far their epoch is."""
-
-    def __init__(self, batches: hn.Batches, progress: Progress):
-        self.batches, self.progress = batches, progress
-        self.size, self.streams = batches.size, batches.streams
-
-    def __iter__(self) -> Iterator[tuple]:
-        for i, batch in enumerate(self.batches, 1):
-            yield batch
-            self.progress.within(i / len(self.batches))
+def label_of(config: hn.Config) -> str:
+    """How lines and bars name a training."""
+    return f"{config.block:>7} {config.depth} seed {config.seed}"
 
 
 def train(net: hn.DeepNet, data: hn.Data, config: hn.Config,
-          report: Callable | None = None, *, progress: bool | Progress = False,
-          checkpoint: str | Path | Checkpoint | None = None, threads: int | None = 1
+          report: Callable | None = None, *, progress: bool = False,
+          checkpoint: str | Path | None = None, threads: int | None = 1
           ) -> tuple[dict[str, list], np.ndarray, str]:
     """`highway_networks.train`, with more around it -> (history, layer_T, status).
 
@@ -113,22 +113,11 @@ def train(net: hn.DeepNet, data: hn.Data, config: hn.Config,
     threads: of BLAS; None leaves its number as it is.
     Raises ValueError, and CheckpointError for a file that cannot be gone on from.
     """
-    if isinstance(checkpoint, (str, Path)):
-        checkpoint = of_training(checkpoint, config, data)
-    shown = Progress(f"{config.block:>7} {config.depth} seed {config.seed}",
-                     config.epochs) if progress is True else progress or None
-
-    def tell(row):
-        if shown:
-            shown.report(row)
-        return report(row) if report else None
-    try:
-        with blas_threads(threads):
-            return hn.train(net, data, config, tell, checkpoint=checkpoint,
-                            watch=shown.watch if shown else None, threads=None)
-    finally:
-        if shown:
-            shown.close()
+    kept = None if checkpoint is None else of_training(checkpoint, config, data)
+    with blas_threads(threads), closing(Progress(
+            label_of(config), config.epochs, report, quiet=not progress)) as shown:
+        return hn.train(net, data, config, shown.report, watch=shown.watch,
+                        checkpoint=kept, threads=None)
 
 
 def train_arm(config: hn.Config, data: hn.Data, checkpoint: Checkpoint | None = None,
@@ -136,14 +125,10 @@ def train_arm(config: hn.Config, data: hn.Data, checkpoint: Checkpoint | None = 
     """`highway_networks.train_arm`, shown on stderr, in lines if others write there,
     too. Its seconds include those before the checkpoint was loaded, and if there were
     several environments, it names them."""
-    shown = Progress(f"{config.block:>7} {config.depth} seed {config.seed}",
-                     config.epochs, lines)
-    try:
-        with blas_threads(threads):
-            arm = hn.train_arm(config, data, shown.report, watch=shown.watch,
-                               checkpoint=checkpoint, threads=None)
-    finally:
-        shown.close()
+    with blas_threads(threads), closing(
+            Progress(label_of(config), config.epochs, lines=lines)) as shown:
+        arm = hn.train_arm(config, data, shown.report, watch=shown.watch,
+                           checkpoint=checkpoint, threads=None)
     if checkpoint:
         seconds = arm["wallclock_sec"] + checkpoint.seconds_before
         arm["wallclock_sec"] = round(seconds, 3)

@@ -31,8 +31,7 @@ def parts(name, rng, monkeypatch):
         labels = rng.permutation(np.repeat(np.arange(row.classes), count))
         parts[part] = np.column_stack([
             labels, rng.integers(256, size=(len(labels), 3072))]).astype(np.uint8)
-    files = tuple(file._replace(shape=(len(rows), 3, 32, 32), sha256=sha256(rows))
-                  for file, rows in zip(row.files, parts.values(), strict=True))
+    files = dict(zip(row.files, map(sha256, parts.values()), strict=True))
     monkeypatch.setitem(DATASETS, name, row._replace(
         files=files, images=tuple(map(len, parts.values()))))
     return parts

@@ -11,7 +11,7 @@ import pytest
 import highway_networks as hn
 import highway_suite
 from highway_suite import mirrors
-from highway_suite.datasets import SOURCES, MissingData, load
+from highway_suite.datasets import DATASETS, MissingData, load
 
 NOBODY = "http://127.0.0.1:9/"      # listens there
 
@@ -68,8 +68,8 @@ def use(server, monkeypatch):
         addresses = tuple(answer if "/" in answer else
                           f"http://127.0.0.1:{server.server_port}/{answer}/"
                           for answer in answers)
-        monkeypatch.setitem(SOURCES, "mnist",
-                            SOURCES["mnist"]._replace(mirrors=addresses))
+        monkeypatch.setitem(DATASETS, "mnist",
+                            DATASETS["mnist"]._replace(mirrors=addresses))
         return addresses
     return put
 

@@ -9,7 +9,7 @@ from test_readme import run
 
 import highway_networks as hn
 from highway_suite.cli import main
-from highway_suite.datasets import DATASETS, DataFile, Dataset, content_hash, load
+from highway_suite.datasets import DATASETS, Dataset, content_hash, load
 from highway_suite.files import read_file
 from highway_suite.gradients import small_batch, small_net
 from highway_suite.records import read_record
@@ -44,19 +44,19 @@ def test_a_block_with_a_gate(monkeypatch, seed):
 
 def read_text(folder, dataset):
     arrays = []
-    for file in dataset.files:
-        content = read_file(folder / file.name)
-        if hashlib.sha256(content).hexdigest() != file.sha256:
-            raise hn.DataError(f"{folder / file.name}: other numbers")
-        lines = content.decode().splitlines()
-        arrays.append(np.loadtxt(lines, np.uint8).reshape(file.shape))
+    for name, sha256 in dataset.files.items():
+        content = read_file(folder / name)
+        if hashlib.sha256(content).hexdigest() != sha256:
+            raise hn.DataError(f"{folder / name}: other numbers")
+        rows = np.loadtxt(content.decode().splitlines(), np.uint8)
+        arrays.append(rows.reshape(-1, 2, 6) if rows.ndim > 1 else rows)
     return arrays
 
 
 @pytest.fixture
 def stripes(tmp_path, monkeypatch, rng):
     """Images of 2 x 6 pixels with a bright column, which is the label: 3 classes."""
-    files = []
+    files = {}
     for part, size in (("train", 300), ("test", 60)):
         labels = rng.integers(3, size=size)
         images = rng.integers(20, size=(size, 2, 6))
@@ -65,10 +65,9 @@ def stripes(tmp_path, monkeypatch, rng):
             lines = [" ".join(map(str, row)) for row in array.reshape(size, -1)]
             content = "\n".join(lines).encode()
             (tmp_path / f"{part}-{name}.txt").write_bytes(content)
-            files.append(DataFile(f"{part}-{name}.txt", array.shape,
-                                     hashlib.sha256(content).hexdigest()))
+            files[f"{part}-{name}.txt"] = hashlib.sha256(content).hexdigest()
     monkeypatch.setitem(DATASETS, "stripes", Dataset(
-        "Stripes", images=(300, 60), shape=(2, 6), files=tuple(files), scale=50,
+        "Stripes", images=(300, 60), shape=(2, 6), files=files, scale=50,
         classes=3, read=read_text))
     monkeypatch.setenv("HIGHWAY_DATA_DIR", str(tmp_path))
     return tmp_path
@@ -88,7 +87,8 @@ def test_a_data_set_of_ones_own(stripes):
 def test_its_content_has_a_hash(stripes, monkeypatch):
     """By which trials of experiments tell data from other data of the name."""
     known, row = content_hash("stripes"), DATASETS["stripes"]
-    monkeypatch.setitem(DATASETS, "stripes", row._replace(files=row.files[1:]))
+    monkeypatch.setitem(DATASETS, "stripes", row._replace(
+        files=row.files | {"test-labels.txt": "0" * 64}))
     assert content_hash("stripes") != known
 
 

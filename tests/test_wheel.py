@@ -47,8 +47,7 @@ def test_a_wheel_has_the_suite_and_nothing_of_a_general_name(wheel):
     files = {name for name in names if ".dist-info/" not in name}
     modules = {f"highway_suite/{path.name}"
                for path in (hn.HERE / "highway_suite").glob("*.py")}
-    digits = {f"highway_suite/digits/{file.name}.gz"
-              for file in DATASETS["digits"].files}
+    digits = {f"highway_suite/digits/{name}.gz" for name in DATASETS["digits"].files}
     samples = {"highway_suite/mnist40/images.npz"} | {
         f"highway_suite/trained_nets/{block}.npz" for block in TRAINED}
     sources = {f"highway_suite/{name}/README.md" for name in ("digits", "mnist40")}
