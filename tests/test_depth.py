@@ -11,7 +11,7 @@ from experiments.depth import claims, plan, training, tutorial
 from experiments.depth.plan import PLAN, Net, net_config
 from experiments.lab.judging import judge
 
-CONFIG = net_config(PLAN, Net(6, {"sum": 1.5}), 2e-3, 3, epochs=2, batch=64,
+CONFIG = net_config(PLAN, Net(6, {"sum": 1.5}), 2e-3, seed=3, epochs=2, batch=64,
                     n_train=200, n_test=100)
 
 

@@ -18,92 +18,35 @@ from typing import Any
 import numpy as np
 
 from experiments.depth.claims import accuracies, by_depth, own, prefixes
-from experiments.depth.plan import ONE, Book, Net, gates_of, net_config
+from experiments.depth.plan import ONE, Net, gates_of, net_config, on_all
 from experiments.depth.record import GUESSING, best_row, mean_loss, of_seeds
-from experiments.lab import Claim
+from experiments.depth.training import train
+from experiments.lab import Claim, Lab
 from experiments.lab.judging import ahead, every, listed, next_beyond, or_infinite
 
 NEAR = 20               # %: near a loss
 POINTS = 0.5            # of test accuracy: near
 
 # --------------------------------------------------------------------------------------
-# The plan
-
-
-def shallow_gates(depth: int) -> dict:
-    """S = 1; of one block, whose T may not be 1, b_T = 0."""
-    return ONE if depth > 1 else {"bias": 0.0}
-
-
-def control_nets(plan: dict) -> list[tuple[str, Net]]:
-    """(rule, nets) that are judged at a rate of their own."""
-    controls = plan["controls"]
-    return [*((rule, Net(depth, gates_of(plan, rule, depth)))
-              for depth in controls["depths"] for rule in controls["rules"]),
-            *(("shallow", Net(depth, shallow_gates(depth)))
-              for depth in controls["shallow"])]
-
-
-def search(book: Book, plan: dict, net: Net) -> dict[float, list[dict]]:
-    """The trials that choose a net's rate, as far as is known, {rate: configs}: one
-    more at an end where the best of these have run."""
-    seeds = plan["seeds"][:1 if net.depth >= plan["one_rate_from"] else None]
-    lrs = set(plan["lrs"]["adam"])
-    while True:
-        found = {lr: [net_config(plan, net, lr, seed) for seed in seeds]
-                 for lr in sorted(lrs)}
-        if not all(config in book for configs in found.values() for config in configs):
-            return found
-        more = next_beyond(lrs, best_row(book, found)["lr"], plan["controls"]["beyond"])
-        if not more:
-            return found
-        lrs.update(more)
-
-
-def judged_configs(book: Book, plan: dict, net: Net) -> list[dict]:
-    """A net with the seeds that judge it, at the rate that others chose."""
-    controls, lr = plan["controls"], best_row(book, search(book, plan, net))["lr"]
-    deep = net.depth >= plan["one_rate_from"]
-    return [net_config(plan, net, lr, seed,
-                       measure={"measured": controls["measured"], "kept": []})
-            for seed in controls["deep_seeds" if deep else "seeds"]]
-
-
-def longer_configs(plan: dict) -> dict[int, list[dict]]:
-    """Ten blocks for more epochs, {epochs: configs}."""
-    longer = plan["controls"]["longer"]
-    return {epochs: [net_config(plan, Net(longer["depth"], ONE), longer["lr"], seed,
-                                epochs=epochs) for seed in longer["seeds"]]
-            for epochs in longer["epochs"]}
-
-
-def schedule_configs(plan: dict) -> dict[int, dict[float, list[dict]]]:
-    """Shallow nets by the schedule of the deepest, {depth: {rate: configs}}."""
-    schedule = plan["controls"]["schedule"]
-    deepest = plan["full"]["adam"]
-    return {depth: {lr: [net_config(
-        plan, Net(depth, shallow_gates(depth)), lr, seed,
-        n_train=plan["full"]["n_train"], epochs=deepest["epochs"],
-        lr_decay=deepest["lr_decay"],
-        measure={"measured": deepest["measured"], "kept": []})
-        for seed in schedule["seeds"]] for lr in schedule["lrs"]}
-        for depth in schedule["depths"]}
-
-
-def conduct(book: Book, plan: dict) -> None:
-    """Run the trials, those of shallow nets first."""
-    book.run(config for rates in schedule_configs(plan).values()
-             for configs in rates.values() for config in configs)
-    book.run(config for configs in longer_configs(plan).values() for config in configs)
-    for _, net in sorted(control_nets(plan), key=lambda item: item[1].depth):
-        while missing := [config for configs in search(book, plan, net).values()
-                          for config in configs if config not in book]:
-            book.run(missing)
-        book.run(judged_configs(book, plan, net))
-
-
-# --------------------------------------------------------------------------------------
 # The record
+
+
+def judged(lab: Lab, net: Net) -> dict:
+    """What a net does with the seeds that judge it, at the rate that others chose: one
+    more is tried at an end where the best lies."""
+    plan, controls = lab.plan, lab.plan["controls"]
+    deep, lrs = net.depth >= plan["one_rate_from"], [*plan["lrs"]["adam"]]
+    while True:
+        lr = best_row(lab.by_seed(
+            train, {lr: net_config(plan, net, lr) for lr in sorted(lrs)},
+            plan["seeds"][:1 if deep else None]))["lr"]
+        more = next_beyond(lrs, lr, controls["beyond"])
+        if not more:
+            break
+        lrs += more
+    return best_row(lab.by_seed(train, {lr: net_config(
+        plan, net, lr, measure={"measured": controls["measured"], "kept": []})},
+        controls["deep_seeds" if deep else "seeds"]))
 
 
 def with_need(row: dict) -> dict:
@@ -112,19 +55,27 @@ def with_need(row: dict) -> dict:
     return rest | {"needed": prefixes(row)}
 
 
-def describe(book: Book, plan: dict) -> dict:
-    """The record's part: rows of `nets`, `longer` and `schedule`."""
-    nets = []
-    for rule, net in control_nets(plan):
-        configs = judged_configs(book, plan, net)
-        nets.append({"rule": rule, "depth": net.depth, "lr": configs[0]["lr"]}
-                    | with_need(of_seeds([book[config] for config in configs])))
-    return {"nets": nets, "longer": [
-        {"depth": plan["controls"]["longer"]["depth"], "epochs": epochs}
-        | of_seeds([book[config] for config in configs])
-        for epochs, configs in longer_configs(plan).items()],
-        "schedule": [{"depth": depth} | with_need(best_row(book, rates))
-                     for depth, rates in schedule_configs(plan).items()]}
+def describe(lab: Lab) -> dict:
+    """The record's part: rows of `nets`; of ten blocks for more epochs, `longer`; and
+    of shallow nets by the schedule of the deepest, `schedule`."""
+    plan, how = lab.plan, lab.plan["controls"]
+    longer, schedule = how["longer"], how["schedule"]
+    ten = Net(longer["depth"], ONE)
+    many = lab.by_seed(train, {
+        epochs: net_config(plan, ten, longer["lr"], epochs=epochs)
+        for epochs in longer["epochs"]}, longer["seeds"])
+    shallow = {depth: lab.by_seed(train, {lr: net_config(
+        plan, Net(depth, gates_of(plan, "shallow", depth)), lr, **on_all(plan, "adam"))
+        for lr in schedule["lrs"]}, schedule["seeds"]) for depth in schedule["depths"]}
+    return {
+        "nets": [{"rule": rule, "depth": depth} | with_need(judged(
+            lab, Net(depth, gates_of(plan, rule, depth)))) for rules, depths in (
+                (how["rules"], how["depths"]), (["shallow"], how["shallow"]))
+            for depth in depths for rule in rules],
+        "longer": [{"depth": ten.depth, "epochs": epochs} | of_seeds(trials)
+                   for epochs, trials in many.items()],
+        "schedule": [{"depth": depth} | with_need(best_row(found))
+                     for depth, found in shallow.items()]}
 
 
 # --------------------------------------------------------------------------------------

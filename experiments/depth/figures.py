@@ -115,30 +115,23 @@ def draw_rules(record: dict) -> Figure:
     return figure
 
 
-def map_of(rows: list[dict]) -> tuple[list, list, np.ndarray]:
-    """Depths, b_T from the highest on, and the median loss over the seeds at each."""
-    depths, biases = (sorted({row[name] for row in rows})
+def draw_map(record: dict) -> Figure:
+    """Training loss by b_T, the highest first, and depth as a heat map, written into
+    its cells, with a frame where P1's guideline lies."""
+    plan, rows = record["plan"], record["map"]
+    depths, biases = (sorted({row[name] for row in rows}, reverse=name == "gate_bias")
                       for name in ("depth", "gate_bias"))
-    biases.reverse()
     values = np.full((len(biases), len(depths)), np.nan)
     for row in rows:
         losses = [GUESSING if loss is None else loss for loss in row["train_loss"]]
-        values[biases.index(row["gate_bias"]), depths.index(row["depth"])] = np.median(
-            losses)
-    return depths, biases, values
-
-
-def draw_map(record: dict) -> Figure:
-    """Training loss by b_T and depth as a heat map, written into its cells, with a
-    frame where P1's guideline lies."""
-    plan = record["plan"]
-    depths, biases, values = map_of(record["map"])
+        at = biases.index(row["gate_bias"]), depths.index(row["depth"])
+        values[at] = np.median(losses)
     tops = {depth: biases[int(np.argmax(column < TRAINS))]
             for depth, column in zip(depths, values.T, strict=True)
             if column[0] >= TRAINS and (column < TRAINS).any()}
     ends = [f"{signed(tops[depth])} at {depth}" for depth in sorted({
         min(tops), max(tops)})] if tops else []
-    seeds = [len(row["train_loss"]) for row in record["map"]]
+    seeds = [len(row["train_loss"]) for row in rows]
     figure, axes = sheet(
         "The largest $b_T$ that trains is "
         f"{', '.join(ends) or 'not found, in nets of any number of'} blocks",
@@ -148,15 +141,15 @@ def draw_map(record: dict) -> Figure:
         f"below {TRAINS:.2f}", height=4.4)
     norm = LogNorm(values.min(), GUESSING)
     image = axes.imshow(values, cmap="viridis_r", norm=norm, aspect="auto")
-    for (row, column), value in np.ndenumerate(values):
+    for (y, x), value in np.ndenumerate(values):
         dark = sum(image.cmap(norm(value))[:3]) < 1.3
-        axes.text(column, row, f"{value:.2f}", size=9, ha="center",
+        axes.text(x, y, f"{value:.2f}", size=9, ha="center",
                   va="center", color="white" if dark else "black")
     for layers, bias in GUIDELINE.items():
         if layers - 1 in depths and bias in biases:
-            at = depths.index(layers - 1) - 0.5, biases.index(bias) - 0.5
-            axes.add_patch(Rectangle(at, 1, 1, fill=False, edgecolor=colour_of("plain"),
-                                     linewidth=2.5))
+            axes.add_patch(Rectangle(
+                (depths.index(layers - 1) - 0.5, biases.index(bias) - 0.5), 1, 1,
+                fill=False, edgecolor=colour_of("plain"), linewidth=2.5))
     axes.set_xticks(range(len(depths)), depths)
     axes.set_yticks(range(len(biases)), map(signed, biases))
     axes.set_xlabel("blocks")

@@ -7,9 +7,10 @@ of stages that keeps its answers (experiments/nets/probes.py).
 from __future__ import annotations
 
 from experiments.depth.claims import own
-from experiments.depth.plan import ONE, Book, Net, by_rate, net_config
-from experiments.depth.record import best_row, final_loss
-from experiments.lab import Claim
+from experiments.depth.plan import ONE, Net, net_config
+from experiments.depth.record import by_key, final_loss
+from experiments.depth.training import train
+from experiments.lab import Claim, Lab
 from experiments.lab.judging import ahead
 from experiments.nets.probes import sequential_depths
 from highway_suite.records import RecordError
@@ -18,35 +19,20 @@ WIDE = 10               # stages: nearly side by side
 LOWER, HIGHER = -5.0, -2.0
 
 
-def nets(book: Book, plan: dict) -> list[tuple[Net, float]]:
-    """(net, rate): with S = 1 of every depth, at its best rate, and by b_T."""
-    how = plan["stages"]
-    ones = [Net(depth, ONE) for depth in plan["rules"]["S = 1"]]
-    return [*((net, best_row(book, by_rate(book, plan, net))["lr"]) for net in ones),
-            *((Net(how["depth"], {"bias": bias}), how["lr"])
-              for bias in how["biases"])]
-
-
-def configs(plan: dict, net: Net, lr: float) -> list[dict]:
-    """The trials of a net, one for each seed."""
-    how = plan["stages"]
-    seeds = how["deepest_seeds" if net.depth == plan["deepest"]["depth"] else "seeds"]
-    return [net_config(plan, net, lr, seed, stages=how["images"]) for seed in seeds]
-
-
-def conduct(book: Book, plan: dict) -> None:
-    """Run the trials."""
-    book.run(config for net, lr in nets(book, plan)
-             for config in configs(plan, net, lr))
-
-
-def describe(book: Book, plan: dict) -> list[dict]:
-    """A row for each net: of every seed the loss, the accuracy, the sequential depths,
-    and the accuracy by stages, which is on fewer test images. Raises RecordError if one
-    diverged."""
+def describe(lab: Lab, rules: list[dict]) -> list[dict]:
+    """A row for each net, with S = 1 of every depth, at its best rate, and by b_T: of
+    every seed the loss, the accuracy, the sequential depths, and the accuracy by
+    stages, which is on fewer test images. Raises RecordError if one diverged."""
+    plan, how = lab.plan, lab.plan["stages"]
+    nets = [*((Net(row["depth"], ONE), row["lr"]) for row in rules
+              if row["rule"] == "S = 1"),
+            *((Net(how["depth"], {"bias": bias}), how["lr"]) for bias in how["biases"])]
+    found = by_key(lab.trials(train, {
+        (i, seed): net_config(plan, net, lr, stages=how["images"], seed=seed)
+        for i, (net, lr) in enumerate(nets) for seed in how[
+            "deepest_seeds" if net.depth == plan["deepest"]["depth"] else "seeds"]}))
     rows = []
-    for net, lr in nets(book, plan):
-        trials = [book[config] for config in configs(plan, net, lr)]
+    for (net, lr), trials in zip(nets, found.values(), strict=True):
         if any(trial.result["status"] != "ok" for trial in trials):
             raise RecordError(f"a net of {net.depth} blocks in stages diverged")
         rows.append({
@@ -54,7 +40,7 @@ def describe(book: Book, plan: dict) -> list[dict]:
             "trials": [trial.hash for trial in trials],
             "train_loss": [final_loss(trial) for trial in trials],
             "test_acc": [trial.result["test_acc"] for trial in trials],
-            "stages": [sequential_depths(trial.result, plan["stages"]["shares"])
+            "stages": [sequential_depths(trial.result, how["shares"])
                        for trial in trials],
             "tried": trials[0].result["tried"], "accuracy": [
                 trial.result["trained"]["accuracy"] for trial in trials]})

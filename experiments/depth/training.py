@@ -58,10 +58,16 @@ def make_net(config: dict, data: hn.Data) -> hn.DeepNet:
     return net
 
 
-def fit(net: hn.DeepNet, data: hn.Data, config: dict, cache: hn.Cache
-        ) -> tuple[list[float], str]:
-    """Train as hn.train does, but test nothing on the way, which very deep nets feel ->
-    the training loss of each epoch, and the status."""
+@trial_function("depth.train")
+def train(config: dict, data: hn.Data) -> dict:
+    """Train one net, as hn.train does, but test nothing on the way, which very deep
+    nets feel: its losses and test accuracy; and if the config asks for it, which blocks
+    it uses, and what it keeps in stages of so many test images."""
+    subset = hn.take_subset(data, hn.Config(
+        **{name: config[name] for name in ("seed", "n_train", "n_test")}))
+    data = hn.scale_pixels(subset, config["dtype"])
+    net = make_net(config, data)
+    cache = net.cache(config["batch"])
     optimizer = (hn.Adam(net.params, eps=config["eps"])
                  if config["optimizer"] == "adam"
                  else hn.SGD(net.params, config["momentum"]))
@@ -71,20 +77,8 @@ def fit(net: hn.DeepNet, data: hn.Data, config: dict, cache: hn.Cache
         lambda epoch, _: config["lr"] * config["lr_decay"] ** (epoch - 1),
         epoch_reporter(config), epochs=config["epochs"], clip=config["clip"],
         cache=cache)
-    return [row["train_loss"] for row in history], status
-
-
-@trial_function("depth.train")
-def train(config: dict, data: hn.Data) -> dict:
-    """Train one net: its losses and test accuracy; and if the config asks for it, which
-    blocks it uses, and what it keeps in stages of so many test images."""
-    subset = hn.take_subset(data, hn.Config(
-        **{name: config[name] for name in ("seed", "n_train", "n_test")}))
-    data = hn.scale_pixels(subset, config["dtype"])
-    net = make_net(config, data)
-    cache = net.cache(config["batch"])
-    losses, status = fit(net, data, config, cache)
-    result: dict = {"test_acc": None, "train_loss": losses, "status": status}
+    result: dict = {"test_acc": None, "status": status,
+                    "train_loss": [row["train_loss"] for row in history]}
     if status != "ok":
         return result
     try:
@@ -92,7 +86,7 @@ def train(config: dict, data: hn.Data) -> dict:
     except hn.Diverged:
         return result | {"status": "diverged"}
     result["test_acc"] = hn.significant(accuracy)
-    del cache           # of a net of 10,000 blocks it is a gigabyte
+    del cache, optimizer    # of a net of 10,000 blocks they are gigabytes
     if images := config.get("stages"):
         result |= keep_in_stages({"trained": net, "untrained": make_net(config, data)},
                                  data.x_test[:images], data.y_test[:images],
