@@ -45,10 +45,6 @@ def main(argv: Sequence[str] | None = None) -> None:
                         help="of the data set's files")
     options = parser.parse_args(argv)
     trains = options.five or options.recheck is not None
-    for name, used in {"minutes": options.recheck, "sample": options.recheck,
-                       "jobs": trains, "data_dir": trains}.items():
-        if getattr(options, name) is not None and not used:
-            parser.error(f"--{name.replace('_', '-')} is for --recheck")
     kept = "; a recheck begins anew" if trains else ""
     with failing_in_a_line("experiments.claims", kept):
         if not trains:
