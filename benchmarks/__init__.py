@@ -1,8 +1,4 @@
-"""The same training step by several programs, in turns; nothing here is a test.
-
-    python3 -m benchmarks           all contests -> benchmarks/speed.json and speed.png
-    python3 -m benchmarks --quick   a few minutes; only prints who is ahead
-"""
+"""The same training step by several programs, in turns; nothing here is a test."""
 
 from highway_suite.terminal import check_libraries
 

@@ -50,13 +50,10 @@ class OneRow:
         self.rows = [task.x[i:i + 1] for i in range(len(task.order))]
 
     def gradient(self) -> dict[str, np.ndarray]:
-        return {"answers": np.concatenate(self.answers())}
+        return {"answers": np.concatenate(self.work())}
 
-    def answers(self) -> list[np.ndarray]:
+    def work(self) -> list[np.ndarray]:
         return [self.program.answer(row) for row in self.rows]
-
-    def work(self) -> None:
-        self.answers()
 
 
 def contest(way: Any, steps: int, clock: Any = None) -> Contest:

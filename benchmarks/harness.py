@@ -75,18 +75,6 @@ def gradient_error(ours: dict, theirs: dict) -> float:
                          for name in ours]))    # Python's max may pass over a NaN
 
 
-def check_gradients(programs: Mapping[str, Any], dtype: str) -> dict[str, float]:
-    """{contestant: how far its gradient is from ours}. Raises OtherWork."""
-    ours = programs["ours"].gradient()
-    errors = {}
-    for name, program in programs.items():
-        errors[name] = gradient_error(ours, program.gradient())
-        if not errors[name] <= TOLERANCE[dtype]:        # a NaN is not
-            raise OtherWork(f"{name} does other work: its gradient is off by "
-                            f"{errors[name]:.1e}")
-    return errors
-
-
 def weights_apart(ours: dict, theirs: dict, start: dict) -> float:
     """How far their weights are from ours, in parts of our way from the start."""
     def length(a, b):
@@ -94,17 +82,12 @@ def weights_apart(ours: dict, theirs: dict, start: dict) -> float:
     return float(length(theirs, ours) / length(start, ours))
 
 
-def check_weights(programs: Mapping[str, Any], start: dict) -> dict[str, float]:
-    """{contestant: how far its weights are from ours}, once all have trained as many
-    steps from the start. Raises OtherWork."""
-    apart = {}
-    for name, program in programs.items():
-        apart[name] = weights_apart(programs["ours"].weights(), program.weights(),
-                                    start)
-        if not apart[name] <= APART:
-            raise OtherWork(f"{name} does other work: its weights end {apart[name]:.1e}"
-                            " of our way from ours")
-    return apart
+def check(found: dict[str, float], most: float, words: str) -> dict[str, float]:
+    """{contestant: how far it is from us}, as found. Raises OtherWork."""
+    for name, apart in found.items():
+        if not apart <= most:           # a NaN is not
+            raise OtherWork(f"{name} does other work: its {words} by {apart:.1e}")
+    return found
 
 
 # --------------------------------------------------------------------------------------
@@ -160,15 +143,19 @@ def measure(contest: Contest, rounds: int, patience: float = math.inf) -> dict:
         task = contest.task(dtype)
         return {name: there[name].make(task) for name in names}
 
-    errors = check_gradients(programs_in(contest.checked_in, rivals),
-                             contest.checked_in)
+    gradients = {name: program.gradient() for name, program in
+                 programs_in(contest.checked_in, rivals).items()}
+    errors = check({name: gradient_error(gradients["ours"], gradient)
+                    for name, gradient in gradients.items()},
+                   TOLERANCE[contest.checked_in], "gradient is off")
     programs = programs_in("float32", there)
     shown = {name: programs[name] for name in rivals
              if hasattr(programs[name], "weights")}
     start = {name: array.copy() for name, array in shown["ours"].weights().items()
              } if shown else {}
     take_turns(programs, 1, time.perf_counter)
-    apart = check_weights(shown, start)
+    apart = check({name: weights_apart(shown["ours"].weights(), who.weights(), start)
+                   for name, who in shown.items()}, APART, "weights end apart")
     seconds = take_turns(programs, rounds, contest.clock or (
         time.process_time if contest.threads == 1 else time.perf_counter), patience)
     found = {}

@@ -1,27 +1,15 @@
 """Do plain nets fail because of depth, or because of initialisation and rate?
 
-The claim. The README's command trains a highway net and a plain net of 30 blocks at one
-learning rate, and the plain net guesses. The command keeps the settings of an earlier
-reproduction. That reproduction says: plain nets fail completely from 21 layers on,
-depth costs highway nets nothing, and the lower layers have the higher T. P1 (section
-3.1) gives each kind of net the best of many settings before it compares them.
+The README's command trains a highway net and a plain net of 30 blocks at one learning
+rate, and the plain net guesses. Its settings are those of an earlier reproduction. P1
+(section 3.1) gives each kind of net the best of many settings before it compares them,
+and so do we; results/headline/README.md has the protocol.
 
-One setting: that of the command, at several depths; highway nets of the least and of
-the largest depth have more seeds. Best settings: each kind of net tries every
-initialisation with every learning rate at each depth. The setting with the lowest
-median of the seeds' last training losses counts. If it lies at the lowest or at the
-highest rate, the next rate beyond is tried, until it does not. Test images choose
-nothing, and all nets of a seed share the images and the order of the batches.
-Orthogonal weights were added when the best settings of the three other rules were
-known, because a reader found that plain nets train with them. When all this was known,
-the best settings of three kinds were trained for five times as many epochs, too.
-
-The kinds: plain; residual, y = x + H; scaled residual, y = x + H / sqrt(L), which keeps
-the variance of the sum of L blocks; highway with b_T = -2 and with b_T = logit(1 / L).
-
-How it is judged. These rules were fixed before the best settings were trained: a net
-trains if the median of its seeds' test errors is below 20 %, and one kind is ahead of
-another if every one of its seeds is.
+These rules were fixed before the best settings were trained: a net trains if the median
+of its seeds' test errors is below 20 %, and one kind is ahead of another if every one
+of its seeds is. Orthogonal weights were added when the best settings of the three other
+rules were known, because a reader found that plain nets train with them. When all this
+was known, the best settings of three kinds were trained for five times as many epochs.
 """
 
 from __future__ import annotations
@@ -158,47 +146,31 @@ def final_loss(trials: list[Trial]) -> float:
                                         for trial in trials])))
 
 
-def untried(found: dict[Net, list[Trial]], beyond: list[float]) -> list[Net]:
-    """Nets to be tried next: where the best setting of a kind and depth has the lowest
-    or the highest rate tried with its initialisation, the next one beyond."""
-    nets = []
-    for kind, depth in dict.fromkeys((net.kind, net.depth) for net in found):
-        best = best_of(found, kind, depth)
-        tried = [net.lr for net in found if net._replace(lr=best.lr) == best]
-        nets += [best._replace(lr=lr) for lr in next_beyond(tried, best.lr, beyond)]
-    return nets
-
-
-def best_of(found: dict[Net, list[Trial]], kind: str, depth: int) -> Net:
-    """The net of a kind and depth with the least median of its last losses; of equal
-    ones that with the lowest rate."""
-    own = [net for net in found if (net.kind, net.depth) == (kind, depth)]
-    return min(own, key=lambda net: (final_loss(found[net]), net.lr))
-
-
 def train_best(lab: Lab) -> list[dict]:
-    """Every setting of every kind and depth -> a row for the best of each, with what
-    else was tried."""
+    """Every setting of every kind and depth -> a row for the best of each, that with
+    the least median of its last losses, of equal ones that with the lowest rate; with
+    what else was tried. Where it has the lowest or the highest rate tried with its
+    initialisation, the next one beyond is tried, too."""
     best = lab.plan["best"]
-    grids = [best, best["deepest"]]
-    nets = [Net(kind, depth, init, lr) for grid in grids for depth in grid["depths"]
-            for kind in best["kinds"] for init in grid["inits"] for lr in grid["lrs"]]
+    nets = [Net(kind, depth, init, lr) for grid in (best, best["deepest"])
+            for depth in grid["depths"] for kind in best["kinds"]
+            for init in grid["inits"] for lr in grid["lrs"]]
     found: dict[Net, list[Trial]] = {}
     while nets:
         found |= train_all(lab, nets, lab.plan["seeds"])
-        nets = untried(found, best["beyond"])
-    rows = []
-    for kind, depth in dict.fromkeys((net.kind, net.depth) for net in found):
-        chosen = best_of(found, kind, depth)
-        tried = {net: trials for net, trials in found.items()
-                 if (net.kind, net.depth) == (kind, depth)}
-        rows.append(row_of(chosen, found[chosen]) | {
-            "tried": [{"init": net.init, "lr": net.lr,
-                       "train_loss": listed(final_loss(trials)),
-                       "error": listed(error_of(row_of(net, trials))),
-                       "trials": [trial.hash for trial in trials]}
-                      for net, trials in tried.items()]})
-    return rows
+        groups: dict[tuple, dict[Net, float]] = {}
+        for net, trials in found.items():
+            groups.setdefault((net.kind, net.depth), {})[net] = final_loss(trials)
+        chosen = [min(losses, key=lambda net: (losses[net], net.lr))
+                  for losses in groups.values()]
+        nets = [net._replace(lr=lr) for net in chosen for lr in next_beyond(
+            [other.lr for other in found if other._replace(lr=net.lr) == net], net.lr,
+            best["beyond"])]
+    return [row_of(net, found[net]) | {"tried": [
+        {"init": other.init, "lr": other.lr, "train_loss": listed(loss),
+         "error": listed(error_of(row_of(other, found[other]))),
+         "trials": [trial.hash for trial in found[other]]}
+        for other, loss in groups[net.kind, net.depth].items()]} for net in chosen]
 
 
 def error_of(row: dict) -> float:

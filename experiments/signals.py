@@ -1,16 +1,10 @@
 """What passes through a hundred blocks before any training?
 
-The claim. A net can learn only if differences between images reach its last block, and
-in many directions (docs/lecture.md). Glorot's weights keep the length of a signal on
-average, orthogonal weights in every direction (Saxe et al. 2014), and gates of T = 1/L
-hand it on.
-
-The protocol. 784 pixels -> projection -> 100 blocks of 50 units, tanh, untrained, in
-float64. 1000 training images of MNIST go through the blocks. Their mean is subtracted;
-what is left are the differences between them. After each block, their length is
-the root of their mean square, and the lengths of their principal directions are their
-singular values. 50 directions are too many to show: the eleventh, compared with the
-longest, stands for them. Ten directions could tell the classes apart.
+A net can learn only if differences between images reach its last block, and in many
+directions (docs/lecture.md). Glorot's weights keep the length of a signal on average,
+orthogonal weights in every direction (Saxe et al. 2014), and gates of T = 1/L hand it
+on. 50 directions are too many to show: the eleventh, compared with the longest, stands
+for them, for ten could tell the classes apart. results/signals/README.md has the rest.
 """
 
 from __future__ import annotations

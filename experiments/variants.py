@@ -6,18 +6,10 @@ P2, section 4.3, speaks of the work of others: residual blocks of one stage can 
 their weights, in some cases at hardly any cost, and a highway net whose layers share
 their gates stays ahead of plain and residual nets.
 
-Starts: W_H is drawn from each of six distributions, for tanh and for relu units. All
-other weights follow Glorot's rule. Plain nets with the same starts are the control: if
-they train as well, b_T was not needed. Ties: the layers share all their weights, or
-only those of their gates. For each seed, the learning rate with the lowest last
-training loss counts. Test images choose nothing. The two lower rates were added when
-the results of the two higher ones were known, for plain nets train at lower rates.
-
-Scaled residual nets, y = x + H / sqrt(L), were added beside the shared gates when the
-other results were known.
-
-The papers are silent, and we assume all of the plan. Deviations: P2's residual blocks
-are convolutional, and its net with shared gates is for speech.
+Plain nets with the same starts are the control: if they train as well, b_T was not
+needed. Ties: the layers share all their weights, or only those of their gates. Scaled
+residual nets, y = x + H / sqrt(L), were added beside the shared gates when the other
+results were known. The protocol stands in results/variants/README.md.
 """
 
 from __future__ import annotations

@@ -100,13 +100,6 @@ def table_3(config: dict, side: int, classes: int) -> list[tuple]:
 NETS = {"table 1": table_1, "table 2": table_2, "table 3": table_3}
 
 
-def layers(config: dict, side: int, classes: int = 10) -> list[tuple]:
-    """The list of layers of a trial's net, for ConvNet."""
-    return [(kind, numbers[0] * config["dropout"]) if kind == "dropout" else
-            (kind, *numbers)
-            for kind, *numbers in NETS[config["net"]](config, side, classes)]
-
-
 def channels_of(size: int) -> int:
     """Of square images of so many numbers: one or three."""
     return 1 if math.isqrt(size) ** 2 == size else 3
@@ -118,8 +111,11 @@ def make_net(config: dict, size: int, dtype: Any = "float32", classes: int = 10
     """
     channels = channels_of(size)
     side = math.isqrt(size // channels)
-    return ConvNet(layers(config, side, classes), side, channels, seed=config["seed"],
-                   gate_bias=config.get("gate_bias", 0.0), dtype=dtype,
+    layers = [(kind, numbers[0] * config["dropout"]) if kind == "dropout" else
+              (kind, *numbers)
+              for kind, *numbers in NETS[config["net"]](config, side, classes)]
+    return ConvNet(layers, side, channels, seed=config["seed"], dtype=dtype,
+                   gate_bias=config.get("gate_bias", 0.0),
                    init="orthogonal" if config.get("start") == "unit" else "he")
 
 

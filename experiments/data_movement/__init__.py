@@ -2,20 +2,10 @@
 
 Moving numbers costs more than computing with them, and the earlier reproduction of P1
 left open whether the carry path, which hands on what it gets, saves any of it. Two
-models price what is read (costs.py): ByteDMD, ceil(sqrt(depth)) of a byte in a stack of
-live values, and ceil(sqrt(address)). They leave out cache lines, registers, writes,
-arithmetic and fused loops.
-
+models price what is read (costs.py); results/data_movement/README.md has the protocol.
 A pass is DeepNet.forward, or a training step: forward, loss, backward, norm of the
-gradient, Adam. Six forms are priced at the same width, plain and residual at the
-highway net's parameters, too. Until a training loss: what a step moves (momentum SGD)
-times the steps that the nets of experiments/optimization.py took. Skipping, one image
-at a time, in nets trained as in trained_nets: T is read first, and of H only the units
-whose T is above a threshold; the control skips as many units of each block and image at
-random. Or blocks are left out, those whose closing raises the training loss least; the
-control draws them, and the baseline is highway nets of fewer blocks, trained from the
-start at the same setting. How much to skip is chosen for each net on training images,
-by the most accuracy that may be lost there; reported are test images.
+gradient, Adam; until a training loss, momentum SGD. Controls skip as many units of each
+block and image, or as many blocks, drawn at random.
 
 What we expected, written before the run. No form is a tenth cheaper than plain at the
 same width; residual is at most a tenth dearer; at the same parameters highway and plain

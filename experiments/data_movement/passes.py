@@ -12,7 +12,7 @@ from experiments.data_movement.costs import movement
 from experiments.data_movement.tracing import Tape, trace_pass
 from experiments.lab import Lab, trial_function
 from experiments.lab.experiment import folder_of, load_record
-from experiments.nets.sizes import matched_width
+from experiments.nets.perceptrons import matched_width
 from highway_suite.datasets import DATASETS
 
 PASSES = ("forward", "step")

@@ -41,9 +41,9 @@ def draw_band(axes: Axes, x: Any, values: Any, colour: str, **line: Any) -> None
                       alpha=0.2, linewidth=0)
 
 
-def draw_level(axes: Axes, height: float, colour: str = TINTS.soft) -> None:
+def draw_level(axes: Axes, height: float) -> None:
     """A dotted line across the axes."""
-    axes.axhline(height, color=colour, linewidth=1.2, linestyle=":", zorder=1.5)
+    axes.axhline(height, color=TINTS.soft, linewidth=1.2, linestyle=":", zorder=1.5)
 
 
 def plain_numbers(axis: Axis) -> None:

@@ -6,8 +6,6 @@ Unrolled Iterative Estimation" (ICLR 2017).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 GUIDELINE = {10: -1.0, 20: -2.0, 30: -3.0}      # P1, section 2.2: depth, b_T
 
 TABLE_1 = {         # of P1: test accuracy of five runs in %, by width
@@ -21,24 +19,14 @@ TABLE_2 = {         # of P1: test accuracy on CIFAR-10 in %, 11 layers
 TABLE_2_EPOCHS = 400        # those of the authors' code for Table 3; P1 has none
 TABLE_3 = {"mean": 92.31, "std": 0.12}      # of P1: 19 layers, test accuracy in %
 FIGURE_1_EPOCHS = 400       # the axis of P1's Figure 1
-
-
-class Form(NamedTuple):
-    """A row of P2's Table 1a: its name there, and its test perplexity."""
-
-    name: str
-    perplexity: float
-
-
-TABLE_1A = {        # in its order
-    "plain": Form("Plain", 92.60), "residual": Form("Residual", 91.32),
-    "t_only": Form("T-only", 82.94), "c_only": Form("C-only", 79.15),
-    "highway": Form("Highway", 79.13), "full": Form("Full", 79.09)}
+TABLE_1A = {        # of P2: test perplexity by form, in its order
+    "plain": 92.60, "residual": 91.32, "t_only": 82.94, "c_only": 79.15,
+    "highway": 79.13, "full": 79.09}
 
 
 def name_of(block: str) -> str:
-    """P2's name of a block; its own where P2 has none."""
-    return TABLE_1A[block].name if block in TABLE_1A else block
+    """A block's name in P2's table: T-only."""
+    return block.replace("_", "-").capitalize()
 
 
 def spoken(block: str) -> str:

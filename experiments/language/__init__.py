@@ -2,26 +2,15 @@
 
 Kim et al. 2016 (arXiv:1508.06615) put highway layers between the characters of a word
 and an LSTM. P2 (section 5.2, Table 1a) replaces the two layers of their large model by
-other forms. Both give perplexities on the Penn Treebank's test text.
-
-We follow the small model and its code, yoonkim/lstm-char-cnn on GitHub. The layers in
-question are 525 wide, with relu and with b_T around -2 at first. From the third epoch
-on, the learning rate is halved after each epoch in which the validation perplexity fell
-by less than 1. After the last epoch the net reads the test text, once. Then its gates
-are held at their means.
-
-P2 is silent, and we assume: b_C starts around +2, so that C carries what T does at
-b_T = -2. Deviations: the small model; 20 epochs for 25; the LSTMs start every epoch
-from zeros, not only the first; padding is no parameter; b_T = -2 is not searched.
+other forms. We follow their small model and its code, yoonkim/lstm-char-cnn on GitHub:
+results/language/README.md has the protocol. The layers are 525 wide; padding is no
+parameter; a trial takes two hours on one core.
 
 How it is judged. The limit of each claim was fixed before the runs, and the rule for
 the order of two nets (docs/claims.md) after them. By how much a net must be better is
 taken off before it is compared. A claim of one net alone holds, or does not, where its
 seeds agree. A run that diverged or guesses counts as worse than any other; two of them
 cannot be told apart.
-
-The text is licensed by the LDC and is not part of this repository: --data-dir, or
-$HIGHWAY_PTB_DIR, names its folder. A trial takes two hours on one core.
 """
 
 from __future__ import annotations
@@ -90,8 +79,8 @@ def row_of(net: dict, trials: list[Trial]) -> dict:
     perplexities."""
     key = net["block"], net["depth"]
     return net | {
-        "small": KIM.get(key), "large": TABLE_1A[P2[key]].perplexity if key in P2
-        else None, "parameters": trials[0].result["parameters"],
+        "small": KIM.get(key), "large": TABLE_1A.get(P2.get(key, "")),
+        "parameters": trials[0].result["parameters"],
         **{name: [trial.result[name] for trial in trials] for name in (
             "valid_perplexity", "test_perplexity", "held_gates")},
         "trials": [trial.hash for trial in trials]}
@@ -196,7 +185,7 @@ class Said(NamedTuple):
 
 def p2s(*nets: str) -> dict:
     """Their numbers in P2."""
-    return {name: TABLE_1A[NAMES[name][0]].perplexity for name in nets}
+    return {name: TABLE_1A[NAMES[name][0]] for name in nets}
 
 
 def kims(*nets: str) -> dict:

@@ -114,9 +114,6 @@ class Batches:
         self.size, self.steps, self.rng = size, steps, rng
         self.streams = {} if rng is None else {"dropout": rng}
         length = (len(text) - 1) // (size * steps) * steps
-        if not length:
-            raise ValueError(f"a text of {len(text)} words has no batch of {size} "
-                             f"streams of {steps}")
         self.words = text[:size * length].reshape(size, length).T
         self.following = text[1:size * length + 1].reshape(size, length).T
 

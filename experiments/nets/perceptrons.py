@@ -1,4 +1,4 @@
-"""The fully connected nets of trained_nets: their settings, images, mean and search.
+"""Fully connected nets of equal size; those of trained_nets: settings, images, mean.
 
 Pixels -> one plain layer of 50 -> 49 blocks of 50, tanh -> softmax. The nets train on
 images minus the mean training image. Then this mean is folded into the bias of the
@@ -19,6 +19,18 @@ from highway_suite.records import RecordError
 SETTINGS = {"depth": 49, "hidden": 50, "activation": "tanh", "init": "glorot",
             "gate_bias": -2.0, "batch": 128, "momentum": 0.9, "lr_decay": 0.95}
 EPOCHS = 60
+
+
+def matched_width(block: str, blocks: int, hidden: int, inputs: int, classes: int
+                  ) -> int:
+    """The width at which a form is nearest in parameters, those of a whole DeepNet of
+    so many blocks, to the highway net of `hidden` units. Highway has two matrices in
+    each block, and every form has at least one: no form is twice as wide."""
+    def size(form, units):
+        rows = units * (1 + len(hn.block_of(form, blocks).gates))
+        return (inputs + 1) * units + (units + 1) * (blocks * rows + classes)
+    target = size("highway", hidden)
+    return min(range(1, 2 * hidden), key=lambda units: abs(size(block, units) - target))
 
 
 def mean_image(data: hn.Data) -> np.ndarray:

@@ -450,7 +450,7 @@ class LanguageModel:
     b_T and subtracted from b_C. (Kim et al. add gate_bias in the forward pass. This
     trains alike, because nothing pulls a bias to 0.) params is one flat vector; write
     into it, but never replace it. views(flat) names its parts. Nets of one seed share
-    the parameters that both have. Raises ValueError for a spelling that does not fit.
+    the parameters that both have.
     """
 
     def __init__(self, spelling: np.ndarray, block: str = "highway", depth: int = 1, *,
@@ -460,9 +460,6 @@ class LanguageModel:
                  seed: int = 0, dtype: str = "float32"):
         self.words, self.places = spelling.shape
         self.lengths = np.count_nonzero(spelling, axis=1)
-        if max(widths) > self.places or (np.diff(self.lengths) > 0).any():
-            raise ValueError("words come by length, the longest first, and no kernel "
-                             "is wider than that")
         padded = np.pad(spelling.astype(np.intp), ((0, 0), (0, max(widths) - 1)))
         self.windows = np.lib.stride_tricks.sliding_window_view(padded, max(widths), 1)
         self.block, self.depth, self.dropout = hn.block_of(block, depth), depth, dropout

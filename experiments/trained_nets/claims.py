@@ -24,7 +24,7 @@ from experiments.lab.judging import agreed, ahead, listed, over_nets, verdict
 from highway_suite.datasets import DATASETS
 
 Nets = Mapping[str, Sequence[Mapping]]
-Passes = Callable[[Any, float], bool]       # (what is known of a net, limit) -> verdict
+Passes = tuple[Callable[[Any, float], bool], Callable[[float], str]]
 STATES = ("trained", "untrained")
 
 
@@ -33,37 +33,21 @@ def odds(share: float) -> float:
     return share / (1 - share) if share < 1 else float("inf")
 
 
-def mostly(share: float, limit: float) -> bool:
-    """Whether a share is more than half of all, by its odds."""
-    return odds(share) > limit
-
-
-def rarely(share: float, limit: float) -> bool:
-    """Whether it is less than half."""
-    return odds(share) < limit
-
-
-def above(correlation: float, limit: float) -> bool:
-    """Whether a correlation is nearer to 1 than the limit."""
-    return correlation > 1 - limit
-
-
-def below(correlation: float, limit: float) -> bool:
-    """Whether it is nearer to -1."""
-    return correlation < limit - 1
-
-
 SHARES = {0.5: "a third", 1: "half", 2: "two thirds"}       # by their odds
-TOLD: dict[Passes, Callable[[float], str]] = {      # a limit, as the sentence has it
-    mostly: SHARES.__getitem__, rarely: SHARES.__getitem__,
-    above: lambda limit: f"{1 - limit:g}", below: lambda limit: f"{limit - 1:g}"}
+# What a number must be, and the limit as the sentence has it: a share more or less than
+# half of all, by its odds; a correlation nearer to 1, or to -1, than the limit.
+mostly: Passes = (lambda share, limit: odds(share) > limit, SHARES.__getitem__)
+rarely: Passes = (lambda share, limit: odds(share) < limit, SHARES.__getitem__)
+above: Passes = (lambda found, limit: found > 1 - limit, lambda limit: f"{1 - limit:g}")
+below: Passes = (lambda found, limit: found < limit - 1, lambda limit: f"{limit - 1:g}")
 
 
-def about(nets: Sequence[Mapping], values: Sequence,
-          passes: Passes, **more: Any) -> dict:
+def about(nets: Sequence[Mapping], values: Sequence, wanted: Passes | Callable,
+          **more: Any) -> dict:
     """A number of each net -> fields of a claim. Its verdict is what all nets agree on.
     A number may be {"trained": number, and those of its controls}. What one of the
     controls passes as well has not been learned."""
+    passes, told = wanted if isinstance(wanted, tuple) else (wanted, "{:g}".format)
     each = [value if isinstance(value, Mapping) else {"trained": value}
             for value in values]
     if "ours" not in more:
@@ -77,8 +61,7 @@ def about(nets: Sequence[Mapping], values: Sequence,
     def control(limit):
         return any(passes(number, limit) for value in each
                    for state, number in value.items() if state != "trained")
-    return {"rows": nets, "n": len(nets), "test": test,
-            "told": TOLD.get(passes, "{:g}".format),
+    return {"rows": nets, "n": len(nets), "test": test, "told": told,
             "control": control if len(each[0]) > 1 else None, **more}
 
 
@@ -359,8 +342,9 @@ def claims_on_mixing(nets: Sequence[Mapping]) -> list[Claim]:
         claim_on_bound()]
 
 
-def claim_on_bound(T: float = 0.5, x: float = 1.0, H: float = 100.0) -> Claim:
+def claim_on_bound() -> Claim:
     """P2's bound in a case: independent x and H of these variances."""
+    T, x, H = 0.5, 1.0, 100.0
     y = T ** 2 * H + (1 - T) ** 2 * x
     return Claim(
         name="mixing-bounds-variance", source="P2 4.1", text="positive mixing weights "
@@ -388,9 +372,9 @@ def staged(record: Mapping, **wanted: Any) -> list[Mapping]:
             if all(row[name] == value for name, value in wanted.items())]
 
 
-def least_stages(rows: Sequence[Mapping], share: str = "0.95") -> list[int]:
+def least_stages(rows: Sequence[Mapping]) -> list[int]:
     """The sequential depths of trained nets."""
-    return [row["sequential_depth"]["trained"][share] for row in rows]
+    return [row["sequential_depth"]["trained"]["0.95"] for row in rows]
 
 
 def claims_on_stages(rows: Sequence[Mapping], which: str = "",
@@ -553,13 +537,9 @@ def claims_on_harder(record: dict, data: str) -> list[Claim]:
         at_both("sparser", "T of a single example is sparser than on MNIST with the "
                 "same b_T, by Hoyer's measure", sparsity, None, "4",
                 "most in CIFAR-100", control=True),
-        *claims_at_both_rates(record["harder"][data], record["plan"])]
-
-
-def claims_at_both_rates(found: Mapping, plan: dict) -> list[Claim]:
-    """P1's claims, of nets chosen as P1's."""
-    return [*map(beside_held_out, *(claims_on_cifar100(nets_at(found, rule), plan)
-                                    for rule in ("fitted", "held_out")))]
+        *map(beside_held_out, *(
+            claims_on_cifar100(nets_at(record["harder"][data], rule), record["plan"])
+            for rule in ("fitted", "held_out")))]
 
 
 def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:

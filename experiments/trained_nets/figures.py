@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.lab.experiment import for_figures
 from experiments.lab.papers import spoken
+from experiments.lab.texts import span
 from experiments.trained_nets.claims import (
     doubling,
     easy_nets,
@@ -182,11 +183,6 @@ def draw_stages(record: dict) -> Figure:
 MEASURES = (        # what closing one block costs: least drawn, level, count of a net
     ("rise of training error, points", rises, 0.01, 0.5, matter, 0.5),
     ("training loss, times that of the whole net", factors, 1.0, 2, doubling, 1))
-
-
-def span(counts: list[int]) -> str:
-    """Least to largest, once if they are equal."""
-    return " to ".join(map(str, dict.fromkeys((min(counts), max(counts)))))
 
 
 def draw_harder(record: dict) -> Figure:

@@ -74,19 +74,13 @@ def untrained_net(config: dict, data: hn.Data) -> hn.DeepNet:
 
 @trial_function("trained_nets.look", version=2)
 def look_into(config: dict, data: hn.Data) -> dict:
-    """Train one net -> all that is measured of it, also before training."""
-    scaled, how = hn.scale_pixels(data), config["measures"]
-    net, training = trained_net(config, scaled)
-    states = {"trained": net, "untrained": untrained_net(config, scaled)}
-    return {"training": training} | measured(states, scaled, config | how)
-
-
-def measured(states: States, data: hn.Data, config: dict) -> dict:
-    """All that is measured of a net for MNIST; more of a highway net. The config has
-    the measures' settings, too."""
-    x, labels, net = data.x_train, data.y_train, states["trained"]
-    few = slice(config["shuffle"]["images"])
-    found = {**measures.use_of_blocks(net, x, labels),
+    """Train one net -> all that is measured of it, also before training; more of a
+    highway net."""
+    data, config = hn.scale_pixels(data), config | config["measures"]
+    net, training = trained_net(config, data)
+    states = {"trained": net, "untrained": untrained_net(config, data)}
+    x, labels, few = data.x_train, data.y_train, slice(config["shuffle"]["images"])
+    found = {"training": training, **measures.use_of_blocks(net, x, labels),
              "shuffled": measures.shuffle(net, x[few], labels[few], config["shuffle"]),
              "estimation": of_each(states, measures.estimation_error, x),
              "steps_bias": of_each(states, measures.bias_of_steps, x),

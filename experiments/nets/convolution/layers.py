@@ -75,12 +75,14 @@ class Plain:
     def initialize(cls, tensors, stream, gate_bias, init):
         """Weights of H and the gate, each from its own stream, so that a plain and a
         highway layer share W_H; b_T as given."""
-        R, k, _, C = tensors["W"].shape
-        matrices = tensors["W"].reshape(1 + len(cls.block.gates), -1, k * k * C)
+        width = len(tensors["b"]) // (1 + len(cls.block.gates))
+        matrices = [kernels.reshape(width, -1) for name in ("W", "W_T")
+                    if name in tensors for kernels in np.split(
+                        tensors[name], len(tensors[name]) // width)]
         for matrix, part in zip(matrices, stream.spawn(len(matrices)), strict=True):
             matrix[...] = hn.initial_weights(np.random.default_rng(part), init,
                                              matrix.shape)
-        tensors["b"][R // len(matrices):] = gate_bias
+        tensors["b"][width:] = gate_bias
 
     def __init__(self, cache, shape, tensors, grads, width, kernel, padding):
         sizes, B = self.sizes(shape, width, kernel, padding), cache.batch
@@ -170,16 +172,6 @@ class Narrow(Highway):
         shape, shapes = super().plan(shape, width, kernel, padding)
         own = {"W_T": (width, gate, gate, shape[1])} if gate else {}
         return shape, {"W": (width, *shapes["W"][1:])} | own | {"b": shapes["b"]}
-
-    @classmethod
-    def initialize(cls, tensors, stream, gate_bias, init):
-        """As Highway's; the weights of the gate go by the number that it sees."""
-        for name, part in zip(("W", "W_T"), stream.spawn(2), strict=True):
-            if name in tensors:
-                matrix = tensors[name].reshape(len(tensors["W"]), -1)
-                matrix[...] = hn.initial_weights(np.random.default_rng(part), init,
-                                                 matrix.shape)
-        tensors["b"][len(tensors["W"]):] = gate_bias
 
     def __init__(self, cache, shape, tensors, grads, width, kernel, padding, gate=1):
         around = (kernel - gate) // 2

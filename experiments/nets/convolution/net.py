@@ -27,15 +27,12 @@ class Cache:
     """A net's layers at work on batches of one size: all arrays, allocated once.
 
     Backward overwrites what forward left, so each forward pass serves one backward.
-    piece: for so many examples at a time all dropouts draw, one after the other; raises
-    ValueError if pieces do not make the batch.
+    piece: for so many examples, a divisor of the batch, all dropouts draw at a time.
     """
 
     def __init__(self, net: ConvNet, batch: int, piece: int | None = None):
         self.net, self.batch, self.dtype = net, batch, net.dtype
-        self.piece, self.filled = piece or batch, False
-        if batch % self.piece:
-            raise ValueError(f"pieces of {piece} do not make a batch of {batch}")
+        self.piece = piece or batch
         self.buffers: dict[tuple, np.ndarray] = {}
         self.free = np.empty(0, np.uint8)
         self.grad = self.zeros(net.params.shape)
@@ -123,7 +120,6 @@ class ConvNet:
         cache.draw(rng)
         for layer, y in zip(layers, outputs, strict=True):
             layer.forward(y)
-        cache.filled = True
         return cache.logits[:, 0, 0].T, cache
 
     def gates(self, x: np.ndarray, cache: Cache | None = None) -> list[np.ndarray]:
@@ -132,11 +128,8 @@ class ConvNet:
         return [layer.gates[0] for layer in cache.layers if isinstance(layer, Highway)]
 
     def backward(self, dlogits: np.ndarray, cache: Cache) -> np.ndarray:
-        """dlogits (classes, B) and a filled cache -> the flat gradient, which belongs
-        to the cache. Raises ValueError if the cache is not fresh from forward."""
-        if cache.net is not self or not cache.filled:
-            raise ValueError("backward needs a cache fresh from this net's forward")
-        cache.filled = False
+        """dlogits (classes, B) and a cache fresh from forward -> the flat gradient,
+        which belongs to the cache."""
         d = dlogits.T[:, None, None]
         for layer in cache.layers[:self.lowest:-1]:
             d = layer.backward(d)
