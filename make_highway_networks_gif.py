@@ -18,7 +18,7 @@ if __name__ == "__main__":
     os.environ["MPLBACKEND"] = "agg"    # Matplotlib may not know that of a notebook
 try:
     from highway_suite.animation import draw_frames, encode_gif
-    from highway_suite.files import path_of
+    from highway_suite.files import expanded
     from highway_suite.pictures import record_home, write_pictures
     from highway_suite.studies import RUN, load
 except (ImportError, OSError) as error:     # as where no folder can be written
@@ -41,10 +41,10 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Unasked it reads run.json and writes highway_networks.gif beside it: "
                "in the current folder, if that has a run.json, else beside this "
                "script.")
-    parser.add_argument("--run", metavar="FILE", type=path_of,
+    parser.add_argument("--run", metavar="FILE", type=expanded,
                         help="a record of your own; of several depths, the deepest is "
                         "drawn")
-    parser.add_argument("--out", metavar="FILE", type=path_of,
+    parser.add_argument("--out", metavar="FILE", type=expanded,
                         help="the animation (default: highway_networks.gif, with --run "
                         "in runs/)")
     return parser

@@ -19,7 +19,7 @@ if __name__ == "__main__":
     os.environ["MPLBACKEND"] = "agg"    # Matplotlib may not know that of a notebook
 try:
     from highway_suite.figures import FORMATS
-    from highway_suite.files import path_of
+    from highway_suite.files import expanded
     from highway_suite.pictures import PICTURES, record_home, render, write_pictures
     from highway_suite.studies import RUN, SWEEP, load
 except (ImportError, OSError) as error:     # as where no folder can be written
@@ -50,12 +50,12 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="Unasked it reads run.json and run_sweep.json and writes to viz/ beside "
                "them: in the current folder, if that has a run.json, else beside this "
                "script.")
-    parser.add_argument("--run", metavar="FILE", type=path_of,
+    parser.add_argument("--run", metavar="FILE", type=expanded,
                         help="a record of your own, drawn into runs/viz/; of several "
                         "depths, the deepest is drawn")
-    parser.add_argument("--sweep", metavar="FILE", type=path_of,
+    parser.add_argument("--sweep", metavar="FILE", type=expanded,
                         help="the record of depth_sweep (default: that of --run)")
-    parser.add_argument("--out-dir", metavar="FOLDER", type=path_of,
+    parser.add_argument("--out-dir", metavar="FOLDER", type=expanded,
                         help="made if it is not there")
     parser.add_argument("--format", choices=FORMATS, default="png",
                         help="of the pictures (default: png)")

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from experiments import FIVE
 from experiments.lab.experiment import all_claims, all_records, failing_in_a_line
 from experiments.lab.recheck import recheck_all, recheck_claim
-from highway_suite.files import path_of
+from highway_suite.files import expanded
 from highway_suite.terminal import in_range
 
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> None:
                         "that gives no verdict")
     parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
                         help="processes (default: one per core)")
-    parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
+    parser.add_argument("--data-dir", metavar="FOLDER", type=expanded,
                         help="of the data set's files")
     options = parser.parse_args(argv)
     trains = options.five or options.recheck is not None

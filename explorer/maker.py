@@ -36,7 +36,7 @@ from experiments.nets.probes import passes
 from experiments.trained_nets.claims import least_stages, staged
 from highway_suite.datasets import DATASETS
 from highway_suite.figures import COLOURS, GATE_COLOURS, TINTS
-from highway_suite.files import parse_json, path_of, read_file, write_file
+from highway_suite.files import expanded, parse_json, read_file, write_file
 from highway_suite.nets import load_net, mnist_images, weights_hash
 from highway_suite.records import RecordError
 
@@ -269,7 +269,7 @@ def main(argv: list | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python3 -m explorer", description=(__doc__ or "").split("\n")[0],
         allow_abbrev=False)
-    parser.add_argument("--out", type=path_of, metavar="FILE",
+    parser.add_argument("--out", type=expanded, metavar="FILE",
                         default=hn.HERE / "docs" / "explorer.html",
                         help="the page to write; its picture lies beside it, as .png")
     parser.add_argument("--count", action="store_true",

@@ -16,7 +16,7 @@ from typing import Any
 import highway_networks as hn
 from highway_suite.checkpoints import Checkpoint, of_training
 from highway_suite.datasets import DATASETS, MissingData, load_as_asked
-from highway_suite.files import check_target, expanded, path_of
+from highway_suite.files import check_target, expanded
 from highway_suite.records import COMMAND, JUST_GUESSING, environment, write_record
 from highway_suite.terminal import in_range, prepare_streams
 from highway_suite.workers import (
@@ -76,7 +76,7 @@ def build_parser() -> Parser:
     parser.add_argument("--threads", type=in_range(int, 1, 1024), metavar="N",
                         default=1, help="of BLAS, in one process: worth it for one net "
                         "of hundreds of units on an idle machine (default: 1)")
-    parser.add_argument("--checkpoint", metavar="FILE", type=path_of, default=None,
+    parser.add_argument("--checkpoint", metavar="FILE", type=expanded, default=None,
                         help="go on from where an interrupted run, or one of fewer "
                         "--epochs, has got to; each net has FILE with its name added")
     parser.add_argument("--no-save", action="store_true", default=False,

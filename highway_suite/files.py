@@ -3,14 +3,10 @@ whole or not at all."""
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
 import os
-import stat
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +17,13 @@ def expanded(path: str | Path) -> Path:
     return Path(os.path.expanduser(path))
 
 
-def path_of(text: str) -> Path:
-    """An argparse type: a path that a record can name and a terminal show."""
-    if not text or not text.isprintable():
-        raise argparse.ArgumentTypeError(f"{text!a} is not the name of a file")
-    return expanded(text)
-
-
 def check_target(path: str | Path) -> None:
     """Raise OSError unless a file can be written there: this is asked before the work
     that fills it. Only a regular file is replaced, and no link, whose owner would not
     expect it. A missing folder is taken for one that will be made."""
     path = expanded(path)
-    with suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise OSError(22, "not a regular file, which alone is replaced", str(path))
+    if path.is_symlink() or path.exists() and not path.is_file():
+        raise OSError(22, "not a regular file, which alone is replaced", str(path))
     there = next(filter(os.path.lexists, path.parents), path.parent)
     with tempfile.TemporaryFile(dir=there):
         pass
@@ -57,13 +45,9 @@ def write_file(path: str | Path, content: bytes) -> None:
 
 
 def read_file(path: str | Path) -> bytes:
-    """The bytes of a regular file. Raises ValueError, also for one that cannot be read.
-    """
-    path = expanded(path)
+    """The bytes of a file. Raises ValueError where it cannot be read."""
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):     # a FIFO would block
-            raise ValueError("not a regular file")
-        return path.read_bytes()
+        return expanded(path).read_bytes()
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
 
@@ -90,14 +74,8 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def parse_json(text: str) -> Any:
-    """JSON as the standard has it -> value. Raises ValueError, also for NaN and for
-    numbers too large for a float, which Python lets pass, and where it nests too
-    deep."""
-    def finite(number):
-        if not math.isfinite(float(number)):
-            raise ValueError(f"{number[:20]} is not JSON, or too large")
-        return float(number)
-    try:
-        return json.loads(text, parse_constant=finite, parse_float=finite)
-    except RecursionError:
-        raise ValueError("it nests too deep") from None
+    """JSON as the standard has it -> value. Raises ValueError, also for NaN and the
+    infinities, which Python lets pass."""
+    def refuse(number):
+        raise ValueError(f"{number} is not JSON")
+    return json.loads(text, parse_constant=refuse)

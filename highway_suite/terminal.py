@@ -16,24 +16,15 @@ BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS",
                 "BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")   # read as NumPy loads
 
 
-def say(text: str, stream: TextIO | None = None) -> bool:
-    """Write to a stream, stderr unless another is given -> whether it took it. It may
-    be closed, full, or a pipe that nobody reads any more: no reason to lose what was
-    computed."""
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Write a line to a stream, stderr unless another is given. It may be closed, full,
+    or a pipe that nobody reads any more: no reason to lose what was computed."""
     stream = stream or sys.stderr
     try:
-        stream.write(f"{text}\n")
-        stream.flush()
-        return True
-    except UnicodeEncodeError as error:
-        return say(text.encode(error.encoding, "backslashreplace").decode(
-            error.encoding), stream)
-    except (AttributeError, OSError, ValueError):   # None, broken or closed
-        with suppress(AttributeError, OSError, ValueError):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())       # or Python fails again as it ends
-            os.close(nowhere)
-        return False
+        print(text, file=stream, flush=True)
+    except (OSError, ValueError):       # broken or closed
+        with suppress(AttributeError, OSError, ValueError):     # or Python fails again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # as it ends
 
 
 def in_range(kind: type, low: float, high: float) -> Callable:

@@ -31,7 +31,7 @@ from experiments.lab.experiment import (
     write_figures,
 )
 from experiments.lab.trials import Store, read_packed, write_packed
-from highway_suite.files import path_of, write_json
+from highway_suite.files import expanded, write_json
 from highway_suite.records import RecordError
 from highway_suite.terminal import in_range
 
@@ -48,7 +48,7 @@ def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
                       "committed results, into runs; what is interrupted goes on")
     mode.add_argument("--plot", action="store_true", help="draw the record again")
     mode.add_argument("--pack", action="store_true", help="pack the finished trials")
-    parser.add_argument("--data-dir", metavar="FOLDER", type=path_of,
+    parser.add_argument("--data-dir", metavar="FOLDER", type=expanded,
                         help="of the data set's files")
     parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
                         help="processes (default: one per core)")
