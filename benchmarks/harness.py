@@ -83,7 +83,8 @@ def weights_apart(ours: dict, theirs: dict, start: dict) -> float:
 
 
 def check(found: dict[str, float], most: float, words: str) -> dict[str, float]:
-    """{contestant: how far it is from us}, as found. Raises OtherWork."""
+    """{contestant: how far it is from us}, as found. Raises OtherWork, in these words,
+    where one is further than `most`."""
     for name, apart in found.items():
         if not apart <= most:           # a NaN is not
             raise OtherWork(f"{name} does other work: its {words} by {apart:.1e}")
@@ -143,10 +144,10 @@ def measure(contest: Contest, rounds: int, patience: float = math.inf) -> dict:
         task = contest.task(dtype)
         return {name: there[name].make(task) for name in names}
 
-    gradients = {name: program.gradient() for name, program in
-                 programs_in(contest.checked_in, rivals).items()}
-    errors = check({name: gradient_error(gradients["ours"], gradient)
-                    for name, gradient in gradients.items()},
+    programs = programs_in(contest.checked_in, rivals)
+    ours = programs["ours"].gradient()
+    errors = check({name: gradient_error(ours, program.gradient())
+                    for name, program in programs.items()},
                    TOLERANCE[contest.checked_in], "gradient is off")
     programs = programs_in("float32", there)
     shown = {name: programs[name] for name in rivals
@@ -155,7 +156,8 @@ def measure(contest: Contest, rounds: int, patience: float = math.inf) -> dict:
              } if shown else {}
     take_turns(programs, 1, time.perf_counter)
     apart = check({name: weights_apart(shown["ours"].weights(), who.weights(), start)
-                   for name, who in shown.items()}, APART, "weights end apart")
+                   for name, who in shown.items()}, APART,
+                  "weights, in parts of our way, end apart")
     seconds = take_turns(programs, rounds, contest.clock or (
         time.process_time if contest.threads == 1 else time.perf_counter), patience)
     found = {}

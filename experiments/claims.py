@@ -45,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> None:
                         help="of the data set's files")
     options = parser.parse_args(argv)
     trains = options.five or options.recheck is not None
+    if options.recheck is None and (options.minutes or options.sample):
+        parser.error("--minutes and --sample are for --recheck")
     kept = "; a recheck begins anew" if trains else ""
     with failing_in_a_line("experiments.claims", kept):
         if not trains:

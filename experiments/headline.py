@@ -147,9 +147,9 @@ def final_loss(trials: list[Trial]) -> float:
 
 
 def train_best(lab: Lab) -> list[dict]:
-    """Every setting of every kind and depth -> a row for the best of each, that with
-    the least median of its last losses, of equal ones that with the lowest rate; with
-    what else was tried. Where it has the lowest or the highest rate tried with its
+    """Try every setting of every kind and depth -> a row for the best one of each, with
+    all that was tried. The best has the least median of its last losses; of equal ones,
+    the lowest rate. Where this is the lowest or the highest that was tried with its
     initialisation, the next one beyond is tried, too."""
     best = lab.plan["best"]
     nets = [Net(kind, depth, init, lr) for grid in (best, best["deepest"])

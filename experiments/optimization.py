@@ -1,11 +1,11 @@
 """Figure 1: do plain nets train worse the deeper they are, and highway nets not?
 
-The claim (P1, section 3.1), on MNIST, with the best of 100 random settings for each
-net: results/optimization/README.md has the protocol. The paper's 10 to 100 layers are 9
-to 99 blocks here. Pixels lie in [0, 1], as in the authors' framework; batches are of
-128 images, and there is no weight decay. The training loss is the mean over an epoch's
-steps, each before its update; the median over the seeds of the last one judges a
-setting.
+The claim is P1's (section 3.1), on MNIST, with the best of 100 random settings for each
+net. The protocol stands in results/optimization/README.md. The paper's 10 to 100 layers
+are 9 to 99 blocks here. Pixels lie in [0, 1], as in the authors' framework; batches
+have 128 images, and there is no weight decay. The training loss is the mean over an
+epoch's steps, each before its update; the median over the seeds of the last one judges
+a setting.
 
 How it is judged. The paper speaks of the best net of each depth, and its claims are
 judged by our best runs. A loss that is missed within our 200 epochs is open; a run that

@@ -4,7 +4,8 @@ A net can learn only if differences between images reach its last block, and in 
 directions (docs/lecture.md). Glorot's weights keep the length of a signal on average,
 orthogonal weights in every direction (Saxe et al. 2014), and gates of T = 1/L hand it
 on. 50 directions are too many to show: the eleventh, compared with the longest, stands
-for them, for ten could tell the classes apart. results/signals/README.md has the rest.
+for them. Ten directions could tell the classes apart. The protocol stands in
+results/signals/README.md.
 """
 
 from __future__ import annotations

@@ -97,14 +97,16 @@ def idx_set(title: str, train: int, test: int, side: int, scale: int, hashes: It
             cache: str, mirrors: tuple = (), *downloads: tuple) -> Dataset:
     """The row of a set of square images, ten classes, in four idx files of the usual
     names, with the SHA-256 of each; downloads: hash and size of each, packed."""
-    packed = dict(zip([f"{name}.gz" for name in hn.MNIST], downloads, strict=False))
+    packed = dict(zip([f"{name}.gz" for name in hn.MNIST], downloads,
+                      strict=bool(downloads)))
     return Dataset(title, dict(zip(hn.MNIST, hashes, strict=True)), (train, test),
                    (side, side), scale, 10, read_idx_files, cache, mirrors, packed)
 
 
 def cifar_row(title: str, classes: int, train: str, test: str, *download: Any
               ) -> Dataset:
-    """A row of the table, with the hashes of the sorted rows to train and to test."""
+    """A row of the table, with the hashes of the sorted rows to train and to test;
+    download: hash and size of its archive."""
     name = title.lower()
     return Dataset(title, {"train.bin": train, "test.bin": test}, (50000, 10000),
                    (3, 32, 32), 255, classes, read_cifar, name.replace("-", ""),
@@ -155,11 +157,18 @@ DATASETS: dict[str, Dataset] = {
 }
 
 
+def row_of(name: str) -> Dataset:
+    """The row of a data set. Raises hn.DataError for a name without one."""
+    if name not in DATASETS:
+        raise hn.DataError(f"no data set {name!r}, only {', '.join(DATASETS)}")
+    return DATASETS[name]
+
+
 def content_hash(name: str) -> str:
     """What a data set is, in 64 hex digits: the SHA-256 of the SHA-256 values that its
     row of the table demands, in their order. The files need not be there, and it is the
-    same whatever they were packed in."""
-    known = "\n".join(DATASETS[name].files.values())
+    same whatever they were packed in. Raises hn.DataError for a name without a row."""
+    known = "\n".join(row_of(name).files.values())
     return hashlib.sha256(known.encode()).hexdigest()
 
 
@@ -182,9 +191,7 @@ def data_folder(dataset: Dataset, data_dir: str | Path | None = None) -> Path:
 def read(name: str, data_dir: str | Path | None = None) -> hn.Data:
     """A row of DATASETS -> Data as it lies in the files; the arrays are read-only.
     Raises hn.DataError; MissingData where nothing of it is there."""
-    if name not in DATASETS:
-        raise hn.DataError(f"no data set {name!r}, only {', '.join(DATASETS)}")
-    dataset = DATASETS[name]
+    dataset = row_of(name)
     try:        # what ships needs no folder
         folder = (Path() if dataset.read is read_digits else
                   data_folder(dataset, data_dir))

@@ -13,7 +13,10 @@ from typing import Any
 
 def expanded(path: str | Path) -> Path:
     """A path as it is meant: ~ is the home folder, also after a = or in a script, where
-    no shell sees it. It is asked for every path that a user names."""
+    no shell sees it. It is asked for every path that a user names. Raises ValueError
+    for an empty one."""
+    if not str(path):
+        raise ValueError("a path is empty")
     return Path(os.path.expanduser(path))
 
 
@@ -74,8 +77,8 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def parse_json(text: str) -> Any:
-    """JSON as the standard has it -> value. Raises ValueError, also for NaN and the
-    infinities, which Python lets pass."""
+    """JSON as the standard has it -> value. Raises ValueError, also for the words NaN
+    and Infinity, which Python lets pass."""
     def refuse(number):
         raise ValueError(f"{number} is not JSON")
     return json.loads(text, parse_constant=refuse)

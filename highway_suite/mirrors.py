@@ -31,7 +31,9 @@ def download(url: str, sha256: str, size: int) -> bytes:
                     say(f"{url}: {len(body) / 1e6:.1f} of {size / 1e6:.1f} MB")
                     shown = now
     except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = " ".join(str(error).split())[:200] or repr(error)
+        inner = getattr(error, "reason", None)
+        reason = str(inner if isinstance(inner, Exception) else error) or repr(error)
+        reason = " ".join(reason.split())[:200]
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             reason += " (on macOS run Install Certificates.command)"
         raise OSError(reason) from error

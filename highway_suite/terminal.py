@@ -22,9 +22,11 @@ def say(text: str, stream: TextIO | None = None) -> None:
     stream = stream or sys.stderr
     try:
         print(text, file=stream, flush=True)
-    except (OSError, ValueError):       # broken or closed
-        with suppress(AttributeError, OSError, ValueError):     # or Python fails again
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # as it ends
+    except UnicodeEncodeError:
+        say(ascii(text), stream)
+    except (OSError, ValueError):       # broken or closed; or Python fails again
+        with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), stream.fileno())      # as it ends
 
 
 def in_range(kind: type, low: float, high: float) -> Callable:

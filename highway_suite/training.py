@@ -43,7 +43,7 @@ class Progress:
     looks on, else a line after each epoch, and one every ten seconds within it.
 
     then(row): what else is called after each epoch, and may end the training; lines: no
-    bar, for others write there, too; quiet: nothing is shown.
+    bar, because other processes write there, too; quiet: nothing is shown.
     """
 
     def __init__(self, label: str, epochs: int, then: Callable | None = None, *,
@@ -58,7 +58,8 @@ class Progress:
                     "{postfix}"))
 
     def watch(self, batches: hn.Batches) -> Progress:
-        """The same batches for `fit`, which tell how far their epoch is."""
+        """Batches for `fit`, which are passed on: this object tells how far their epoch
+        is."""
         self.batches, self.size, self.streams = batches, batches.size, batches.streams
         return self
 
@@ -72,13 +73,13 @@ class Progress:
                 self.line(f"{share:.0%} of an epoch")
 
     def line(self, text: str) -> None:
-        """Write a line."""
+        """Write a line, unless it is to be quiet."""
         self.told = time.monotonic()
         if not self.quiet:
             say(f"{self.label}  {text}")
 
     def report(self, row: dict) -> Any:
-        """Called after each epoch."""
+        """Called after each epoch -> what `then` says: true ends the training."""
         self.done = row["epoch"]
         names = [name for name in ("train_loss", "test_acc", "validation_acc",
                                    "train_acc") if name in row][:2]

@@ -90,6 +90,9 @@ def claims(record):
     return [Claim(name="toy-last", source="ours", text="the last square is at least "
                   "ten", ours={"of": "all", "x2": squares}, rows=[last], limit=10,
                   test=lambda limit: last["x2"] >= limit),
+            Claim(name="toy-all", source="ours", text="squares are not negative",
+                  ours={"x2": squares}, rows=record["rows"],
+                  test=lambda: min(squares) >= 0),
             Claim(name="toy-of-none", source="ours", text="squares are not counted",
                   ours=0, rows=[], test=lambda: True)]
 

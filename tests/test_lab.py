@@ -16,6 +16,7 @@ from experiments import claims as all_claims
 from experiments.lab import Claim, experiment, main, running, trial_function
 from experiments.lab.experiment import Lab, Replay, load_record, state_of
 from experiments.lab.judging import ahead, every, judge
+from experiments.lab.recheck import apart
 from experiments.lab.running import run_trials
 from experiments.lab.trials import Request, Store, StoreError, read_packed
 from highway_suite import checkpoints
@@ -388,19 +389,26 @@ def test_a_claim_too_dear_gets_no_verdict(toy, monkeypatch):
     assert rechecked("toy-last", "--minutes", "1") == 2
 
 
-def test_a_sample_of_a_claims_trials_is_compared(toy, tmp_path, monkeypatch):
-    """Trials that differ are no failure where they were made elsewhere, or by another
-    version."""
+def test_a_sample_of_a_claims_trials_is_compared(toy, tmp_path, capsys, monkeypatch):
+    """Trials that differ are no failure where they were made by another version, or
+    elsewhere."""
     toy()
-    assert rechecked("toy-last", "--sample", "2") == 0
+    assert rechecked("toy-all", "--sample", "2") == 0
+    assert capsys.readouterr().out.count("equal") == 2
+    with monkeypatch.context() as patch:
+        patch.setattr(toys, "square", toys.square_of_later)
+        assert rechecked("toy-last", "--sample", "1") == rechecked("toy-last") == 0
     edit_trials(tmp_path, 4, 17)
     toy()
     assert rechecked("toy-last", "--sample", "1") == 1
     edit_trials(tmp_path, 4, 17, numpy="1.0")
     toy()
     assert rechecked("toy-last", "--sample", "1") == 0
-    edit_trials(tmp_path, 4, 16)
-    toy()
-    monkeypatch.setattr(toys, "square", toys.square_of_later)
-    assert rechecked("toy-last", "--sample", "1") == 0
-    assert rechecked("toy-last") == 0
+    assert apart({"a": 1}, {"a": "b"}) == "differs in more than numbers"
+
+
+@pytest.mark.parametrize("words", [["--sample", "1"], ["--five", "--minutes", "1"]])
+def test_flags_of_a_recheck_alone_are_usage_errors(words):
+    with pytest.raises(SystemExit) as caught:
+        all_claims.main(words)
+    assert caught.value.code == 2

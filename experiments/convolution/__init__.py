@@ -1,7 +1,7 @@
 """Do convolutional highway nets train at any depth, and reach what the paper's reach?
 
-The claims are of P1, sections 2.2 and 3.2 (Table 1) and 3.3 (Tables 2 and 3), and of
-P2, section 5.1. The nets are those of the authors' Caffe fork: convolutions of relu,
+The claims are of P1, sections 2.2, 3.2 (Table 1) and 3.3 (Tables 2 and 3), and of P2,
+section 5.1. The nets are those of the authors' Caffe fork: convolutions of relu,
 dropout, max pooling; He's weights, N(0, 0.1^2) for the outputs; Nesterov's momentum
 0.9; weight decay, ten times as large for the outputs and none for biases, which have
 twice the rate. Plain twins have the same layers without gates. The protocol stands in
@@ -12,8 +12,8 @@ results/convolution/README.md.
     gates       b_T, and gates that see 3x3, 1x1 or nothing, on few images
     table_1     settings chosen on training images held out
     table_2     the same in colour, with crops and mirror images
-    ladder      the nets of table_2 and of Table 3 by today's recipes, found step by
-                step; planned in plan.py, and not yet trained
+    ladder      the nets of table_2 by today's recipes, found step by step; plan.py says
+                which steps are trained
 
 We assume: the layout of Table 2, a reading with the right number of parameters, its
 crops, dropout and epochs; rates and images of depths and gates.

@@ -4,8 +4,9 @@ Moving numbers costs more than computing with them, and the earlier reproduction
 left open whether the carry path, which hands on what it gets, saves any of it. Two
 models price what is read (costs.py); results/data_movement/README.md has the protocol.
 A pass is DeepNet.forward, or a training step: forward, loss, backward, norm of the
-gradient, Adam; until a training loss, momentum SGD. Controls skip as many units of each
-block and image, or as many blocks, drawn at random.
+gradient, Adam. Where steps are counted until a training loss is reached, they are of
+momentum SGD. Controls skip as many units of each block and image, or as many blocks,
+drawn at random.
 
 What we expected, written before the run. No form is a tenth cheaper than plain at the
 same width; residual is at most a tenth dearer; at the same parameters highway and plain

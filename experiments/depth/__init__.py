@@ -1,10 +1,10 @@
 """Which initial b_T suits which depth, from 9 to 10,000 blocks, and are all used?
 
-P1, section 2.2, has a guideline, and SGD that did not stall at more than 1000 layers.
-J. Fleming's "Highway Networks with TensorFlow" (2015; "the tutorial") has 1000 layers
-with b_T near -20. Ours: of its input a net carries prod(1 - T), about e^-S with S the
-sum of the T of all L blocks. Do nets of any depth train alike with the same S before
-training, and is S = 1, which is b_T = logit(1/L) = -log(L - 1), near the best?
+P1, section 2.2, gives a guideline for b_T, and says that SGD did not stall at more than
+1000 layers. J. Fleming's "Highway Networks with TensorFlow" (2015; "the tutorial") has
+1000 layers with b_T near -20. Ours: of its input a net carries prod(1 - T), about e^-S
+with S the sum of the T of all L blocks. Do nets of any depth train alike with the same
+S before training, and is S = 1, which is b_T = logit(1/L) = -log(L - 1), near the best?
 
 The protocol stands in results/depth/README.md. Loss: training loss, mean over the last
 epoch's steps.

@@ -32,8 +32,8 @@ POINTS = 0.5            # of test accuracy: near
 
 
 def judged(lab: Lab, net: Net) -> dict:
-    """What a net does with the seeds that judge it, at the rate that others chose: one
-    more is tried at an end where the best lies."""
+    """The row of a net with the seeds that judge it, at the rate that others chose.
+    Where the best rate lies at an end, one more is tried, until it does not."""
     plan, controls = lab.plan, lab.plan["controls"]
     deep, lrs = net.depth >= plan["one_rate_from"], [*plan["lrs"]["adam"]]
     while True:

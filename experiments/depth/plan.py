@@ -107,13 +107,13 @@ def gates_of(plan: dict, rule: str, depth: int) -> dict:
     rules: dict[str, dict] = {
         "S = 1": ONE, "b_T = -2": {"bias": -2.0}, "-L/10": {"rule": "guideline"},
         "chrono": {"rule": "chrono"},
-        "shallow": ONE if depth > 1 else {"bias": 0.0},     # T of one may not be 1
+        "shallow": ONE if depth > 1 else {"bias": 0.0},  # T of one may not be 1
         "constant T": {"sum": hn.significant(plan["constant_T"] * depth)}}
     return rules[rule]
 
 
 def on_all(plan: dict, optimizer: str) -> dict:
-    """What a net on all images has beside its rule."""
+    """The settings that all nets on all images share."""
     own = plan["full"][optimizer]
     return {"n_train": plan["full"]["n_train"], "epochs": own["epochs"],
             "lr_decay": own["lr_decay"],

@@ -1,4 +1,4 @@
-"""The trials of `depth`, which rate goes on, and the rows of the record."""
+"""The trials of `depth`, which rate is chosen, and the rows of the record."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def describe(lab: Lab) -> dict:
                                   for rule, depth in rules])
     return {
         "sums": [{"S": net.gates["sum"]} | row
-                 for net, row in zip(nets, rows, strict=False)],
+                 for net, row in zip(nets, rows[:len(nets)], strict=True)],
         "rules": [{"rule": rule} | row for (rule, _), row
                   in zip(rules, rows[len(nets):], strict=True)],
         "full": rows_of_full(lab, "sgd") + rows_of_full(lab, "adam"), **others}

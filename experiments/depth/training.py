@@ -60,9 +60,9 @@ def make_net(config: dict, data: hn.Data) -> hn.DeepNet:
 
 @trial_function("depth.train")
 def train(config: dict, data: hn.Data) -> dict:
-    """Train one net, as hn.train does, but test nothing on the way, which very deep
-    nets feel: its losses and test accuracy; and if the config asks for it, which blocks
-    it uses, and what it keeps in stages of so many test images."""
+    """Train one net as hn.train does, but without a test after each epoch, which takes
+    long in very deep nets -> its losses and test accuracy; and if the config asks for
+    it, which blocks it uses, and what it keeps in stages of so many test images."""
     subset = hn.take_subset(data, hn.Config(
         **{name: config[name] for name in ("seed", "n_train", "n_test")}))
     data = hn.scale_pixels(subset, config["dtype"])
@@ -77,8 +77,8 @@ def train(config: dict, data: hn.Data) -> dict:
         lambda epoch, _: config["lr"] * config["lr_decay"] ** (epoch - 1),
         epoch_reporter(config), epochs=config["epochs"], clip=config["clip"],
         cache=cache)
-    result: dict = {"test_acc": None, "status": status,
-                    "train_loss": [row["train_loss"] for row in history]}
+    losses = [row["train_loss"] for row in history]
+    result: dict = {"test_acc": None, "train_loss": losses, "status": status}
     if status != "ok":
         return result
     try:

@@ -157,8 +157,9 @@ def looked(lab: Lab, dataset: str, rates: Iterable[float], seeds: Sequence[int],
 
 
 def look_at_rates(lab: Lab, dataset: str) -> dict:
-    """Highway nets of harder data -> which learning rates were chosen, by what, and the
-    nets of each. Raises RecordError."""
+    """Highway nets of harder data -> which learning rates were chosen, by what (the
+    fitted rate by nets of the first seed alone), and the nets of each. Raises
+    RecordError."""
     plan, bias = lab.plan["harder"], lab.plan["harder"]["data"][dataset]["gate_bias"]
     found = searched(lab, dataset, plan["search"]["lrs"], gate_bias=bias)
     best = name_of_least({lr: -(trial.result["test_acc"][-1] or 0)

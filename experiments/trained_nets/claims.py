@@ -45,6 +45,7 @@ below: Passes = (lambda found, limit: found < limit - 1, lambda limit: f"{limit 
 def about(nets: Sequence[Mapping], values: Sequence, wanted: Passes | Callable,
           **more: Any) -> dict:
     """A number of each net -> fields of a claim. Its verdict is what all nets agree on.
+    wanted: a test(number, limit), or one and how the sentence tells the limit.
     A number may be {"trained": number, and those of its controls}. What one of the
     controls passes as well has not been learned."""
     passes, told = wanted if isinstance(wanted, tuple) else (wanted, "{:g}".format)

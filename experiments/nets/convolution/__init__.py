@@ -1,1 +1,1 @@
-"""Convolutional highway nets in plain NumPy; recipe.py is of later years."""
+"""Convolutional highway nets in plain NumPy; recipe.py has what later years added."""

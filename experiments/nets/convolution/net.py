@@ -27,7 +27,7 @@ class Cache:
     """A net's layers at work on batches of one size: all arrays, allocated once.
 
     Backward overwrites what forward left, so each forward pass serves one backward.
-    piece: for so many examples, a divisor of the batch, all dropouts draw at a time.
+    piece: all dropouts draw for so many examples at a time; it divides the batch.
     """
 
     def __init__(self, net: ConvNet, batch: int, piece: int | None = None):
