@@ -49,7 +49,7 @@ RUNGS: list[list] = [
     ["a rate that rises and falls", {"schedule": "linear"}],
     ["no dropout", {"dropout": 0}],
     ["Adam, decay apart", {"optimizer": "adam", "lr": 0.003, "decay": 0.05}],
-    ["Muon for kernels", {"optimizer": "muon"}],
+    ["Muon for kernels", {"optimizer": "muon", "lr": 0.003, "decay": 0.05}],
     ["whitened colours", {"whitened": True}],
     ["a start of unit variance", {"start": "unit"}]]
 ASKED = 1               # rungs, the first of these, that are trained
