@@ -52,7 +52,7 @@ RUNGS: list[list] = [
     ["Muon for kernels", {"optimizer": "muon", "lr": 0.003, "decay": 0.05}],
     ["whitened colours", {"whitened": True}],
     ["a start of unit variance", {"start": "unit"}]]
-ASKED = 4               # rungs, the first of these, that are trained
+ASKED = 5               # rungs, the first of these, that are trained
 AGAIN = {"epochs": 5, "schedule": ["cosine", "thirds"], "decay": [1e-4, 5e-4],
          "dropout": [0, 0.25]}
 BOTH = [{"epochs": 10, "lr": [0.01, 0.03, 0.1, 0.3]},
