@@ -57,9 +57,11 @@ class Progress:
                     label + "  {bar}| {n:.1f} of {total} epochs, {remaining} left"
                     "{postfix}"))
 
-    def watch(self, batches: hn.Batches) -> Progress:
+    def watch(self, batches: hn.Batches) -> hn.Batches | Progress:
         """Batches for `fit`, which are passed on: this object tells how far their epoch
         is."""
+        if self.quiet:
+            return batches
         self.batches, self.size, self.streams = batches, batches.size, batches.streams
         return self
 
