@@ -246,13 +246,15 @@ def test_a_trial_measures_what_it_says(digits):
 
 
 def test_a_curve_ends_at_what_is_held_out_and_sees_the_test_images_once(digits):
-    curve, held, test = (
+    curve, held, test, tests = (
         ct.train(SMALL | {"measure": measure, "held_out": 1037, "epochs": 2}, digits)
-        for measure in ("curve", "held out", "test"))
+        for measure in ("curve", "held out", "test", "test by epoch"))
     assert curve["held_out_acc"][-1] == held["acc"] != curve["held_out_acc"][0]
     assert curve["held_out_loss"][-1] == held["loss"]
     assert curve["train_loss"] == held["train_loss"] != test["train_loss"]
     assert 0 < curve["acc"] != held["acc"]
+    assert tests["test_acc"][-1] == tests["acc"] == test["acc"] != tests["test_acc"][0]
+    assert tests["train_loss"] == test["train_loss"]
 
 
 def test_divergence_is_recorded(digits):
@@ -289,7 +291,7 @@ class Found:
     def __init__(self, changes, accuracy):
         rungs = [[str(change), change] for change in changes]
         self.plan = plan.SMOKE | {"ladder": plan.SMOKE["ladder"] | {
-            "rungs": rungs, "seeds": [0, 1], "runs": {}}}
+            "rungs": rungs, "seeds": [0, 1]}}
         self.accuracy = accuracy
 
     def trials(self, function, configs, dataset):
@@ -298,7 +300,8 @@ class Found:
         for key, config in configs.items():
             held, test = self.accuracy(config)
             result = {"status": "ok", "parameters": 7, "train_loss": [1.0],
-                      "held_out_acc": [held]} | ({} if held is None else {"acc": test})
+                      "held_out_acc": [held], "test_acc": [test]} | (
+                          {} if held is None else {"acc": test})
             found[key] = Trial("convolution.train", 5, None, config, "ok", None, result,
                                1.0, {})
         return found
@@ -309,8 +312,8 @@ def test_a_rung_is_kept_if_images_held_out_say_so():
     def accuracy(config):
         held = 0.5 + sum(config.get(name, 0) for name in "abc") / 10
         return (None if "lost" in config and config["seed"] else held), 1 - held
-    table = rows.ladder(Found(
-        [{}, {"a": 1}, {"b": -1}, {"lost": 1}, {"c": 2}, {"d": 1}], accuracy))
+    lab = Found([{}, {"a": 1}, {"b": -1}, {"lost": 1}, {"c": 2}, {"d": 1}], accuracy)
+    table = rows.ladder(lab)
     rungs = table["rungs"]
     assert [rung["kept"] for rung in rungs] == [True, True, False, False, True, False]
     assert rungs[-1]["settings"] == {"a": 1, "c": 2, "d": 1}
@@ -318,8 +321,9 @@ def test_a_rung_is_kept_if_images_held_out_say_so():
     first, last = table["twins"]
     assert first["settings"] == {} and last["settings"] == {"a": 1, "c": 2}
     assert {rung["block"] for rung in table["twins"]} == {"plain"}
-    assert [net["net"] for net in table["nets"]] == ["highway", "plain"]
-    assert table["nets"][0]["trials"] == rungs[4]["trials"]
+    nets = rows.by_ladder(lab, "table_2", table)["nets"]
+    assert [(net["net"], net["a"]) for net in nets] == [("highway", 1), ("plain", 1)]
+    assert nets[0]["measure"] == "test by epoch" and "d" not in nets[0]
 
 
 # Verdicts

@@ -11,9 +11,10 @@ results/convolution/README.md.
                 before and after training
     gates       b_T, and gates that see 3x3, 1x1 or nothing, on few images
     table_1     settings chosen on training images held out
-    table_2     the same in colour, with crops and mirror images
-    ladder      the nets of table_2 by today's recipes, found step by step; plan.py says
-                which steps are trained
+    ladder      the 11 layers of Table 2 in colour, with crops and mirror images, from
+                the authors' recipe to today's, step by step
+    table_2     these layers by the settings that the ladder keeps, for longer
+    table_3     the authors' 19 layers by them; plan.py says of both what is trained
 
 We assume: the layout of Table 2, a reading with the right number of parameters, its
 crops, dropout and epochs; rates and images of depths and gates.

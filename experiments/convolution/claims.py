@@ -222,23 +222,6 @@ def claim_competitive(row: dict) -> Claim:
         test=near, limit=0.05, after_data=True)
 
 
-def claims_on_table_2(table: dict) -> list[Claim]:
-    """Table 2's 11 layers. Less than theirs says nothing after few epochs."""
-    nets = {row["block"]: row for row in table["nets"]}
-    highway, epochs = nets["highway"], nets["highway"]["epochs"]
-    return [
-        Claim(name="table-2-11-layers", source="P1 Table 2", text="a net of 11 layers "
-              "and 236 K parameters matches Fitnet A, without a teacher's hints, in "
-              f"{epochs} epochs on {table['title']}: mean test accuracy in %",
-              paper=TABLE_2, rows=[highway], n=highway["n"], ours=ours_of(highway),
-              why=FEWER_EPOCHS,
-              test=lambda: mean_of(highway) >= TABLE_2["Fitnet A"] or (
-                  None if epochs < TABLE_2_EPOCHS else False)),
-        claim_on_twins("table-2-twins", f"on {table['title']}, after equal epochs and "
-                       "the same search (except for b_T), highway nets", highway,
-                       nets["plain"])]
-
-
 def claim_on_layers(name: str, source: str, layers: str, title: str, net: dict,
                     paper: dict, least: float) -> Claim:
     """A net of Table 2 or 3 by the ladder's best rung: our mean beside the paper's."""
@@ -250,26 +233,25 @@ def claim_on_layers(name: str, source: str, layers: str, title: str, net: dict,
             None if net["epochs"] < TABLE_2_EPOCHS else False))
 
 
-def claims_on_recipe(table: dict) -> list[Claim]:
-    """Table 2's 11 layers by the ladder's best rung, once it is known: in the place of
-    `claims_on_table_2`."""
-    if not table["nets"]:
-        return []
-    highway, plain = table["nets"]
+def claims_on_tables(record: dict) -> list[Claim]:
+    """Tables 2 and 3, by the settings that the ladder keeps."""
+    two = {row["block"]: row for row in record["table_2"]["nets"]}
+    title = record["table_2"]["title"]
     return [
-        claim_on_layers("table-2-11-layers", "P1 Table 2", "11 layers, 236 K",
-                        table["title"], highway, TABLE_2, TABLE_2["Highway A"]),
-        claim_on_twins("table-2-twins", f"after equal epochs on {table['title']}, each "
-                       "with the better of the ladder's ends, highway nets", highway,
-                       plain)]
+        claim_on_layers("table-2-11-layers", "P1 Table 2", "11 layers, 236 K", title,
+                        two["highway"], TABLE_2, TABLE_2["Highway A"]),
+        *(claim_on_twins("table-2-twins", f"after equal epochs on {title}, each with "
+                         "the better of the ladder's ends, highway nets",
+                         two["highway"], plain) for plain in [two.get("plain")]
+          if plain),
+        *(claim_on_layers("table-3-19-layers", "P1 Table 3", "19 layers, 2.3 M",
+                          record["table_3"]["title"], net, TABLE_3, TABLE_3["mean"])
+          for net in record["table_3"]["nets"])]
 
 
 def claims_on_ladder(table: dict) -> list[Claim]:
-    """What the kept rungs are worth together, and gates at both ends, once all rungs
-    are there."""
+    """What the kept rungs are worth together, and gates at both ends."""
     kept, twins = [rung for rung in table["rungs"] if rung["kept"]], table["twins"]
-    if not twins:
-        return []
     first, last = kept[0], kept[-1]
     gains = [top - foot for top, foot in zip(or_zero(last["test_percent"]), or_zero(
         first["test_percent"]), strict=True)]
@@ -314,11 +296,8 @@ def claims(record: dict) -> list[Claim]:
     return [
         *claims_on_parameters(record["parameters"]),
         *claims_on_table_1(record["table_1"]["nets"]),
-        *(claims_on_recipe(record["ladder"]) or claims_on_table_2(record["table_2"])),
+        *claims_on_tables(record),
         *claims_on_ladder(record["ladder"]),
-        *(claim_on_layers("table-3-19-layers", "P1 Table 3", "19 layers, 2.3 M",
-                          record["table_3"]["title"], net, TABLE_3, TABLE_3["mean"])
-          for net in record["table_3"]["nets"]),
         *claims_on_depths(record["depths"]),
         *claims_on_biases(nets, shallow, deep),
         *claims_on_narrow(nets, (shallow, deep))]

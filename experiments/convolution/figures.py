@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.convolution.claims import TRAINS, best_losses, losses_of
-from experiments.convolution.plan import ASKED, BIASES, GATES
+from experiments.convolution.plan import BIASES, GATES
 from experiments.lab.experiment import for_figures
 from experiments.lab.judging import or_infinite, or_zero
 from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS
@@ -74,8 +74,8 @@ def draw_ladder(record: dict) -> Figure:
         f"Rung by rung the test error of the paper's 11 layers falls from "
         f"{means[0]:.1f} to {means[-1]:.1f} %",
         f"{table['title']}: {plan['net']['epochs']} epochs each",
-        "dot: a run, bar: the mean; grey bar: a change that was not kept" + (
-            "; plain nets without gates at both ends" if table["twins"] else ""),
+        "dot: a run, bar: the mean; grey bar: a change that was not kept; "
+        "plain nets without gates at both ends",
         height=1.4 + 0.36 * len(rungs))
     for rung in rungs + table["twins"]:
         at, kept = names.index(rung["rung"]), rung.get("kept", True)
@@ -182,6 +182,5 @@ def draw_biases(record: dict) -> Figure:
     return figure
 
 
-LADDER = {"ladder": draw_ladder, "curves": draw_curves}
-FIGURES = {**(LADDER if ASKED > 1 else {}), "figure": draw_table, "depth": draw_depths,
-           "gates": draw_biases}
+FIGURES = {"ladder": draw_ladder, "curves": draw_curves, "figure": draw_table,
+           "depth": draw_depths, "gates": draw_biases}

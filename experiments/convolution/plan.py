@@ -4,15 +4,14 @@ Depth counts highway layers. P1 counts two layers more, the first convolution an
 softmax: its 10, 20 and 30 layers are 8, 18 and 28 here.
 
 The ladder has the 11 layers of Table 2 on CIFAR-10, ten epochs and three seeds for each
-rung, from the authors' way to the best that is found. ASKED of its rungs are trained.
-When all rungs are there, its best settings are those of what follows: the plain twin on
-the first and the best rung, the nets of Table 2, the 19 layers of Table 3. ASKED is
-raised as trials are finished.
+rung, from the authors' way to the best that is found, and the plain twin at both ends.
+The settings that it keeps are those of Table 2, for 60 epochs, and of Table 3; of these
+`seeds` are trained, and more are planned.
 
-On one quiet core, a slow one, a step of 11 layers takes 0.3 s with gates and 0.2 s
-without, a run 25 and 16 minutes: 10 core hours for the rungs and the twins. 60 epochs
-take 2.5 core hours with gates and 1.5 without. A step of 19 layers takes 2.7 s with
-whole images, and 30 epochs, with smaller ones first, 8 core hours.
+On one core a step of 11 layers takes 0.2 to 0.3 s with gates, and two thirds of it
+without: a rung 0.8 to 1.3 core hours, 60 epochs 1.5 to 2.5 for each net. A step of 19
+layers takes 1.4 to 2.7 s with whole images, and 30 epochs, with smaller ones first, 4
+to 8 core hours.
 """
 
 from __future__ import annotations
@@ -34,9 +33,6 @@ AUTHORS = {"lr": 0.01, "schedule": "thirds", "order": "files", "decay": 0.001,
            "dropout": 1}
 START = {"lr": 0.1, "schedule": "cosine", "order": "shuffled", "decay": 1e-4,
          "dropout": 0.5}
-# What images held out of a copy of CIFAR-10 chose, that had been JPEG files. The
-# searches of Table 2 try each of it once more.
-START_2 = START | {"lr": 0.01, "decay": 5e-4, "dropout": 0}
 AUTHORS_2 = {"lr": 0.025, "schedule": "eighths", "order": "shuffled", "decay": 0.001,
              "dropout": 1, "optimizer": "nesterov"}     # of Table 3, and any epochs
 HIGHWAY = {"block": "highway", "gate_bias": BIASES[8]}
@@ -52,9 +48,6 @@ RUNGS: list[list] = [
     ["Muon for kernels", {"optimizer": "muon", "lr": 0.003, "decay": 0.05}],
     ["whitened colours", {"whitened": True}],
     ["a start of unit variance", {"start": "unit"}]]
-ASKED = 5               # rungs, the first of these, that are trained
-AGAIN = {"epochs": 5, "schedule": ["cosine", "thirds"], "decay": [1e-4, 5e-4],
-         "dropout": [0, 0.25]}
 BOTH = [{"epochs": 10, "lr": [0.01, 0.03, 0.1, 0.3]},
         {"epochs": 20, "schedule": ["cosine", "thirds"], "decay": [3e-5, 1e-4, 3e-4],
          "dropout": [0.25, 0.5, 0.75]}]
@@ -101,48 +94,22 @@ PLAN: dict[str, Any] = {
         "runs": [runs("highway 16", "highway 16", 5), runs("highway 16", "authors", 2),
                  runs("plain 16", "plain 16", 3), runs("highway 32", "highway 16", 3),
                  runs("highway 32", "highway 32", 3)]},
-    # Goes when the ladder has results: its nets are then those of Table 2.
-    "table_2": {
-        # A step takes 0.11 s without gates and 0.16 s with them, an epoch 0.9 and 1.35
-        # minutes on a quiet core: 1.3 core hours for the searches, 1.5 for the runs.
-        # Beside other work a step takes twice as long, and 20 epochs end in an hour.
-        "dataset": "cifar10", "held_out": 5000, "epochs": 20, "net": COLOUR | PIECES,
-        "settings": {},
-        "searches": {
-            "highway": searched(HIGHWAY, [
-                {"epochs": 5, "lr": [0.003, 0.01, 0.03],
-                 "gate_bias": [-1.0, -2.0, -3.0]}, AGAIN],
-                START_2 | {"gate_bias": -2.0}),
-            "plain": searched(PLAIN, [
-                {"epochs": 5, "lr": [0.003, 0.01, 0.03]}, AGAIN], START_2)},
-        "runs": [runs("highway", "highway", 2), runs("plain", "plain", 2)]},
     "ladder": {
         "dataset": "cifar10", "net": COLOUR | PIECES | AUTHORS_2 | {
             "epochs": 10, "held_out": 5000, "measure": "curve"},
         "blocks": {"highway": HIGHWAY, "plain": PLAIN}, "seeds": [0, 1, 2],
-        "rungs": RUNGS[:ASKED], "whole": len(RUNGS) == ASKED,
-        # What the nets of Table 2 have beside the settings that the ladder keeps. With
-        # nothing they are the ladder's own; {"epochs": 60, "measure": "test"} asks for
-        # longer runs.
-        "runs": {}},
-    "table_3": {        # by the settings that the ladder keeps
-        "dataset": "cifar10", "seeds": [], "net": {
-            "net": "table 3", "block": "highway", "gate_bias": -2.0, "epochs": 30,
-            "sides": [20, 24, 32], "measure": "test"}}}
+        "rungs": RUNGS},
+    "table_2": {
+        "dataset": "cifar10", "seeds": {"highway": [0], "plain": []},
+        "net": {"epochs": 60, "measure": "test by epoch"}},
+    "table_3": {
+        "dataset": "cifar10", "seeds": {"highway": []}, "net": {
+            "net": "table 3", "gate_bias": -2.0, "epochs": 30, "sides": [20, 24, 32],
+            "measure": "test by epoch"}}}
 
 FEW: dict[str, list[dict]] = {
     "highway": [{"epochs": 1, "gate_bias": [-1.0, -3.0]}],
     "plain": [{"epochs": 1, "lr": [0.01, 0.03]}]}
-
-
-def small(table: dict, **net: int) -> dict:
-    """The plan of Table 1 or 2 for --smoke."""
-    return table | {
-        "dataset": "digits", "held_out": 1037, "epochs": 1,
-        "net": table["net"] | DIGITS | {"n_train": 400} | net,
-        "searches": {name: search | {"steps": FEW[search["fixed"]["block"]]}
-                     for name, search in table["searches"].items()},
-        "runs": [one | {"seeds": [0]} for one in table["runs"]]}
 
 
 SMOKE: dict[str, Any] = {
@@ -156,12 +123,17 @@ SMOKE: dict[str, Any] = {
         "biases": [0.0, -1.0, -3.0], "seeds": [0], "lrs": [0.1],
         "net": PLAN["gates"]["net"] | DIGITS | {
             "width": 2, "n_train": 100, "epochs": 1, "batch": 50, "piece": 50}},
-    "table_1": small(PLAN["table_1"]), "table_2": small(PLAN["table_2"], crop=1),
+    "table_1": PLAN["table_1"] | {
+        "dataset": "digits", "held_out": 1037, "epochs": 1,
+        "net": PLAN["table_1"]["net"] | DIGITS | {"n_train": 400},
+        "searches": {name: search | {"steps": FEW[search["fixed"]["block"]]}
+                     for name, search in PLAN["table_1"]["searches"].items()},
+        "runs": [one | {"seeds": [0]} for one in PLAN["table_1"]["runs"]]},
     "ladder": PLAN["ladder"] | {
         "dataset": "digits", "seeds": [0], "net": PLAN["ladder"]["net"] | DIGITS | {
-            "held_out": 1037, "crop": 1, "epochs": 1}, "whole": True,
-        "rungs": [rung for rung in RUNGS if rung[1] != {"whitened": True}],
-        "runs": {"measure": "test", "n_train": 400}},
-    "table_3": PLAN["table_3"] | {
-        "dataset": "digits", "seeds": [0], "net": PLAN["table_3"]["net"] | DIGITS | {
-            "n_train": 400, "crop": 1, "epochs": 1, "sides": [4]}}}
+            "held_out": 1037, "crop": 1, "epochs": 1},
+        "rungs": [rung for rung in RUNGS if rung[1] != {"whitened": True}]},
+    "table_2": {"dataset": "digits", "seeds": {"highway": [0], "plain": [0]}, "net": {
+        "epochs": 1, "n_train": 400, "measure": "test by epoch"}},
+    "table_3": {"dataset": "digits", "seeds": {"highway": [0]}, "net": PLAN["table_3"][
+        "net"] | {"n_train": 400, "epochs": 1, "sides": [4]}}}

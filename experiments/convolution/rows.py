@@ -104,7 +104,7 @@ def rows_by_gate(lab: Lab) -> list[dict]:
 
 
 # --------------------------------------------------------------------------------------
-# Tables 1 and 2
+# Table 1
 
 
 def search(trials: Callable, fixed: dict, start: dict, steps: list[dict]) -> dict:
@@ -136,9 +136,9 @@ def search(trials: Callable, fixed: dict, start: dict, steps: list[dict]) -> dic
     return decided
 
 
-def table(lab: Lab, name: str) -> dict:
-    """Table 1 or 2: its searches, and a row for each net that was run."""
-    plan = lab.plan[name]
+def table_1(lab: Lab) -> dict:
+    """Its searches, and a row for each net that was run."""
+    plan = lab.plan["table_1"]
     ask = partial(lab.trials, train, dataset=plan["dataset"])
     chosen = dict(plan["settings"])
     for net, about in plan["searches"].items():
@@ -180,9 +180,8 @@ def kept_of(rungs: list[dict]) -> list[dict]:
 
 
 def ladder(lab: Lab) -> dict:
-    """Rung by rung what each change is worth. Once all rungs are there, also the plain
-    twin on the first and on the last that was kept, and the nets of Table 2, each by
-    its own best settings."""
+    """Rung by rung what each change is worth, and the plain twin on the first and on
+    the last that was kept."""
     plan = lab.plan["ladder"]
     rungs: list[dict] = []
     for name, change in plan["rungs"]:
@@ -191,54 +190,52 @@ def ladder(lab: Lab) -> dict:
                      | change)
         rungs.append(rung | {
             "kept": not kept or rung["held_out_mean"] > kept[-1]["held_out_mean"]})
-    twins, nets = [], []
-    if plan["whole"]:
-        kept = kept_of(rungs)
-        twins = [climb(lab, "plain", rung["rung"], rung["settings"])
-                 for rung in kept[:1] + kept[1:][-1:]]
-        nets = nets_of_table_2(lab, kept[-1], twins)
-    return {"title": DATASETS[plan["dataset"]].title, "rungs": rungs, "twins": twins,
-            "nets": nets}
+    kept = kept_of(rungs)
+    twins = [climb(lab, "plain", rung["rung"], rung["settings"])
+             for rung in kept[:1] + kept[1:][-1:]]
+    return {"title": DATASETS[plan["dataset"]].title, "rungs": rungs, "twins": twins}
 
 
-def nets_of_table_2(lab: Lab, best: dict, twins: list[dict]) -> list[dict]:
-    """A row for each net: of the highway net by the ladder's best rung, of the plain
-    one by the better of its own."""
-    plan, nets = lab.plan["ladder"], []
-    for rung in best, max(twins, key=lambda rung: rung["held_out_mean"]):
-        settings = plan["blocks"][rung["block"]] | rung["settings"] | {
-            "epochs": plan["net"]["epochs"]} | plan["runs"]
-        nets.append(describe_runs({"net": rung["block"], "settings": rung["rung"]},
-                                  settings, ask_by_seed(lab, settings)))
-    return nets
-
-
-def table_3(lab: Lab, rungs: list[dict]) -> dict:
-    """The 19 layers by the settings of the ladder's best rung, of each seed's run."""
-    plan, nets = lab.plan["table_3"], []
-    if lab.plan["ladder"]["whole"] and plan["seeds"]:
-        best = kept_of(rungs)[-1]
-        settings = best["settings"] | plan["net"]
-        trials = ask_by_seed(lab, settings, "table_3")
-        nets.append(describe_runs({"net": "19 layers", "settings": best["rung"]}, {
-            name: value for name, value in settings.items() if name != "net"}, trials))
+def by_ladder(lab: Lab, name: str, found: dict) -> dict:
+    """Table 2 or 3, a row for each net: of the highway net by the ladder's best rung,
+    of the plain one by the better of its own."""
+    plan, nets = lab.plan[name], []
+    best = {"highway": kept_of(found["rungs"])[-1],
+            "plain": max(found["twins"], key=lambda rung: rung["held_out_mean"])}
+    for block, seeds in plan["seeds"].items():
+        if seeds:
+            settings = (lab.plan["ladder"]["blocks"][block] | best[block]["settings"]
+                        | plan["net"])
+            trials = ask_by_seed(lab, settings, seeds, plan["dataset"])
+            own = {key: value for key, value in settings.items() if key != "net"}
+            nets.append(describe_runs(
+                {"net": block, "settings": best[block]["rung"]}, own, trials) | {
+                    "test_by_epoch": curves(trials, "test_acc")})
     return {"title": DATASETS[plan["dataset"]].title, "nets": nets}
 
 
-def ask_by_seed(lab: Lab, settings: dict, part: str = "ladder") -> list[Trial]:
-    """The trials of a net of the ladder or of Table 3, one for each seed."""
-    plan, fixed = lab.plan[part], lab.plan["ladder"]["net"]
+def ask_by_seed(lab: Lab, settings: dict, seeds: list[int], dataset: str
+                ) -> list[Trial]:
+    """The trials of a net of the ladder, or of Table 2 or 3, one for each seed."""
+    fixed = lab.plan["ladder"]["net"]
     return [*lab.trials(train, {seed: fixed | settings | {"seed": seed}
-                                for seed in plan["seeds"]}, plan["dataset"]).values()]
+                                for seed in seeds}, dataset).values()]
+
+
+def curves(trials: list[Trial], name: str) -> list[list[float | None]]:
+    """What each trial has by epoch, in %; None after it diverged."""
+    return [[value and hn.significant(100 * value) for value in trial.result[name]]
+            for trial in trials]
 
 
 def climb(lab: Lab, block: str, name: str, settings: dict) -> dict:
     """The row of a rung: accuracies in %, of each seed by epoch on images held out."""
-    trials = ask_by_seed(lab, lab.plan["ladder"]["blocks"][block] | settings)
-    curves = [[value and hn.significant(100 * value)
-               for value in trial.result["held_out_acc"]] for trial in trials]
-    last = [curve[-1] or 0 for curve in curves]
-    return {"rung": name, "block": block, "settings": settings, "held_out": curves,
+    plan = lab.plan["ladder"]
+    trials = ask_by_seed(lab, plan["blocks"][block] | settings, plan["seeds"],
+                         plan["dataset"])
+    held_out = curves(trials, "held_out_acc")
+    last = [curve[-1] or 0 for curve in held_out]
+    return {"rung": name, "block": block, "settings": settings, "held_out": held_out,
             "held_out_mean": hn.significant(float(np.mean(last))) if all(last) else 0,
             "train_loss": last_losses(trials), "test_percent": percent(trials),
             "trials": hashes(trials)}
@@ -257,8 +254,8 @@ def count_parameters() -> dict[str, int]:
 
 def run(lab: Lab) -> dict:
     """All trials -> the record: rows for each question."""
-    record: dict = {
-        "parameters": count_parameters(), "gates": rows_by_gate(lab),
-        "depths": rows_by_depth(lab), "table_1": table(lab, "table_1"),
-        "table_2": table(lab, "table_2"), "ladder": ladder(lab)}
-    return record | {"table_3": table_3(lab, record["ladder"]["rungs"])}
+    found = ladder(lab)
+    return {"parameters": count_parameters(), "gates": rows_by_gate(lab),
+            "depths": rows_by_depth(lab), "table_1": table_1(lab), "ladder": found,
+            "table_2": by_ladder(lab, "table_2", found),
+            "table_3": by_ladder(lab, "table_3", found)}

@@ -30,14 +30,16 @@ A trial's config:
     measure     what is measured at the end. "held out": accuracy and loss on `held_out`
                 training images, which the seed draws and the training does not see;
                 "test": accuracy on the test images; "curve": the former after each
-                epoch and the latter at the end; "gates": "test" and where gates are
-                open; "nothing": the training loss alone counts
+                epoch and the latter at the end; "test by epoch": accuracy and loss on
+                the test images after each epoch, by which nothing is chosen; "gates":
+                "test" and where gates are open; "nothing": the training loss alone
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -296,7 +298,7 @@ def split(config: dict, count: int) -> tuple[np.ndarray, np.ndarray]:
 # A trial
 
 
-CURVES = {"train_loss": "train_loss", "acc": "held_out_acc", "loss": "held_out_loss"}
+BY_EPOCH = {"curve": "held_out", "test by epoch": "test"}       # by measure: images
 
 
 @trial_function("convolution.train", version=5, accepts=(1, 2, 3, 4), resumable=True)
@@ -310,11 +312,12 @@ def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
     if config.get("start") == "unit":
         scale_to_unit_variance(net, pixels(data.x_train[rows[:cache.batch]], config),
                                cache)
-
-    def look(*_):
-        return right_and_loss(net, data.x_train[held], data.y_train[held], config,
-                              cache)
+    looks = {of: partial(right_and_loss, net, images, labels, config, cache)
+             for of, images, labels in (
+                 ("held_out", data.x_train[held], data.y_train[held]),
+                 ("test", data.x_test, data.y_test))}
     measure, epochs = config["measure"], config["epochs"]
+    by_epoch = BY_EPOCH.get(measure)
     batches = ORDERS[config["order"]](data.x_train[rows],
                                       data.y_train[rows].astype(np.intp), config)
     sides = config.get("sides", [None])
@@ -327,15 +330,16 @@ def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
         learner, batches,
         make_optimizer(net, config, epochs * (len(rows) // cache.batch)), rate,
         epoch_reporter(config), epochs=epochs, cache=buffers, checkpoint=checkpoint,
-        measure=look if measure == "curve" else None)
+        measure=(lambda *_: looks[by_epoch]()) if by_epoch else None)
+    names = {"train_loss": "train_loss"} | ({
+        name: f"{by_epoch}_{name}" for name in ("acc", "loss")} if by_epoch else {})
     result = {"status": status, "parameters": net.params.size, **{
-        CURVES[name]: [row[name] for row in history] + [None] * (epochs - len(history))
-        for name in [*CURVES][:3 if measure == "curve" else 1]}}
+        name: [row[key] for row in history] + [None] * (epochs - len(history))
+        for key, name in names.items()}}
     if status != "ok" or measure == "nothing":
         return result
     try:
-        found = look() if measure == "held out" else right_and_loss(
-            net, data.x_test, data.y_test, config, cache)
+        found = looks["held_out" if measure == "held out" else "test"]()
     except hn.Diverged:
         return result | {"status": "diverged"}
     result |= found if measure == "held out" else {"acc": found["acc"]}
