@@ -338,3 +338,27 @@ def test_narrow_gates_fail_at_both_depths_or_it_is_open(failing, expected):
             for net in rows.gate_nets(plan.PLAN["gates"])}
     _, fail = claims.claims_on_narrow(nets, (8, 28))
     assert judge(fail)["verdict"] == expected
+
+
+@pytest.mark.parametrize("change, falling", [
+    ({"closed": [0.9, 0.9, 0.9, 0.84]}, "conv-hardly-hurt"),
+    ({"shuffled": [0.9, 0.68]}, "conv-shuffle"), ({"mean": [0.2, 0.0]},
+                                                  "conv-error-mean"),
+    ({"std": [0.5, 0.6]}, "conv-error-shrinks"),
+    ({"in_groups": [0.94, 1.0]}, "conv-side-by-side")])
+def test_claims_on_layers_are_of_every_stage(change, falling):
+    """One stage in which it is not so is enough; if it is so untrained, too, it is not
+    learned."""
+    good = {"closed": [0.9, 0.88, 0.9, 0.9], "shuffled": [0.9, 0.84], "mean": [0.04, 0],
+            "std": [0.6, 0.5], "in_groups": [0.95, 0.97, 0.99, 1.0]}
+    poor = good | {"mean": [0.2, 0.0], "std": [0.5, 0.6], "in_groups": [0.5, 1.0]}
+
+    def verdicts(stages, untrained=poor):
+        rows = [{"trials": [], "trained": {"acc": 0.9, "stages": stages},
+                 "untrained": {"acc": 0.1, "stages": [untrained]}}]
+        return {claim.name: judge(claim)["verdict"]
+                for claim in claims.claims_on_layers("conv", "a net", rows)}
+    assert set(verdicts([good, good]).values()) == {"holds"}
+    found = verdicts([good, good | change])
+    assert found.pop(falling) == "does not hold" and set(found.values()) == {"holds"}
+    assert verdicts([good], good)["conv-error-mean"] == "not learned"

@@ -10,7 +10,7 @@ import highway_networks as hn
 from benchmarks import convolution as benchmark
 from benchmarks.harness import gradient_error
 from experiments.nets.convolution import layers as cl
-from experiments.nets.convolution import winograd
+from experiments.nets.convolution import probes, winograd
 from experiments.nets.convolution.net import Cache, ConvNet, Nesterov
 from experiments.nets.convolution.recipe import Muon, kernels
 from highway_suite.gradients import WrongGradient, by_complex_step, compare
@@ -287,3 +287,69 @@ def test_muon_moves_kernels_by_orthogonal_steps_and_the_rest_by_adam(seed):
     for i, name in views:
         moves_alike = name == "b" or net.layers[i][0] == "dense"
         assert np.allclose(views[i, name], others[i, name]) == moves_alike
+
+
+# What is measured stage by stage
+
+STAGED = [("plain", 4, 3, 1), *[("highway", 4, 3, 1)] * 3, ("pool", 2, 2),
+          *[("highway", 4, 3, 1)] * 2, ("average",), ("dense", 5)]
+
+
+def twin(net, order, closed=()):
+    """A net whose layers have the parameters of others, some with T = 0."""
+    other = ConvNet(net.layers, SIDE, dtype=net.dtype)
+    own, others = net.by_layer(net.params), other.by_layer(other.params)
+    for to, of in zip(others, order, strict=True):
+        for name, tensor in to.items():
+            tensor[...] = own[of][name]
+    for place in closed:
+        others[place]["b"][4:] = -1e9
+    return other
+
+
+def test_variations_of_a_stage_are_nets_of_their_own():
+    """Layers in another order, and closed, are twins with their parameters moved, and
+    with b_T of -1e9; layers side by side go by the equations."""
+    net, (x, _, _) = small_net(STAGED), small_batch()
+    stage, other = probes.stages_of(net)
+    assert (stage, other) == (range(1, 4), range(5, 7))
+    cache = net.forward(x)[1]
+    start, end = (cache.layers[k].x.copy() for k in (1, 4))
+    for groups, expected in (
+            ([[1], [2], [3]], net), ([[1], [3]], twin(net, range(9), [2])),
+            ([[3], [1], [2]], twin(net, [0, 3, 1, 2, *range(4, 9)]))):
+        found = probes.in_groups(cache, start, groups)
+        np.testing.assert_allclose(found, expected.forward(x)[1].layers[4].x,
+                                   rtol=1e-10, atol=1e-12)
+        assert np.array_equal(probes.answers(cache, 4, found),
+                              expected.forward(x)[0].argmax(axis=0))
+    y = start.copy()
+    for place in (1, 2):
+        alone = twin(net, [0, place, *range(2, 9)]).forward(x)[1].layers[1]
+        y += alone.gates[0] * (alone.H - y)
+    np.testing.assert_allclose(probes.in_groups(cache, start, [[1, 2]]), y)
+    assert not np.allclose(y, end)
+
+
+def test_stages_are_measured_over_all_batches():
+    net, (x, _, _) = small_net(STAGED), small_batch(size=12)
+    logits, whole = net.forward(x)
+    right = logits.argmax(axis=0)
+    labels = np.where(np.arange(12) < 9, right, (right + 1) % 5)
+    found = probes.look_at_stages(net, net.cache(4), [
+        (x[:, i:i + 4], labels[i:i + 4]) for i in (0, 4, 8)], 2,
+        np.random.default_rng(0))
+    assert found["acc"] == 0.75 and len(found["stages"]) == 2
+    for stage, places, A in zip(found["stages"], probes.stages_of(net), (4, 7),
+                                strict=True):
+        assert stage["in_groups"][-1] == 1 and len(stage["shuffled"]) == 2
+        for i, place in enumerate(places):
+            logits, _ = twin(net, range(9), [place]).forward(x)
+            assert stage["closed"][i] == pytest.approx(
+                np.mean(logits.argmax(axis=0) == labels))
+            a, last = whole.layers[place].x, whole.layers[A].x
+            scale = last.std(axis=0).mean()
+            assert stage["mean"][i] == pytest.approx((a - last).mean() / scale,
+                                                     rel=1e-5)
+            assert stage["std"][i] == pytest.approx(
+                (a - last).std(axis=0).mean() / scale, rel=1e-5)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from experiments.lab.papers import (
     TABLE_2_EPOCHS,
     TABLE_3,
 )
+from experiments.nets.probes import sequential_depth
 
 TRAINS = 0.5            # a run of 4000 images trains if its last loss is below this
 
@@ -75,6 +76,69 @@ def claims_on_depths(rows: list[dict]) -> list[Claim]:
               ours=ratios,
               test=lambda: all((on_ink(net, "T") > on_ink(net, "T_untrained")).all()
                                for net in highway), after_data=True)]
+
+
+# --------------------------------------------------------------------------------------
+# Layers of a stage
+
+
+def most_lost(name: str, of: Callable) -> Callable[[dict, float], float]:
+    """(a stage, the net's accuracy) -> how many points its variations cost."""
+    return lambda stage, whole: 100 * (whole - float(of(stage[name])))
+
+
+def mean_by_std(stage: dict, _: float) -> float:
+    """The largest absolute mean of the estimation error, in its standard deviations."""
+    return float(np.max(np.abs(stage["mean"]) / np.array(stage["std"])))
+
+
+def largest_step(stage: dict, _: float) -> float:
+    """Of the estimation error's standard deviation, from a layer to the next: at least
+    1 unless it falls at each step."""
+    return float(np.max(np.divide(stage["std"][1:], stage["std"][:-1])))
+
+
+def groups_needed(stage: dict, _: float) -> float:
+    """The sequential depth of a stage, as a share of its layers."""
+    depth = sequential_depth(dict(enumerate(stage["in_groups"], 1)))
+    return depth / len(stage["closed"])
+
+
+def claims_on_layers(start: str, net: str, rows: list[dict]) -> list[Claim]:
+    """What the layers of each stage of a convolutional highway net are to each other.
+    """
+    def numbers(of, state):
+        return [listed([of(stage, row[state]["acc"]) for stage in row[state]["stages"]],
+                       3) for row in rows]
+
+    def claim(name, source, text, of, limit, *, learned=False, **more):
+        def test(state):
+            return lambda limit: agreed(max(found) < limit
+                                        for found in numbers(of, state))
+        states = ("trained", "untrained")[:1 + learned]
+        return Claim(
+            name=f"{start}-{name}", source=source, text=f"{text}, in every stage of "
+            f"{net}. Ours has a number for each stage", rows=rows, n=len(rows),
+            ours={state: numbers(of, state) for state in states}, limit=limit,
+            test=test("trained"), control=test("untrained") if learned else None,
+            **more)
+    return [
+        claim("hardly-hurt", "P2 2", "closing any one highway layer costs less than 5 "
+              "points of test accuracy", most_lost("closed", min), 5,
+              paper="a minor drop"),
+        claim("shuffle", "P2 4.4", "putting all highway layers in a random order costs "
+              "less than 10 points of test accuracy, the mean of five orders",
+              most_lost("shuffled", np.mean), 10,
+              paper="interchangeable to a certain degree"),
+        claim("error-mean", "P2 4.2", "the mean of the estimation error a_k - A over "
+              "images and units is below a tenth of its standard deviation at every k",
+              mean_by_std, 0.1, learned=True, paper="close to zero"),
+        claim("error-shrinks", "P2 4.2", "the standard deviation of the estimation "
+              "error falls at every layer: its ratio to that before is below 1",
+              largest_step, 1, learned=True, paper="decreases"),
+        claim("side-by-side", "ours", "fewer than half as many groups as highway "
+              "layers, each working side by side, keep 95 % of the net's answers",
+              groups_needed, 0.5, learned=True)]
 
 
 # --------------------------------------------------------------------------------------
@@ -298,6 +362,9 @@ def claims(record: dict) -> list[Claim]:
         *claims_on_table_1(record["table_1"]["nets"]),
         *claims_on_tables(record),
         *claims_on_ladder(record["ladder"]),
+        *claims_on_layers("conv", "a net for MNIST", record["layers"]),
+        *(claims_on_layers("cifar", "the 19 layers", record["table_3"]["layers"])
+          if record["table_3"]["layers"] else ()),
         *claims_on_depths(record["depths"]),
         *claims_on_biases(nets, shallow, deep),
         *claims_on_narrow(nets, (shallow, deep))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from experiments.convolution.claims import TRAINS, best_losses, losses_of
@@ -9,6 +11,7 @@ from experiments.convolution.plan import BIASES, GATES
 from experiments.lab.experiment import for_figures
 from experiments.lab.judging import or_infinite, or_zero
 from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS
+from experiments.nets.probes import sequential_depth
 
 with for_figures():
     from matplotlib.figure import Figure
@@ -182,5 +185,49 @@ def draw_biases(record: dict) -> Figure:
     return figure
 
 
+def draw_layers(record: dict) -> Figure:
+    """Of each stage: what one closed layer costs, and the answers that groups keep."""
+    rows = record["table_3"]["layers"] or record["layers"]
+    stages = [[row["trained"]["stages"][at] for row in rows]
+              for at in range(len(rows[0]["trained"]["stages"]))]
+    whole = np.array([row["trained"]["acc"] for row in rows])[:, None]
+    costs = [100 * (whole - [stage["closed"] for stage in seeds]) for seeds in stages]
+    needed = [sorted({sequential_depth(dict(enumerate(stage["in_groups"], 1)))
+                      for stage in seeds}) for seeds in stages]
+    figure, panels = sheet(
+        "Stages of " + listing(cost.shape[1] for cost in costs) + " highway layers keep"
+        " 95\xa0% of a net's answers in " + listing(map(joined, needed)) + " groups",
+        f"{rows[0]['net']}, test images; dot: a net, line: the median of {len(rows)}",
+        "layers of a group read the same input, side by side", columns=2)
+    first = 1
+    for at, (seeds, cost) in enumerate(zip(stages, costs, strict=True)):
+        colour = TINTS.own[at]
+        layers = np.arange(first, first := first + cost.shape[1])
+        kept = 100 * np.array([stage["in_groups"] for stage in seeds])
+        for axes, x, values in ((panels[0], layers, cost),
+                                (panels[1], layers - layers[0] + 1, kept)):
+            axes.plot(x, np.median(values, axis=0), color=colour, linewidth=1.4,
+                      label=f"stage {at + 1}")
+            axes.plot(x, values.T, "o", color=colour, markersize=3, alpha=0.7)
+    draw_level(panels[1], 95)
+    panels[0].set(xlabel="highway layer that is closed")
+    panels[1].set(xlabel="groups, one after the other")
+    label_y(panels[0], "accuracy lost, points")
+    label_y(panels[1], "answers kept, %")
+    panels[1].legend(fontsize=SMALL, loc="lower right", framealpha=1, fancybox=False)
+    return figure
+
+
+def joined(numbers: list[int]) -> str:
+    """A number, or from the least to the largest."""
+    return " to ".join(map(str, sorted({numbers[0], numbers[-1]})))
+
+
+def listing(words: Iterable) -> str:
+    """Several -> "a, b and c"."""
+    *some, last = map(str, words)
+    return ", ".join(some) + f" and {last}"
+
+
 FIGURES = {"ladder": draw_ladder, "curves": draw_curves, "figure": draw_table,
-           "depth": draw_depths, "gates": draw_biases}
+           "depth": draw_depths, "gates": draw_biases, "layers": draw_layers}

@@ -35,6 +35,7 @@ START = {"lr": 0.1, "schedule": "cosine", "order": "shuffled", "decay": 1e-4,
          "dropout": 0.5}
 AUTHORS_2 = {"lr": 0.025, "schedule": "eighths", "order": "shuffled", "decay": 0.001,
              "dropout": 1, "optimizer": "nesterov"}     # of Table 3, and any epochs
+LOOK = {"images": 2000, "draws": 5}
 HIGHWAY = {"block": "highway", "gate_bias": BIASES[8]}
 PLAIN = {"block": "plain"}
 # A rung of the ladder tries one change of the settings kept so far. It is kept if its
@@ -77,6 +78,8 @@ PLAN: dict[str, Any] = {
         "net": MNIST | AUTHORS | {
             "block": "highway", "width": 16, "n_train": 4000, "epochs": 3, "batch": 25,
             "piece": 25, "momentum": 0.9, "dropout": 0, "order": "shuffled"}},
+    # The deepest of `depths` again, as trained there: its layers, stage by stage.
+    "layers": {"depth": 28, "seeds": [0, 1, 2], "look": LOOK},
     "table_1": {
         "dataset": "mnist", "held_out": 5000, "epochs": 30,
         "net": MNIST | PIECES | {"stages": STAGES[8]},
@@ -105,7 +108,7 @@ PLAN: dict[str, Any] = {
     "table_3": {
         "dataset": "cifar10", "seeds": {"highway": []}, "net": {
             "net": "table 3", "gate_bias": -2.0, "epochs": 30, "sides": [20, 24, 32],
-            "measure": "test by epoch"}}}
+            "measure": "test by epoch", "look": LOOK}}}
 
 FEW: dict[str, list[dict]] = {
     "highway": [{"epochs": 1, "gate_bias": [-1.0, -3.0]}],
@@ -123,6 +126,7 @@ SMOKE: dict[str, Any] = {
         "biases": [0.0, -1.0, -3.0], "seeds": [0], "lrs": [0.1],
         "net": PLAN["gates"]["net"] | DIGITS | {
             "width": 2, "n_train": 100, "epochs": 1, "batch": 50, "piece": 50}},
+    "layers": {"depth": 18, "seeds": [0], "look": LOOK | {"images": 200}},
     "table_1": PLAN["table_1"] | {
         "dataset": "digits", "held_out": 1037, "epochs": 1,
         "net": PLAN["table_1"]["net"] | DIGITS | {"n_train": 400},
@@ -136,4 +140,5 @@ SMOKE: dict[str, Any] = {
     "table_2": {"dataset": "digits", "seeds": {"highway": [0], "plain": [0]}, "net": {
         "epochs": 1, "n_train": 400, "measure": "test by epoch"}},
     "table_3": {"dataset": "digits", "seeds": {"highway": [0]}, "net": PLAN["table_3"][
-        "net"] | {"n_train": 400, "epochs": 1, "sides": [4]}}}
+        "net"] | {"n_train": 400, "epochs": 1, "sides": [4], "look": LOOK | {
+            "images": 200}}}}

@@ -74,6 +74,26 @@ def rows_by_depth(lab: Lab) -> list[dict]:
     return rows
 
 
+def rows_by_layer(lab: Lab, depths: list[dict]) -> list[dict]:
+    """What is found of the layers of each stage, a row for each seed's net: as it is
+    and untrained. depths: the rows of `rows_by_depth`, for the rate."""
+    plan, (row,) = lab.plan["layers"], [
+        row for row in depths if row["block"] == "highway"
+        and row["depth"] == lab.plan["layers"]["depth"]]
+    config = depth_config(lab.plan["depths"], "highway", row["depth"], row["lr"]) | {
+        "measure": "test", "look": plan["look"]}
+    return rows_of_layers(f"{row['depth']} blocks", lab.by_seed(train, {
+        "trained": config, "untrained": config | {"epochs": 0}}, plan["seeds"]))
+
+
+def rows_of_layers(net: str, states: dict[str, list[Trial]]) -> list[dict]:
+    """The rows of one net, of its trials by state and seed."""
+    return [{"net": net, "seed": trials[0].config["seed"], "trials": hashes(trials)} | {
+        state: trial.result["layers"] for state, trial in zip(states, trials,
+                                                              strict=True)}
+        for trials in zip(*states.values(), strict=True)]
+
+
 # --------------------------------------------------------------------------------------
 # b_T and gates
 
@@ -198,20 +218,26 @@ def ladder(lab: Lab) -> dict:
 
 def by_ladder(lab: Lab, name: str, found: dict) -> dict:
     """Table 2 or 3, a row for each net: of the highway net by the ladder's best rung,
-    of the plain one by the better of its own."""
-    plan, nets = lab.plan[name], []
+    of the plain one by the better of its own. And, where the plan has "look", what is
+    found of the layers."""
+    plan, nets, layers = lab.plan[name], [], []
     best = {"highway": kept_of(found["rungs"])[-1],
             "plain": max(found["twins"], key=lambda rung: rung["held_out_mean"])}
     for block, seeds in plan["seeds"].items():
+        settings = (lab.plan["ladder"]["blocks"][block] | best[block]["settings"]
+                    | plan["net"])
+        states = {state: ask_by_seed(lab, settings | more, seeds, plan["dataset"])
+                  for state, more in (("trained", {}), ("untrained", {"epochs": 0}))
+                  if state == "trained" or "look" in settings}
         if seeds:
-            settings = (lab.plan["ladder"]["blocks"][block] | best[block]["settings"]
-                        | plan["net"])
-            trials = ask_by_seed(lab, settings, seeds, plan["dataset"])
             own = {key: value for key, value in settings.items() if key != "net"}
             nets.append(describe_runs(
-                {"net": block, "settings": best[block]["rung"]}, own, trials) | {
-                    "test_by_epoch": curves(trials, "test_acc")})
-    return {"title": DATASETS[plan["dataset"]].title, "nets": nets}
+                {"net": block, "settings": best[block]["rung"]}, own,
+                states["trained"]) | {"test_by_epoch": curves(states["trained"],
+                                                              "test_acc")})
+        if "look" in settings:
+            layers += rows_of_layers(DATASETS[plan["dataset"]].title, states)
+    return {"title": DATASETS[plan["dataset"]].title, "nets": nets, "layers": layers}
 
 
 def ask_by_seed(lab: Lab, settings: dict, seeds: list[int], dataset: str
@@ -254,8 +280,9 @@ def count_parameters() -> dict[str, int]:
 
 def run(lab: Lab) -> dict:
     """All trials -> the record: rows for each question."""
-    found = ladder(lab)
+    found, depths = ladder(lab), rows_by_depth(lab)
     return {"parameters": count_parameters(), "gates": rows_by_gate(lab),
-            "depths": rows_by_depth(lab), "table_1": table_1(lab), "ladder": found,
+            "depths": depths, "layers": rows_by_layer(lab, depths),
+            "table_1": table_1(lab), "ladder": found,
             "table_2": by_ladder(lab, "table_2", found),
             "table_3": by_ladder(lab, "table_3", found)}

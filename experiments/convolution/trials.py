@@ -33,6 +33,8 @@ A trial's config:
                 epoch and the latter at the end; "test by epoch": accuracy and loss on
                 the test images after each epoch, by which nothing is chosen; "gates":
                 "test" and where gates are open; "nothing": the training loss alone
+    look        {"images": n, "draws": d}: what probes.py finds of the layers of each
+                stage, on the first n test images, with d random orders
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ from experiments.lab import trial_function
 from experiments.lab.judging import listed
 from experiments.lab.running import epoch_reporter
 from experiments.nets.convolution.net import Cache, ConvNet, Nesterov, OfManySides
+from experiments.nets.convolution.probes import look_at_stages
 from experiments.nets.convolution.recipe import (
     ByStep,
     Muon,
@@ -345,7 +348,19 @@ def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
     result |= found if measure == "held out" else {"acc": found["acc"]}
     if measure == "gates":
         result["T"] = look_at_gates(net, data.x_test, config, cache)
-    return result
+    return result | look_at_layers(net, data, config, cache)
+
+
+def look_at_layers(net: ConvNet, data: hn.Data, config: dict, cache: Cache) -> dict:
+    """{"layers": what is found of them}, where the config asks for it."""
+    if "look" not in config:
+        return {}
+    how, labels = config["look"], data.y_test.astype(np.intp)
+    batches = ((pixels(data.x_test[rows], config), labels[rows]) for rows in (
+        slice(start, start + cache.batch)
+        for start in range(0, how["images"], cache.batch)))
+    rng = np.random.default_rng(config["seed"])
+    return {"layers": look_at_stages(net, cache, batches, how["draws"], rng)}
 
 
 def right_and_loss(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,
