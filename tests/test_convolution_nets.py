@@ -311,7 +311,7 @@ def test_variations_of_a_stage_are_nets_of_their_own():
     """Layers in another order, and closed, are twins with their parameters moved, and
     with b_T of -1e9; layers side by side go by the equations."""
     net, (x, _, _) = small_net(STAGED), small_batch()
-    stage, other = probes.stages_of(net)
+    stage, other = probes.places_of_stages(net)
     assert (stage, other) == (range(1, 4), range(5, 7))
     cache = net.forward(x)[1]
     start, end = (cache.layers[k].x.copy() for k in (1, 4))
@@ -336,20 +336,30 @@ def test_stages_are_measured_over_all_batches():
     logits, whole = net.forward(x)
     right = logits.argmax(axis=0)
     labels = np.where(np.arange(12) < 9, right, (right + 1) % 5)
-    found = probes.look_at_stages(net, net.cache(4), [
+    found = probes.look_at_stages(net, [
         (x[:, i:i + 4], labels[i:i + 4]) for i in (0, 4, 8)], 2,
         np.random.default_rng(0))
+    rng = np.random.default_rng(0)
     assert found["acc"] == 0.75 and len(found["stages"]) == 2
-    for stage, places, A in zip(found["stages"], probes.stages_of(net), (4, 7),
+    for stage, places, A in zip(found["stages"], probes.places_of_stages(net), (4, 7),
                                 strict=True):
-        assert stage["in_groups"][-1] == 1 and len(stage["shuffled"]) == 2
+        varied = probes.variations(places, 2, rng)
+        twins = {"closed": [twin(net, range(9), [place]) for place in places],
+                 "shuffled": [twin(net, [*range(places.start), *(k for k, in groups),
+                                         *range(places.stop, 9)])
+                              for groups in varied["shuffled"]]}
+        for name, nets in twins.items():
+            assert stage[name] == pytest.approx([np.mean(
+                other.forward(x)[0].argmax(axis=0) == labels) for other in nets])
+        outputs = [probes.in_groups(whole, whole.layers[places.start].x.copy(), groups)
+                   for groups in varied["in_groups"]]
+        assert stage["in_groups"] == pytest.approx([np.mean(
+            probes.answers(whole, places.stop, output) == right) for output in outputs])
+        net.forward(x, whole)
         for i, place in enumerate(places):
-            logits, _ = twin(net, range(9), [place]).forward(x)
-            assert stage["closed"][i] == pytest.approx(
-                np.mean(logits.argmax(axis=0) == labels))
             a, last = whole.layers[place].x, whole.layers[A].x
             scale = last.std(axis=0).mean()
-            assert stage["mean"][i] == pytest.approx((a - last).mean() / scale,
-                                                     rel=1e-5)
+            assert stage["mean"][i] == pytest.approx((a - last).mean() / scale)
             assert stage["std"][i] == pytest.approx(
-                (a - last).std(axis=0).mean() / scale, rel=1e-5)
+                (a - last).std(axis=0).mean() / scale)
+    assert varied["in_groups"] == [[[5, 6]], [[5], [6]]]

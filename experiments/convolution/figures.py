@@ -6,12 +6,17 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from experiments.convolution.claims import TRAINS, best_losses, losses_of
+from experiments.convolution.claims import (
+    TRAINS,
+    best_losses,
+    groups_needed,
+    losses_of,
+)
 from experiments.convolution.plan import BIASES, GATES
 from experiments.lab.experiment import for_figures
 from experiments.lab.judging import or_infinite, or_zero
-from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS
-from experiments.nets.probes import sequential_depth
+from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS, TABLE_3_LOG
+from experiments.lab.texts import span
 
 with for_figures():
     from matplotlib.figure import Figure
@@ -76,7 +81,7 @@ def draw_ladder(record: dict) -> Figure:
     figure, axes = sheet(
         f"Rung by rung the test error of the paper's 11 layers falls from "
         f"{means[0]:.1f} to {means[-1]:.1f} %",
-        f"{table['title']}: {plan['net']['epochs']} epochs each",
+        f"{table['title']}: {plan['by_rung']['epochs']} epochs each",
         "dot: a run, bar: the mean; grey bar: a change that was not kept; "
         "plain nets without gates at both ends",
         height=1.4 + 0.36 * len(rungs))
@@ -185,27 +190,51 @@ def draw_biases(record: dict) -> Figure:
     return figure
 
 
+def draw_epochs(record: dict) -> Figure:
+    """The test accuracy of Table 2's nets by epoch, beside the authors' log."""
+    table, log = record["table_2"], TABLE_3_LOG
+    means = [(net, np.mean([or_zero(curve) for curve in net["test_by_epoch"]], axis=0))
+             for net in table["nets"]]
+    net, mean = means[0]
+    figure, axes = sheet(
+        f"11 layers read {mean[-1]:.1f} % after {net['epochs']} epochs, the authors' "
+        f"19 layers {log[400]:.1f} % after 400",
+        f"{table['title']}: mean of {net['n']}; the points of the authors' log",
+        height=3.6)
+    labels = [(log[400], "the authors', 19 layers", TINTS.ink)]
+    axes.plot([*log], [*log.values()], "D-", color=TINTS.ink, linewidth=1.2,
+              fillstyle="none", markersize=5)
+    for net, mean in means:
+        axes.plot(range(1, len(mean) + 1), mean, color=colour_of(net["block"]))
+        labels.append((mean[-1], f"ours: {net['block']}", colour_of(net["block"])))
+    axes.set(xscale="log", xlabel="epoch")
+    plain_numbers(axes.xaxis)
+    label_y(axes, "test accuracy, %")
+    label_right(axes, labels)
+    return figure
+
+
 def draw_layers(record: dict) -> Figure:
-    """Of each stage: what one closed layer costs, and the answers that groups keep."""
-    rows = record["table_3"]["layers"] or record["layers"]
+    """Of each stage what one closed layer costs, and the answers that groups keep."""
+    rows = record["layers"]
     stages = [[row["trained"]["stages"][at] for row in rows]
               for at in range(len(rows[0]["trained"]["stages"]))]
-    whole = np.array([row["trained"]["acc"] for row in rows])[:, None]
-    costs = [100 * (whole - [stage["closed"] for stage in seeds]) for seeds in stages]
-    needed = [sorted({sequential_depth(dict(enumerate(stage["in_groups"], 1)))
-                      for stage in seeds}) for seeds in stages]
+    needed = [span(map(groups_needed, seeds)) for seeds in stages]
+    layers = [len(seeds[0]["closed"]) for seeds in stages]
+    whole = np.array([[row["trained"]["acc"]] for row in rows])
     figure, panels = sheet(
-        "Stages of " + listing(cost.shape[1] for cost in costs) + " highway layers keep"
-        " 95\xa0% of a net's answers in " + listing(map(joined, needed)) + " groups",
-        f"{rows[0]['net']}, test images; dot: a net, line: the median of {len(rows)}",
-        "layers of a group read the same input, side by side", columns=2)
-    first = 1
-    for at, (seeds, cost) in enumerate(zip(stages, costs, strict=True)):
-        colour = TINTS.own[at]
-        layers = np.arange(first, first := first + cost.shape[1])
+        f"Stages of {listing(layers)} highway layers keep 95\xa0% of a net's answers "
+        f"in {listing(needed)} groups, in this order",
+        f"{data_of(record['plan'])}, test images; dot: a net, line: the median of "
+        f"{len(rows)}", "layers of a group read the same input, side by side",
+        columns=2)
+    ends = np.cumsum(layers)
+    for at, (seeds, end) in enumerate(zip(stages, ends, strict=True)):
+        colour, numbers = TINTS.own[at], np.arange(1, layers[at] + 1)
+        costs = 100 * (whole - [stage["closed"] for stage in seeds])
         kept = 100 * np.array([stage["in_groups"] for stage in seeds])
-        for axes, x, values in ((panels[0], layers, cost),
-                                (panels[1], layers - layers[0] + 1, kept)):
+        for axes, x, values in ((panels[0], numbers + end - layers[at], costs),
+                                (panels[1], numbers, kept)):
             axes.plot(x, np.median(values, axis=0), color=colour, linewidth=1.4,
                       label=f"stage {at + 1}")
             axes.plot(x, values.T, "o", color=colour, markersize=3, alpha=0.7)
@@ -218,16 +247,12 @@ def draw_layers(record: dict) -> Figure:
     return figure
 
 
-def joined(numbers: list[int]) -> str:
-    """A number, or from the least to the largest."""
-    return " to ".join(map(str, sorted({numbers[0], numbers[-1]})))
-
-
-def listing(words: Iterable) -> str:
-    """Several -> "a, b and c"."""
-    *some, last = map(str, words)
+def listing(several: Iterable) -> str:
+    """At least two -> "a, b and c"."""
+    *some, last = map(str, several)
     return ", ".join(some) + f" and {last}"
 
 
-FIGURES = {"ladder": draw_ladder, "curves": draw_curves, "figure": draw_table,
-           "depth": draw_depths, "gates": draw_biases, "layers": draw_layers}
+FIGURES = {"ladder": draw_ladder, "curves": draw_curves, "epochs": draw_epochs,
+           "figure": draw_table, "depth": draw_depths, "gates": draw_biases,
+           "layers": draw_layers}

@@ -75,23 +75,28 @@ def rows_by_depth(lab: Lab) -> list[dict]:
 
 
 def rows_by_layer(lab: Lab, depths: list[dict]) -> list[dict]:
-    """What is found of the layers of each stage, a row for each seed's net: as it is
-    and untrained. depths: the rows of `rows_by_depth`, for the rate."""
-    plan, (row,) = lab.plan["layers"], [
-        row for row in depths if row["block"] == "highway"
-        and row["depth"] == lab.plan["layers"]["depth"]]
-    config = depth_config(lab.plan["depths"], "highway", row["depth"], row["lr"]) | {
+    """What is found of the layers of each stage, a row for each seed's net. depths: the
+    rows of `rows_by_depth`, for the rate."""
+    plan = lab.plan["layers"]
+    lr = next(row["lr"] for row in depths
+              if (row["block"], row["depth"]) == ("highway", plan["depth"]))
+    config = depth_config(lab.plan["depths"], "highway", plan["depth"], lr) | {
         "measure": "test", "look": plan["look"]}
-    return rows_of_layers(f"{row['depth']} blocks", lab.by_seed(train, {
-        "trained": config, "untrained": config | {"epochs": 0}}, plan["seeds"]))
+    return rows_of_layers(lab.by_seed(train, in_states(config), plan["seeds"]))
 
 
-def rows_of_layers(net: str, states: dict[str, list[Trial]]) -> list[dict]:
-    """The rows of one net, of its trials by state and seed."""
-    return [{"net": net, "seed": trials[0].config["seed"], "trials": hashes(trials)} | {
+def in_states(config: dict) -> dict[str, dict]:
+    """The trials of a net whose layers are looked at: as it is, and untrained."""
+    return {"trained": config, "untrained": config | {"epochs": 0}}
+
+
+def rows_of_layers(states: dict[str, list[Trial]]) -> list[dict]:
+    """The rows of one net's trials by state and seed, but for seeds that diverged."""
+    return [{"seed": trials[0].config["seed"], "trials": hashes(trials)} | {
         state: trial.result["layers"] for state, trial in zip(states, trials,
                                                               strict=True)}
-        for trials in zip(*states.values(), strict=True)]
+        for trials in zip(*states.values(), strict=True)
+        if all("layers" in trial.result for trial in trials)]
 
 
 # --------------------------------------------------------------------------------------
@@ -217,35 +222,27 @@ def ladder(lab: Lab) -> dict:
 
 
 def by_ladder(lab: Lab, name: str, found: dict) -> dict:
-    """Table 2 or 3, a row for each net: of the highway net by the ladder's best rung,
-    of the plain one by the better of its own. And, where the plan has "look", what is
-    found of the layers."""
+    """Table 2 or 3, a row for each net: the highway net has the settings of the
+    ladder's best rung, the plain one those of the better of its own. Where the plan has
+    "look", also the rows of what is found of the layers."""
     plan, nets, layers = lab.plan[name], [], []
     best = {"highway": kept_of(found["rungs"])[-1],
             "plain": max(found["twins"], key=lambda rung: rung["held_out_mean"])}
     for block, seeds in plan["seeds"].items():
         settings = (lab.plan["ladder"]["blocks"][block] | best[block]["settings"]
                     | plan["net"])
-        states = {state: ask_by_seed(lab, settings | more, seeds, plan["dataset"])
-                  for state, more in (("trained", {}), ("untrained", {"epochs": 0}))
-                  if state == "trained" or "look" in settings}
+        config = lab.plan["ladder"]["net"] | settings
+        states = lab.by_seed(train, in_states(config) if "look" in config else {
+            "trained": config}, seeds, plan["dataset"])
         if seeds:
             own = {key: value for key, value in settings.items() if key != "net"}
             nets.append(describe_runs(
                 {"net": block, "settings": best[block]["rung"]}, own,
                 states["trained"]) | {"test_by_epoch": curves(states["trained"],
                                                               "test_acc")})
-        if "look" in settings:
-            layers += rows_of_layers(DATASETS[plan["dataset"]].title, states)
+        if "look" in config:
+            layers += rows_of_layers(states)
     return {"title": DATASETS[plan["dataset"]].title, "nets": nets, "layers": layers}
-
-
-def ask_by_seed(lab: Lab, settings: dict, seeds: list[int], dataset: str
-                ) -> list[Trial]:
-    """The trials of a net of the ladder, or of Table 2 or 3, one for each seed."""
-    fixed = lab.plan["ladder"]["net"]
-    return [*lab.trials(train, {seed: fixed | settings | {"seed": seed}
-                                for seed in seeds}, dataset).values()]
 
 
 def curves(trials: list[Trial], name: str) -> list[list[float | None]]:
@@ -257,8 +254,9 @@ def curves(trials: list[Trial], name: str) -> list[list[float | None]]:
 def climb(lab: Lab, block: str, name: str, settings: dict) -> dict:
     """The row of a rung: accuracies in %, of each seed by epoch on images held out."""
     plan = lab.plan["ladder"]
-    trials = ask_by_seed(lab, plan["blocks"][block] | settings, plan["seeds"],
-                         plan["dataset"])
+    config = plan["net"] | plan["by_rung"] | plan["blocks"][block] | settings
+    (trials,) = lab.by_seed(train, {name: config}, plan["seeds"], plan["dataset"]
+                            ).values()
     held_out = curves(trials, "held_out_acc")
     last = [curve[-1] or 0 for curve in held_out]
     return {"rung": name, "block": block, "settings": settings, "held_out": held_out,

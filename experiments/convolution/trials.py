@@ -27,21 +27,22 @@ A trial's config:
                 unless given; what is measured is measured on these
     order       of the images in an epoch: "files", the authors', or "shuffled" anew
     n_train     how many training images, which the seed draws; all unless given
-    measure     what is measured at the end. "held out": accuracy and loss on `held_out`
-                training images, which the seed draws and the training does not see;
-                "test": accuracy on the test images; "curve": the former after each
-                epoch and the latter at the end; "test by epoch": accuracy and loss on
-                the test images after each epoch, by which nothing is chosen; "gates":
-                "test" and where gates are open; "nothing": the training loss alone
-    look        {"images": n, "draws": d}: what probes.py finds of the layers of each
-                stage, on the first n test images, with d random orders
+    measure     what is measured. "held out": at the end, accuracy and loss on
+                `held_out` training images, which the seed draws and the training does
+                not see; "test": at the end, accuracy on the test images; "curve": the
+                former after each epoch and the latter; "test by epoch": accuracy and
+                loss on the test images after each epoch; "gates": "test" and where
+                gates are open; "nothing": the training loss alone
+    look        {"images": n, "draws": d}, with "test" or "test by epoch": also what
+                experiments/nets/convolution/probes.py finds of the layers of each
+                stage, on the first n test images, a multiple of the batch, with d
+                random orders
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -315,10 +316,11 @@ def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
     if config.get("start") == "unit":
         scale_to_unit_variance(net, pixels(data.x_train[rows[:cache.batch]], config),
                                cache)
-    looks = {of: partial(right_and_loss, net, images, labels, config, cache)
-             for of, images, labels in (
-                 ("held_out", data.x_train[held], data.y_train[held]),
-                 ("test", data.x_test, data.y_test))}
+
+    def look(at):
+        images, labels = ((data.x_test, data.y_test) if at == "test" else
+                          (data.x_train[held], data.y_train[held]))
+        return right_and_loss(net, images, labels, config, cache)
     measure, epochs = config["measure"], config["epochs"]
     by_epoch = BY_EPOCH.get(measure)
     batches = ORDERS[config["order"]](data.x_train[rows],
@@ -333,7 +335,7 @@ def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
         learner, batches,
         make_optimizer(net, config, epochs * (len(rows) // cache.batch)), rate,
         epoch_reporter(config), epochs=epochs, cache=buffers, checkpoint=checkpoint,
-        measure=(lambda *_: looks[by_epoch]()) if by_epoch else None)
+        measure=(lambda *_: look(by_epoch)) if by_epoch else None)
     names = {"train_loss": "train_loss"} | ({
         name: f"{by_epoch}_{name}" for name in ("acc", "loss")} if by_epoch else {})
     result = {"status": status, "parameters": net.params.size, **{
@@ -342,25 +344,27 @@ def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
     if status != "ok" or measure == "nothing":
         return result
     try:
-        found = looks["held_out" if measure == "held out" else "test"]()
+        found = look("held_out" if measure == "held out" else "test")
     except hn.Diverged:
         return result | {"status": "diverged"}
     result |= found if measure == "held out" else {"acc": found["acc"]}
     if measure == "gates":
         result["T"] = look_at_gates(net, data.x_test, config, cache)
-    return result | look_at_layers(net, data, config, cache)
+    return result | look_at_layers(net, data, config)
 
 
-def look_at_layers(net: ConvNet, data: hn.Data, config: dict, cache: Cache) -> dict:
-    """{"layers": what is found of them}, where the config asks for it."""
+def look_at_layers(net: ConvNet, data: hn.Data, config: dict) -> dict:
+    """What is found of the layers, where the config asks for it: {"layers": it}."""
     if "look" not in config:
         return {}
-    how, labels = config["look"], data.y_test.astype(np.intp)
-    batches = ((pixels(data.x_test[rows], config), labels[rows]) for rows in (
-        slice(start, start + cache.batch)
-        for start in range(0, how["images"], cache.batch)))
-    rng = np.random.default_rng(config["seed"])
-    return {"layers": look_at_stages(net, cache, batches, how["draws"], rng)}
+    how, size = config["look"], config["batch"]
+    batches = ((pixels(data.x_test[rows], config), data.y_test[rows]) for rows in (
+        slice(start, start + size) for start in range(0, how["images"], size)))
+    found = look_at_stages(net, batches, how["draws"],
+                           np.random.default_rng(config["seed"]))
+    return {"layers": {"acc": listed(found["acc"]), "stages": [
+        {name: listed(values) for name, values in stage.items()}
+        for stage in found["stages"]]}}
 
 
 def right_and_loss(net: ConvNet, images: np.ndarray, labels: np.ndarray, config: dict,

@@ -158,11 +158,12 @@ class Lab:
         return dict(zip(configs, trials, strict=True))
 
     def by_seed(self, function: Callable, configs: Mapping[Any, dict],
-                seeds: Sequence[int]) -> dict[Any, list[Trial]]:
+                seeds: Sequence[int], dataset: str | None = None
+                ) -> dict[Any, list[Trial]]:
         """The same of each config with every seed, {key: the trials of the seeds}."""
         trials = self.trials(function, {
             (key, seed): config | {"seed": seed}
-            for key, config in configs.items() for seed in seeds})
+            for key, config in configs.items() for seed in seeds}, dataset)
         return {key: [trials[key, seed] for seed in seeds] for key in configs}
 
     def record(self, command: str) -> dict:
