@@ -258,15 +258,12 @@ def claims_on_forms(nets: list[dict]) -> list[Claim]:
               "perplexity; ours are the forms from the best to the worst",
               paper={name_of(form): value for form, value in TABLE_1A.items()},
               ours={f"{depth} blocks": ordered(depth) for depth in depths},
-              rows=of_table,
-              test=lambda: every_ahead(depths, ranking), n=n),
+              rows=of_table, test=lambda: every_ahead(depths, ranking), n=n),
         Claim(name="forms-t-only", text="T-only is ahead of the five other forms of "
               f"P2's table from {depths[1]} blocks on, by test accuracy on MNIST",
-              rows=deep,
-              ours={f"{depth} blocks": {
+              rows=deep, ours={f"{depth} blocks": {
                   "T-only, least": min(or_zero(found["t_only", depth]["test_acc"])),
-                  "others, largest": max(
-                      max(or_zero(found[form, depth]["test_acc"]))
+                  "others, largest": max(max(or_zero(found[form, depth]["test_acc"]))
                       for form in others)} for depth in depths[1:]},
               test=lambda: every_ahead(depths[1:],
                                        [("t_only", form) for form in others]),

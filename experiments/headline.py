@@ -273,8 +273,7 @@ def claims_of_reproduction(record: dict) -> list[Claim]:
         Claim(name="depth-free", source="reproduction", text="depth costs highway nets "
               f"nothing: with {ends[1]['depth']} blocks they lose less than two points "
               f"of mean test accuracy against {ends[0]['depth']} blocks (with more "
-              "seeds than the table)",
-              paper="essentially flat", limit=2.0,
+              "seeds than the table)", paper="essentially flat", limit=2.0,
               ours=accuracies(ends), rows=ends, n=ends[0]["n"],
               why="the difference is within two standard errors of the limit",
               test=lambda points: flat(ends, points)),
@@ -304,8 +303,7 @@ def claims_on_best(record: dict) -> list[Claim]:
         return Claim(name=name, text=f"with {deepest} blocks, {nets(kind)} train at "
                      "their best setting: their median test error, in %, is below 20. "
                      "Ours are the test accuracies", rows=[row], n=n, limit=FAILS,
-                     ours=row["test_acc"],
-                     test=lambda limit: error_of(row) < limit)
+                     ours=row["test_acc"], test=lambda limit: error_of(row) < limit)
 
     def leads(name, kind, other):
         pairs = [(rows[kind, depth], rows[other, depth]) for depth in depths]
@@ -322,8 +320,7 @@ def claims_on_best(record: dict) -> list[Claim]:
                                         for one, two in pairs))
     deepest = record["plan"]["best"]["deepest"]["depths"][-1]
     return [
-        trains("best-plain-300", "plain"),
-        trains("best-auto", "highway, auto"),
+        trains("best-plain-300", "plain"), trains("best-auto", "highway, auto"),
         leads("best-auto-plain", "highway, auto", "plain"),
         leads("best-auto-scaled", "highway, auto", "scaled residual")]
 
@@ -343,8 +340,7 @@ def claims_at_end(record: dict) -> list[Claim]:
         Claim(name="no-gate-100", text=f"nets of {depth} blocks need no gate: at their "
               "best settings, the worst seed of scaled residual nets is at most one "
               "point of test accuracy below the best seed of highway nets with b_T = "
-              "logit(1/L)",
-              limit=1, test=lambda points: 100 * (
+              "logit(1/L)", limit=1, test=lambda points: 100 * (
                   max(or_zero(gated["test_acc"])) - min(or_zero(scaled["test_acc"]))
               ) <= points, **about("test_acc", scaled, gated)),
         Claim(name="carry-fits-100", text=f"nets of {depth} blocks that carry their "

@@ -121,8 +121,7 @@ def least(found: dict[int, list[Trial]], count: int) -> list[int]:
         [final_loss(trial) for trial in found[number]])))[:count]
 
 
-def search(lab: Lab, settings: list[dict]
-           ) -> list[dict[Net, dict[int, list[Trial]]]]:
+def search(lab: Lab, settings: list[dict]) -> list[dict[Net, dict[int, list[Trial]]]]:
     """Run the rungs -> for each of them {net: {setting: its trials}}, in the order in
     which they were chosen."""
     plan = lab.plan
@@ -438,14 +437,11 @@ def claims_on_pairs(record: dict) -> list[Claim]:
         Claim(name="fig1-epochs", source="P1 3.1", text="highway nets need fewer "
               "epochs than plain nets to reach a training loss of 0.01, at every depth "
               "where one of them reaches it: the median of plain nets, divided by that "
-              "of highway nets, is above 1",
-              paper="significantly faster", n=n,
+              "of highway nets, is above 1", paper="significantly faster", n=n,
               ours={depth: dict(zip(WIDTHS, listed(pair), strict=True))
                     for depth, pair in pairs.items()},
-              rows=[net["best"] for net in nets],
-              limit=1.0, test=lambda times: (
-                  all(times * one < other for one, other in there) if there
-                  else None))]
+              rows=[net["best"] for net in nets], limit=1.0, test=lambda times: (
+                  all(times * one < other for one, other in there) if there else None))]
 
 
 def claim_on_orthogonal(record: dict) -> Claim:
@@ -460,8 +456,7 @@ def claim_on_orthogonal(record: dict) -> Claim:
         "than two orders of magnitude (100 times) above that of the best highway net, "
         f"here after {plan_epochs(record)} epochs",
         n=len(record["plan"]["seeds"]), limit=2.0,
-        rows=[row["best"] for row in rows.values()],
-        ours={"orders": listed(orders)} | {
+        rows=[row["best"] for row in rows.values()], ours={"orders": listed(orders)} | {
             name: listed(or_infinite(row["best"]["final"])) for name, row in
             rows.items()} | orders_apart(record, plain, highway),
         test=lambda limit: orders > limit)
@@ -490,8 +485,7 @@ def claim_on_ten(record: dict) -> Claim:
         "tenfold for plain nets and not for highway nets, here after "
         f"{record['plan']['rungs'][1][1]} epochs", paper="much harder; "
         "still optimized well", rows=[net["ten"] for net in record["nets"]],
-        limit=10.0, test=grows,
-        after_data=True, ours={block: {
+        limit=10.0, test=grows, after_data=True, ours={block: {
             f"{depth} blocks": "diverged" if np.isinf(value) else value
             for depth, value in found.items()} for block, found in ends.items()})
 
@@ -499,8 +493,7 @@ def claim_on_ten(record: dict) -> Claim:
 def claims(record: dict) -> list[Claim]:
     """All claims of a record."""
     return [*claims_on_losses(record), *claims_on_depth(record),
-            *claims_on_pairs(record), claim_on_ten(record),
-            claim_on_orthogonal(record)]
+            *claims_on_pairs(record), claim_on_ten(record), claim_on_orthogonal(record)]
 
 
 EXPERIMENT = Experiment(

@@ -121,8 +121,7 @@ def claims(record: dict) -> list[Claim]:
               "eleventh direction of these differences, as a part of the longest, is "
               "more than a hundred times longer with orthogonal weights than with "
               "Glorot's", ours=eleventh, n=n, limit=100.0, after_data=True,
-              rows=list(plain.values()),
-              test=lambda times: agreed(
+              rows=list(plain.values()), test=lambda times: agreed(
                   orthogonal > times * glorot
                   for _, glorot, orthogonal in zip(*eleventh.values(), strict=True)))]
 

@@ -135,8 +135,7 @@ def configs(plan: dict) -> dict[tuple, dict]:
 def train(config: dict, data: hn.Data) -> dict:
     """One trial: its status, training losses and test accuracy."""
     settings = hn.Config(init="glorot", n_test=len(data.x_test), **{
-        name: value for name, value in config.items()
-        if name not in ("start", "ties")})
+        name: value for name, value in config.items() if name not in ("start", "ties")})
     data = hn.scale_pixels(hn.take_subset(data, settings))
     inner = hn.make_net(settings, data)
     if config["start"] != "glorot":

@@ -74,8 +74,7 @@ def environment(threads: int | None = 1) -> dict:
     return {
         "python": platform.python_version(), "numpy": np.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
-        "processor": processor(),
-        "blas_threads": threads,
+        "processor": processor(), "blas_threads": threads,
         "blas": blas.get("internal_api"), "blas_version": blas.get("version"),
         "blas_kernel": blas.get("architecture"), "git": revision, "git_dirty": dirty}
 

@@ -43,8 +43,7 @@ PLAN: dict[str, Any] = {
                                42, 46], "images": 10_000, "draws": 3}}
 SMOKE: dict[str, Any] = {
     "dataset": "digits", "widths": [4, 8], "depths": [2, 4], "depth": 3, "hidden": 8,
-    "batches": [1, 3],
-    "until": {"depths": [9], "loss": "0.01", "batch": 2},
+    "batches": [1, 3], "until": {"depths": [9], "loss": "0.01", "batch": 2},
     "net": PLAN["net"] | {"depth": 6, "hidden": 16, "epochs": 8}, "seeds": [0, 1],
     "small": [2, 3],
     "skip": {"thresholds": [0.0, 0.1, 0.5], "left_out": [0, 2, 4], "images": 300,

@@ -177,8 +177,7 @@ def inside_product(I: int, J: int, K: int, kept: bytes) -> np.ndarray:
     """How many reads of each depth (depths,) a product makes of its own values: a and b
     again, s and the products a b. kept: bytes, 0 or 1 for each cell of a, b, out laid
     end to end: whether its value outlives the product."""
-    trace = join([placed(np.arange(I * K + K * J)),
-                  product_order(I, J, K, whole=True)])
+    trace = join([placed(np.arange(I * K + K * J)), product_order(I, J, K, whole=True)])
     stay, before = stays(trace, np.frombuffer(kept, bool))
     reads, depth = stack_depths(trace, stay, before)
     # s = s + a b: the product is on top, then a and b if they stay, then s.

@@ -240,8 +240,7 @@ def trace_skipping(net: hn.DeepNet, opened: np.ndarray) -> Tape:
     open units, whose x change in place. The other x stay where they are."""
     tape, U = Tape(), net.hidden
     tape.load(net.params, kept=True)
-    cells = {name: tape.cells_of(view) for name, view in
-             net.views(net.params).items()}
+    cells = {name: tape.cells_of(view) for name, view in net.views(net.params).items()}
     pixels = tape.cells_of(np.empty((net.inputs, 1)))
     x1, T, H, is_open = (tape.cells_of(np.empty((U + 1, 1))) for _ in range(4))
     x, T, H, is_open = x1[:U], T[:U], H[:U], is_open[:U]

@@ -110,8 +110,7 @@ def claim_on_sgd(rows: list[dict]) -> Claim:
             for name, row in (
                     (f"{shallow['depth']} blocks", shallow),
                     (f"{deep['depth']} blocks", deep), ("control", shut))},
-        FAR, near(deep), control=near(shut), source="P1 2.2",
-        paper="SGD did not stall")
+        FAR, near(deep), control=near(shut), source="P1 2.2", paper="SGD did not stall")
 
 
 def prefixes(row: dict) -> list[int]:
@@ -133,8 +132,7 @@ def claims_on_deepest(record: dict) -> list[Claim]:
         own("ten-thousand-used", "the loss of nets of 10,000 highway blocks depends on "
             "more than their first 50 blocks: with only these, the training loss of "
             f"each net rises by more than 10 %. {COUNTED}. Ours is how many of the "
-            "first blocks a net must keep",
-            [row], prefixes(row), 50,
+            "first blocks a net must keep", [row], prefixes(row), 50,
             lambda blocks: min(prefixes(row)) > blocks)]
 
 
@@ -242,8 +240,7 @@ def claim_on_guideline(rows: list[dict]) -> Claim:
         "guideline-suits", "P1's guideline for convolutional nets suits fully "
         "connected nets: b_T of -1, -2, -3 for 10, 20, 30 layers gives a mean test "
         "accuracy less than one point below that of the b_T with the lowest training "
-        "loss",
-        [row for found in depths.values() for row in found],
+        "loss", [row for found in depths.values() for row in found],
         {f"{depth} layers, points behind": listed(100 * each.mean(), 2)
          for depth, each in lost.items()}, 1, suits, n=n)
 
@@ -264,16 +261,14 @@ def claim_on_advice(rows: list[dict]) -> Claim:
         "more-negative-trains", "when in doubt, start with a more negative b_T: if "
         "nets of a depth and seed train with one b_T, they train with every lower b_T "
         "that was tried. Ours is the largest b_T that trains; none above 1 or below "
-        "-20 was tried", rows, tops, None,
-        lambda: every(below),
+        "-20 was tried", rows, tops, None, lambda: every(below),
         n=sorted({len(found) for found in tops.values()}, reverse=True),
         source="tutorial", paper="start with more negative")
 
 
 def claims_on_tutorial(arms: list[dict]) -> list[Claim]:
     """The tutorial's 20 plain layers, and what made them fail."""
-    (given,) = (arm for arm in arms
-                if arm["start"] == "tutorial" and arm["lr"] == 0.01)
+    (given,) = (arm for arm in arms if arm["start"] == "tutorial" and arm["lr"] == 0.01)
     return [
         own("tutorial-plain-fails", "20 plain layers have a test accuracy of at most "
             "15 %, which is 5 points above guessing", [given], given["test_acc"], 5,

@@ -152,10 +152,9 @@ def claim_on_constant(record: dict) -> Claim:
     beside = {depth: compared(row["train_loss"], ones[depth]["train_loss"])
               for depth, row in constant.items()}
     return own(
-        "constant-t-as-good", "with an initial T of "
-        f"{record['plan']['constant_T']:g} in every block, the loss is at most {NEAR} %"
-        " above that of S = 1, from 10 to 1000 blocks. At 10,000 blocks both "
-        "rules are the same",
+        "constant-t-as-good", f"with an initial T of {record['plan']['constant_T']:g} "
+        f"in every block, the loss is at most {NEAR} % above that of S = 1, from 10 to "
+        "1000 blocks. At 10,000 blocks both rules are the same",
         [*ones.values(), *constant.values()],
         by_depth({depth: told(each) for depth, each in beside.items()}), NEAR,
         below(beside.values()))

@@ -54,8 +54,7 @@ def draw_law(record: dict) -> Figure:
         f"{depths[-1]:,} blocks train",
         trained_on(record["plan"]), f"means of {len(record['plan']['seeds'])} seeds",
         "S is the sum of T over all blocks before training, so it is below their "
-        f"number; grey: S up to {LOW}",
-        columns=len(OPTIMIZERS), sharey=True)
+        f"number; grey: S up to {LOW}", columns=len(OPTIMIZERS), sharey=True)
     for axes, (optimizer, name) in zip(panels, OPTIMIZERS.items(), strict=True):
         for place, depth in enumerate(depths):
             rows = [row for row in record["sums"]

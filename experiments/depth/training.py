@@ -68,8 +68,7 @@ def train(config: dict, data: hn.Data) -> dict:
     data = hn.scale_pixels(subset, config["dtype"])
     net = make_net(config, data)
     cache = net.cache(config["batch"])
-    optimizer = (hn.Adam(net.params, eps=config["eps"])
-                 if config["optimizer"] == "adam"
+    optimizer = (hn.Adam(net.params, eps=config["eps"]) if config["optimizer"] == "adam"
                  else hn.SGD(net.params, config["momentum"]))
     rng = np.random.default_rng(hn.streams(config["seed"])["batches"])
     history, status = hn.fit(

@@ -114,8 +114,7 @@ def describer(configs: Collection[dict]) -> Callable[[dict], str]:
     def describe(config):
         return ", ".join(
             value if isinstance(value, str) else f"{name} {value:g}"
-            for name, value in config.items()
-            if isinstance(value, (str, int, float))
+            for name, value in config.items() if isinstance(value, (str, int, float))
             and (len(configs) == 1 or len(values.get(name, ())) > 1))
     return describe
 

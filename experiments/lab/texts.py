@@ -155,11 +155,9 @@ def ours_of(value: Any) -> str:
             of, Mapping) else value
     if not isinstance(rows, Mapping) or len(rows) < 4 and len(line) < 100:
         return f"- Ours: {line}."
-    inner = {tuple(item) if isinstance(item, Mapping) else ()
-             for item in rows.values()}
+    inner = {tuple(item) if isinstance(item, Mapping) else () for item in rows.values()}
     columns = inner.pop() if len(inner) == 1 else ()
-    cells = [[spaced(name),
-              *(map(words, item.values()) if columns else [words(item)])]
+    cells = [[spaced(name), *(map(words, item.values()) if columns else [words(item)])]
              for name, item in rows.items()]
     return f"\n{table(cells, '|'.join(['ours', *(columns or [' '])]))}\n"
 

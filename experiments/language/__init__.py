@@ -110,8 +110,7 @@ def draw(record: dict) -> Figure:
     figure, axes = sheet(
         "A gate on the input x helps the language model most", "Penn Treebank",
         "ours: a dot for each seed; the small model of Kim et al. (2016)",
-        "the model of P2 (Greff et al., 2017) is larger",
-        height=3.9)
+        "the model of P2 (Greff et al., 2017) is larger", height=3.9)
     nets = sorted(record["nets"], reverse=True, key=lambda net: np.median(
         or_infinite(net["test_perplexity"])))
     with_gate, without = TINTS.own[:2]
@@ -215,8 +214,7 @@ SAID = [
          "perplexity", THREE, 5.0, WORST | p2s("four residual"), ["four residual"]),
     Said("lm-t-only-plain", "P2 Table 1a", "two T-only layers are better than one "
          "plain layer, by at least 1 in test perplexity (b_T of T-only is not "
-         "searched)",
-         ["T-only"], 1.0, p2s("T-only", "plain"), ["plain"]),
+         "searched)", ["T-only"], 1.0, p2s("T-only", "plain"), ["plain"]),
     Said("lm-residual-plain", "P2 5.2", "four residual layers are close to one plain "
          "layer: their test perplexities differ by at most 3",
          ["four residual", "plain"], 3.0, p2s("four residual", "plain")),

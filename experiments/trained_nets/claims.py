@@ -142,14 +142,12 @@ def claims_on_outputs(nets: Nets, plan: dict) -> list[Claim]:
         return sum(net["change"][state][:early]) / sum(net["change"][state])
 
     def classes(net, state):
-        return min(sum(shares[:early])
-                   for shares in net["differences"][state].values())
+        return min(sum(shares[:early]) for shares in net["differences"][state].values())
     stripes = beside_plain(nets, "highway", lambda net, state: dict(
         zip(how["within"], net["still"][state], strict=True)))
     return [
         Claim(name="early-change", source="P1 4", text="most of the change of the "
-              f"block outputs happens in the first {early} blocks",
-              paper="> 0.5",
+              f"block outputs happens in the first {early} blocks", paper="> 0.5",
               limit=1, **about(gated, in_both(gated, change), mostly)),
         Claim(name="stripes", source="P1 4", text="most outputs stay constant over "
               f"many blocks and show as stripes: they move by less than {within} in "
@@ -285,8 +283,7 @@ def claim_on_shuffling(nets: Sequence[Mapping]) -> Claim:
         "the distance is above 0.9, no step is above half of the whole rise, and the "
         "error grows by less than 0.1 when blocks only change places with a neighbour. "
         "The three limits follow from one number, 0.1: they are 1 - 0.1, 5 x 0.1 and "
-        "0.1",
-        paper="interchangeable to a certain degree", limit=0.1,
+        "0.1", paper="interchangeable to a certain degree", limit=0.1,
         **about(nets, [{"trained": each} for each in found], is_smooth,
                 ours=over_nets(found)))
 
@@ -315,15 +312,13 @@ def claims_on_estimation(nets: Nets, block: str) -> list[Claim]:
         claim("error-shrinks", "P2 4.2", "the standard deviation of the estimation "
               "error a_k - A falls from block to block: its rank correlation with k is "
               "below -0.9", "decreases",
-              error(lambda found: rank_correlation(found["std"][:-1])),
-              below),
+              error(lambda found: rank_correlation(found["std"][:-1])), below),
         claim("error-mean", "P2 4.2", "the mean of the estimation error over images "
               "and units is below a tenth of its standard deviation at every k",
               "close to zero", error(mean_by_std)),
         claim("error-bias", "P2 Eq. 1", "the estimation error of each unit has a mean "
               "near zero: less than a tenth of the mean square error is bias, at every "
-              "k", "0",
-              error(lambda found: max(found["bias_share"]))),
+              "k", "0", error(lambda found: max(found["bias_share"]))),
         claim("step-bias", "P2 Eq. 9" if block == "residual" else "P2 Eq. 7",
               "each unit's step a_k - a_(k-1) has a mean of zero: less than a tenth "
               "of its mean square is bias, in every block", "0",
@@ -338,8 +333,7 @@ def claims_on_mixing(nets: Sequence[Mapping]) -> list[Claim]:
               "variance: over the gates of all blocks but the last, the rank "
               "correlation of mean T with this weight is above 0.5", paper="equal",
               limit=0.5, **about(
-                  nets, in_both(nets, lambda net, state: net["mixing"][state]),
-                  above)),
+                  nets, in_both(nets, lambda net, state: net["mixing"][state]), above)),
         claim_on_bound()]
 
 
@@ -561,13 +555,11 @@ def claims_on_cifar100(nets: Sequence[Mapping], plan: dict) -> list[Claim]:
               "> 0.5", 1, [each["fell"] for each in bias], mostly),
         claim("bias-rises-with-depth", "4", "b_T rises with depth: the mean b_T of a "
               "block and the block's number have a correlation above 0.5",
-              "forming a gradient", 0.5, [each["with_depth"] for each in bias],
-              above),
+              "forming a gradient", 0.5, [each["with_depth"] for each in bias], above),
         claim("bias-against-activity", "4", "b_T is inversely correlated with the "
               "activity of the gates: the mean b_T and the mean T of a block have a "
               "correlation below -0.5", "inversely", 0.5,
-              [each["with_activity"] for each in bias],
-              below),
+              [each["with_activity"] for each in bias], below),
         claim("change-within-first", "4", "outputs change within the first "
               f"{first} blocks: less than 10 % of the change happens after them",
               "about 40", 0.1, in_both(nets, lambda net, state: late_change(

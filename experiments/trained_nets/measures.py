@@ -136,8 +136,7 @@ def still(net: hn.DeepNet, x: np.ndarray, apart: int, within: Iterable[float]
     def counts(rows, _, cache):
         moved = np.abs(outputs(net, cache)[apart:] - outputs(net, cache)[:-apart])
         return [np.count_nonzero(moved < most) for most in within]
-    return listed(over_images(net, x, counts) / (
-        net.hidden * (net.depth + 1 - apart)))
+    return listed(over_images(net, x, counts) / (net.hidden * (net.depth + 1 - apart)))
 
 
 def change(net: hn.DeepNet, x: np.ndarray) -> list[float]:

@@ -148,8 +148,7 @@ def stage_configs(plan: dict, record: dict) -> dict[Staged, dict]:
            for depth in how["depths"]}
     for block in TRAINED if how["committed"] else ():
         of[base._replace(block=block)] = {
-            "lrs": plan["lrs"][block],
-            "weights": weights_hash(nets.trained_net(block))}
+            "lrs": plan["lrs"][block], "weights": weights_hash(nets.trained_net(block))}
     return {staged: net | {
         "block": staged.block, "seed": staged.seed, "depth": staged.depth,
         "gate_bias": staged.gate_bias, "epochs": staged.epochs, "weights": None,
