@@ -14,17 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import highway_networks as hn
+from highway_suite import workers
 from highway_suite.checkpoints import Checkpoint, of_training
 from highway_suite.datasets import DATASETS, MissingData, load_as_asked
 from highway_suite.files import check_target, expanded
 from highway_suite.records import COMMAND, JUST_GUESSING, environment, write_record
 from highway_suite.terminal import in_range, prepare_streams
-from highway_suite.workers import (
-    ended_by_signals,
-    find_joblib,
-    processes_for,
-    train_all,
-)
 
 PROGRAM = COMMAND.split()[-1]
 QUICK = {"depths": [10], "epochs": 5, "n_train": 2000, "n_test": 1000}
@@ -50,7 +45,7 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"argument --blocks: {block!r} is no name of a block")
         if options.no_save and options.out:
             self.error("argument --out: not allowed with argument --no-save")
-        if (options.jobs or 1) > 1 and find_joblib() is None:
+        if (options.jobs or 1) > 1 and workers.find_joblib() is None:
             self.error("argument --jobs: more than 1 needs joblib")
         if options.threads > 1 and (options.jobs or 1) > 1:
             self.error("argument --threads: not allowed with more than one of --jobs")
@@ -127,9 +122,10 @@ def train(configs: list[hn.Config], data: hn.Data, options: argparse.Namespace
                for seed in {config.seed for config in configs}}
     tasks = [(config, subsets[config.seed], checkpoint_of(
         options.checkpoint, config, subsets[config.seed])) for config in configs]
-    jobs = options.jobs or (1 if options.threads > 1 else processes_for(configs))
+    jobs = options.jobs or (1 if options.threads > 1 else
+                            workers.processes_for(configs))
     try:
-        return train_all(tasks, min(jobs, len(configs)), options.threads)
+        return workers.train_all(tasks, min(jobs, len(configs)), options.threads)
     except BrokenExecutor:
         raise OSError("a process was killed or lacks memory; no record written. Try "
                       "--jobs 1, or smaller nets") from None
@@ -247,5 +243,5 @@ def run_as_program() -> None:
     """`main` for a process of its own: a signal that ends it cleans up as Ctrl-C does,
     and closed streams do no harm."""
     prepare_streams()
-    with ended_by_signals(lambda number: SystemExit(128 + number)):
+    with workers.ended_by_signals(lambda number: SystemExit(128 + number)):
         main()

@@ -19,19 +19,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import highway_networks as hn
+from highway_suite import figures
 from highway_suite.datasets import DATASETS
-from highway_suite.figures import (
-    arm_colour,
-    gated_arms,
-    mean_and_range,
-    plot_depth_sweep,
-    plot_gate_history,
-    plot_gates,
-    plot_history,
-    saved,
-    sheet,
-    style,
-)
 from highway_suite.files import write_file
 from highway_suite.records import JUST_GUESSING, RecordError
 from highway_suite.studies import RUN, Arm, Study
@@ -134,8 +123,8 @@ def where_it_learns(study: Study) -> str:
 def page(title: str, notes: Sequence[str], *panels: float) -> tuple:
     """A sheet with axes of about these heights in inches, one below the other -> the
     figure, and them. A title or a caption of more lines makes it higher."""
-    figure, axes = sheet(title, *notes, rows=len(panels), squeeze=False,
-                         height_ratios=panels)
+    figure, axes = figures.sheet(title, *notes, rows=len(panels), squeeze=False,
+                                 height_ratios=panels)
     figure.set_figheight(
         1.37 + sum(panels) + 0.9 * (len(panels) - 1)
         + 0.2 * figure.get_suptitle().count("\n")
@@ -151,7 +140,7 @@ def history_figure(study: Study, series: str) -> Figure:
         title = "Training loss, " + title.replace("learns", "falls").replace(
             "guesses", "stays")
     figure, axes = page(title, caption(study, study.deepest, RANGE, note), 2.4)
-    plot_history(study, axes, series=series)
+    figures.plot_history(study, axes, series=series)
     return figure
 
 
@@ -162,23 +151,23 @@ def depth_sweep(study: Study) -> Figure:
     after = f"accuracy after {epochs} epoch{'' if epochs == '1' else 's'}"
     figure, axes = page(where_it_learns(study), caption(
         study, arms, RANGE, after, learns(study, "above chance")), 2.4)
-    plot_depth_sweep(study, axes)
+    figures.plot_depth_sweep(study, axes)
     return figure
 
 
 def name_panel(axes: Axes, arm: Arm) -> None:
     """Write whose gates an axes shows, right above it."""
     axes.set_title(arm.block, size=10, weight="bold", loc="right",
-                   color=arm_colour(arm))
+                   color=figures.arm_colour(arm))
 
 
 def gate_figure(study: Study, plot: Callable[..., Axes], title: str, several: str,
                 note: str) -> Figure:
     """A figure with a panel for each of the deepest nets with gates, named by it unless
     it is a highway net alone; note: in the caption, where there are gates."""
-    arms, deep = gated_arms(study), counted(study.depth, "block")
+    arms, deep = figures.gated_arms(study), counted(study.depth, "block")
     if len(arms) == 1:
-        below = (next(mean_and_range(arms[0].T[:, -1])) < study.T_start).sum()
+        below = (next(figures.mean_and_range(arms[0].T[:, -1])) < study.T_start).sum()
         title += f": it ends below its start in {below} of {deep}"
     else:
         title += f", {deep}"
@@ -198,15 +187,15 @@ def gate_figure(study: Study, plot: Callable[..., Axes], title: str, several: st
 def T_gate_evolution(study: Study) -> Figure:
     """Mean T of each block over training, a heat map for each kind with gates."""
     return gate_figure(
-        study, plot_gate_history, "Mean T over training", MEAN,
+        study, figures.plot_gate_history, "Mean T over training", MEAN,
         f"line on the scale: the initial σ(b_T) = {study.T_start:.3g}")
 
 
 def T_gate_final(study: Study) -> Figure:
     """Mean T of each block after the last epoch recorded, as bars from sigma(b_T)."""
-    ends = sorted({int(arm.T_epoch[-1]) for arm in gated_arms(study)})
+    ends = sorted({int(arm.T_epoch[-1]) for arm in figures.gated_arms(study)})
     after = f"epoch {' or '.join(map(str, ends))}" if ends else "training"
-    return gate_figure(study, plot_gates, f"Mean T after {after}",
+    return gate_figure(study, figures.plot_gates, f"Mean T after {after}",
                        f"bar: {MEAN}; whisker: lowest to highest",
                        "bars start at the initial σ(b_T)")
 
@@ -220,8 +209,9 @@ PICTURES: dict[str, Callable[[Study], Figure]] = {
 
 def render(name: str, study: Study, kind: str = "png") -> bytes:
     """A picture's name and its Study -> the bytes of its file."""
-    with style():
-        return saved(PICTURES[name](study), kind, name, study.command, study.sha256)
+    with figures.style():
+        return figures.saved(PICTURES[name](study), kind, name, study.command,
+                             study.sha256)
 
 
 # --------------------------------------------------------------------------------------
