@@ -130,6 +130,8 @@ class Replay:
 class Lab:
     """An experiment at work: its plan and where its trials come from."""
 
+    source: Any         # Training, or for a recheck Replay
+
     def __init__(self, experiment: Experiment, source: Training | Replay, *,
                  smoke: bool = False, data_dir: Path | None = None):
         self.experiment, self.source, self.data_dir = experiment, source, data_dir

@@ -121,7 +121,6 @@ def train_again(lab: Lab, names: Collection[str], jobs: int | None
                 ) -> dict[str, Trial]:
     """Run trials that a replay asked for once more, {hash of the committed one: new
     Trial}. Raises StoreError."""
-    assert isinstance(lab.source, Replay)
     groups: dict[tuple, dict[str, dict]] = {}
     for name in names:
         function, dataset, config = lab.source.asked[name]
@@ -137,9 +136,7 @@ def train_again(lab: Lab, names: Collection[str], jobs: int | None
 def compare_again(lab: Lab, names: Collection[str], jobs: int | None) -> bool:
     """Run trials again and say of each how it compares with the committed one ->
     whether all are equal, or were made in another environment or by another version."""
-    source = lab.source
-    assert isinstance(source, Replay)
-    committed = source.finished
+    committed = lab.source.finished
     describe = describer([committed[name].config for name in names])
     good = True
     for name, trial in train_again(lab, names, jobs).items():
@@ -183,7 +180,6 @@ def judge_again(claim: dict, lab: Lab, jobs: int | None, known: Mapping[str, Tri
                 ) -> tuple[dict, dict[str, Trial]]:
     """Train the trials that decide a claim once more, but for the known ones -> the
     claim that they give, and these trials. Raises StoreError, hn.DataError."""
-    assert isinstance(lab.source, Replay)
     again = {name: known[name] for name in claim["trials"] if name in known}
     again |= train_again(lab, [name for name in claim["trials"] if name not in again],
                          jobs)
@@ -200,7 +196,6 @@ def recheck_claim(name: str, *, minutes: float, sample: int, jobs: int | None,
     there is none, 3 only the verdict came out. Raises RecordError, StoreError,
     hn.DataError."""
     claim, lab = opened(name, data_dir)
-    assert isinstance(lab.source, Replay)
     print(f"{claim['source']}: {claim['claim']}\nverdict, as committed: "
           f"{claim['verdict']}", flush=True)
     deciding = [lab.source.finished[found] for found in claim["trials"]]
@@ -238,7 +233,6 @@ def recheck_all(names: Iterable[str], jobs: int | None, data_dir: Any) -> int:
     for name in names:
         start = time.monotonic()
         claim, lab = opened(name, data_dir)
-        assert isinstance(lab.source, Replay)
         say(f"\n{name}: {claim['claim']}")
         judged, again = judge_again(claim, lab, jobs, known)
         known |= again
