@@ -10,7 +10,7 @@ import pytest
 
 import highway_networks as hn
 import highway_suite
-from highway_suite import mirrors
+from highway_suite import datasets
 from highway_suite.datasets import DATASETS, MissingData, load
 
 NOBODY = "http://127.0.0.1:9/"      # listens there
@@ -88,8 +88,8 @@ def test_a_mirror_that_fails_is_passed_over(server, use, cache, small_mnist, fau
                                             monkeypatch):
     if fault in ("hang", "drip"):
         limit = {"hang": "TIMEOUT", "drip": "DEADLINE"}[fault]
-        monkeypatch.setattr(mirrors, limit, 0.2)
-        monkeypatch.setattr(mirrors, "SLOWEST", 1e9)
+        monkeypatch.setattr(datasets, limit, 0.2)
+        monkeypatch.setattr(datasets, "SLOWEST", 1e9)
     (address,) = use(fault)
     with pytest.raises(MissingData, match=address) as caught:
         load("mnist", cache)
