@@ -7,7 +7,7 @@ import pytest
 from test_training import trained
 
 import highway_networks as hn
-from experiments.depth import claims, plan, training, tutorial
+from experiments.depth import claims, plan, training
 from experiments.depth.plan import PLAN, Net, net_config
 from experiments.lab.judging import judge
 
@@ -46,7 +46,7 @@ def test_the_tutorials_steps_are_on_the_summed_loss(digits):
     from 0 to 1, epoch after epoch in new orders."""
     config = {"start": "he", "depth": 3, "seed": 0, "batch": 50, "lr": 0.002,
               "steps": 65, "n_train": 1437}
-    result = tutorial.train(config, digits)
+    result = training.train_tutorial(config, digits)
     assert result["status"] == "ok" and result["test_acc"] > 0.5
     steps, step = [], hn.train_step
     with pytest.MonkeyPatch.context() as patch:
@@ -54,7 +54,7 @@ def test_the_tutorials_steps_are_on_the_summed_loss(digits):
             steps.append((batch[0].min(), batch[0].max(), len(batch[1]), lr, clip,
                           optimizer.momentum)),
             step(net, batch, cache, optimizer, lr, clip))[1])
-        assert tutorial.train(config, digits) == result
+        assert training.train_tutorial(config, digits) == result
     assert steps == [(0, 1, 50, 50 * 0.002, 0, 0)] * 65     # more than two epochs of 28
 
 

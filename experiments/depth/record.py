@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.depth import tutorial
 from experiments.depth.plan import TRAINS, Net, gates_of, net_config, on_all
-from experiments.depth.training import train
+from experiments.depth.training import train, train_tutorial
 from experiments.lab import Lab, Trial
 from experiments.lab.judging import name_of_least, or_infinite
 
@@ -140,7 +139,7 @@ def rows_of_tutorial(lab: Lab) -> list[dict]:
     """A row for each start and rate of the tutorial's net."""
     own = lab.plan["tutorial"]
     shared = {name: own[name] for name in ("depth", "steps", "batch", "n_train")}
-    found = lab.by_seed(tutorial.train, {
+    found = lab.by_seed(train_tutorial, {
         (start, lr): shared | {"start": start, "lr": lr}
         for start in own["starts"] for lr in own["lrs"]}, own["seeds"])
     return [{"start": start, "lr": lr,
