@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.data_movement import skipping, tracing
+from experiments.data_movement import tracing, trials
 from experiments.data_movement.costs import movement
 
 
@@ -72,10 +72,10 @@ def trained_like(rng):
 def test_a_skipping_net_is_the_net_where_nothing_is_skipped(rng):
     net, x = trained_like(rng)
     whole, _ = net.forward(x)
-    logits, used = skipping.skip(net, x, -1.0)
+    logits, used = trials.skip(net, x, -1.0)
     assert used.all() and np.allclose(logits, whole, atol=1e-5)
-    shut, used = skipping.skip(net, x, 2.0)     # no T is as large: every x is carried
+    shut, used = trials.skip(net, x, 2.0)     # no T is as large: every x is carried
     assert not used.any()
     assert np.allclose(shut, net.forward(x, closed=range(4))[0], atol=1e-5)
-    half, used = skipping.skip(net, x, float(np.median(net.gates(x.T))))
+    half, used = trials.skip(net, x, float(np.median(net.gates(x.T))))
     assert 0 < used.mean() < 1 and not np.allclose(half, whole, atol=1e-3)

@@ -19,7 +19,7 @@ residual nets few blocks.
 
 from typing import Any
 
-from experiments.data_movement import passes, skipping
+from experiments.data_movement import trials
 from experiments.data_movement.claims import claims
 from experiments.data_movement.figures import draw_passes, draw_skipping
 from experiments.lab import Experiment, Lab
@@ -53,9 +53,8 @@ SMOKE: dict[str, Any] = {
 
 def run(lab: Lab) -> dict:
     """Price passes, skip in trained nets -> the record."""
-    return {"passes": passes.passes(lab),
-            "until_loss": passes.until_loss(lab), "small": skipping.small_nets(lab),
-            "skipping": skipping.nets(lab)}
+    return {"passes": trials.passes(lab), "until_loss": trials.until_loss(lab),
+            "small": trials.small_nets(lab), "skipping": trials.nets(lab)}
 
 
 EXPERIMENT = Experiment(
