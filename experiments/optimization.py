@@ -22,13 +22,7 @@ import numpy as np
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.experiment import for_figures
-from experiments.lab.judging import (
-    FEWER_EPOCHS,
-    every,
-    listed,
-    or_infinite,
-    over_nets,
-)
+from experiments.lab.judging import FEWER_EPOCHS, every, listed, or_infinite, over_nets
 from experiments.lab.papers import FIGURE_1_EPOCHS
 
 with for_figures():

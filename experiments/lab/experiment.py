@@ -26,13 +26,7 @@ from experiments.lab.running import describer, run_trials, seconds_of
 from experiments.lab.trials import Request, Store, StoreError, Trial, read_packed
 from highway_suite.datasets import content_hash, load
 from highway_suite.files import parse_json, to_json, write_file
-from highway_suite.records import (
-    RecordError,
-    environment,
-    field,
-    read_with_hash,
-    sound,
-)
+from highway_suite.records import RecordError, environment, field, read_with_hash, sound
 from highway_suite.terminal import prepare_streams, say
 from highway_suite.workers import ended_by_signals
 
