@@ -37,14 +37,6 @@ def find_joblib() -> Any:
     return None
 
 
-def cores() -> int:
-    """The cores that this process may use; joblib knows a container's share, too."""
-    if joblib := find_joblib():
-        return joblib.cpu_count()
-    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
-            os.cpu_count() or 1)
-
-
 def why_alone() -> str:
     """Why no other process can work beside this one; nothing where some can."""
     if (joblib := find_joblib()) is None:
@@ -103,10 +95,10 @@ def side_by_side(function: Callable, tasks: Iterable[tuple], jobs: int | None = 
     if jobs != 1 and len(tasks) > 1 and (why := why_alone()):
         say(f"{why}: one process does all the work")
         jobs = 1
-    jobs = min(jobs or cores(), len(tasks))
+    joblib = find_joblib()      # whose cpu_count knows a container's share, too
+    jobs = min(jobs or (joblib.cpu_count() if joblib else 1), len(tasks))
     if jobs <= 1:
         return (function(*task) for task in tasks)
-    joblib = find_joblib()
     with handling([signal.SIGINT], signal.SIG_IGN):      # they inherit it
         # Always the same options, or joblib would start new processes, and all of them
         # named, or it would take them from a parallel_config. max_nbytes=None keeps
@@ -154,7 +146,7 @@ def processes_for(configs: list[hn.Config]) -> int:
     work = sum(map(cost, configs))
     if work < START_SECONDS or len(configs) == 1 or why_alone():
         return 1
-    jobs = min(cores(), len(configs))
+    jobs = min(find_joblib().cpu_count(), len(configs))
     return jobs if work - work / jobs > START_SECONDS else 1
 
 
