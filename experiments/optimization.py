@@ -22,8 +22,8 @@ import numpy as np
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.experiment import for_figures
-from experiments.lab.judging import FEWER_EPOCHS, every, listed, or_infinite, over_nets
-from experiments.lab.papers import FIGURE_1_EPOCHS
+from experiments.lab.judging import every, listed, or_infinite, over_nets
+from experiments.lab.papers import FEWER_EPOCHS, FIGURE_1_EPOCHS
 
 with for_figures():
     from matplotlib.axes import Axes

@@ -8,24 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from experiments.convolution.plan import BIASES, GATES
-from experiments.lab import Claim
-from experiments.lab.judging import (
-    FEWER_EPOCHS,
-    OTHER_NETS,
-    agreed,
-    ahead,
-    listed,
-    or_infinite,
-    or_zero,
-)
-from experiments.lab.papers import (
-    TABLE_1,
-    TABLE_1_EPOCHS,
-    TABLE_1_OTHERS,
-    TABLE_2,
-    TABLE_2_EPOCHS,
-    TABLE_3,
-)
+from experiments.lab import Claim, papers
+from experiments.lab.judging import agreed, ahead, listed, or_infinite, or_zero
 from experiments.nets.probes import sequential_depth
 
 TRAINS = 0.5            # a run of 4000 images trains if its last loss is below this
@@ -202,7 +186,7 @@ def claims_on_narrow(nets: dict[tuple, dict], depths: Sequence[int]) -> list[Cla
               "convolutions seem to make learning unstable (theirs: residual nets of "
               "110 layers with batch normalization; for ours see "
               "narrow-gates-fail)", paper="He et al. 2016", ours=None, rows=(), n=None,
-              test=None, why=OTHER_NETS),
+              test=None, why=papers.OTHER_NETS),
         Claim(name="narrow-gates-fail", text="more runs fail with 1x1 gates than with "
               "3x3 gates, by at least 25 points, at 8 and at 28 blocks. A run fails if "
               "its last training loss is 0.5 or more. Ours is % of the runs", rows=rows,
@@ -232,13 +216,13 @@ def ours_of(row: dict) -> dict:
 def claim_on_width(row: dict, name: str, chosen_late: bool) -> Claim:
     """One width's row of Table 1: our mean beside the paper's. Less than theirs says
     nothing after a tenth of the epochs."""
-    paper, width = TABLE_1[row["width"]], row["width"]
+    paper, width = papers.TABLE_1[row["width"]], row["width"]
     return Claim(
         name=name, source="P1 3.2", text=f"10 layers of width {width}, after "
         f"{row['epochs']} epochs, have at least the paper's mean test accuracy, in %",
         paper=paper, rows=[row], n=row["n"], ours=ours_of(row), after_data=chosen_late,
-        why=FEWER_EPOCHS, test=lambda: mean_of(row) >= paper["mean"] or (
-            None if row["epochs"] < TABLE_1_EPOCHS else False))
+        why=papers.FEWER_EPOCHS, test=lambda: mean_of(row) >= paper["mean"] or (
+            None if row["epochs"] < papers.TABLE_1_EPOCHS else False))
 
 
 def claims_on_table_1(rows: list[dict]) -> list[Claim]:
@@ -251,9 +235,9 @@ def claims_on_table_1(rows: list[dict]) -> list[Claim]:
         claim_on_width(wide, "table-1-wide", True),
         Claim(name="table-1-wider", source="P1 3.2", text="the wider net of Table 1 is "
               "the better one: test accuracy in %", rows=[narrow, wide],
-              n=[narrow["n"], wide["n"]], after_data=True, why=FEWER_EPOCHS,
+              n=[narrow["n"], wide["n"]], after_data=True, why=papers.FEWER_EPOCHS,
               paper={f"width {width}": paper["mean"]
-                     for width, paper in TABLE_1.items()},
+                     for width, paper in papers.TABLE_1.items()},
               ours={"width 16": narrow["test_percent"],
                     "width 32": wide["test_percent"]},
               test=lambda: ahead(wide["test_percent"], narrow["test_percent"]) or None),
@@ -275,18 +259,18 @@ def claim_on_twins(name: str, text: str, highway: dict, plain: dict) -> Claim:
 
 def claim_competitive(row: dict) -> Claim:
     """P1's comparison with nets of others: by the best run, as theirs."""
-    other = TABLE_1_OTHERS["Maxout"]["accuracy"]
-    small = row["parameters"] < TABLE_1_OTHERS["DSN"]["parameters"] / 2
+    other = papers.TABLE_1_OTHERS["Maxout"]["accuracy"]
+    small = row["parameters"] < papers.TABLE_1_OTHERS["DSN"]["parameters"] / 2
 
     def near(points):
         reached = (row["best"] or 0) >= other - points
         return small and reached if reached or (
-            row["epochs"] >= TABLE_1_EPOCHS) else None
+            row["epochs"] >= papers.TABLE_1_EPOCHS) else None
     return Claim(
         name="table-1-competitive", source="P1 3.2", text="the wider net competes with "
         "nets of far more parameters: its best run is within 0.05 points of Maxout, "
-        "with less than half the parameters of Maxout or DSN, after "
-        f"{row['epochs']} epochs", paper=TABLE_1_OTHERS, n=row["n"], why=FEWER_EPOCHS,
+        f"with less than half the parameters of Maxout or DSN, after {row['epochs']} "
+        "epochs", paper=papers.TABLE_1_OTHERS, n=row["n"], why=papers.FEWER_EPOCHS,
         rows=[row], ours={"accuracy": row["best"], "parameters": row["parameters"]},
         test=near, limit=0.05, after_data=True)
 
@@ -300,9 +284,9 @@ def claim_on_table(name: str, source: str, layers: str, title: str, net: dict,
         name=name, source=source, text=f"{layers} parameters, have at least the "
         f"paper's accuracy in {net['epochs']} epochs on {title}: mean test accuracy in "
         "%", paper=paper, rows=[net], n=net["n"], ours=ours_of(net),
-        why="so few runs tell no mean" if few else FEWER_EPOCHS,
+        why="so few runs tell no mean" if few else papers.FEWER_EPOCHS,
         test=lambda: None if few else mean_of(net) >= least or (
-            None if net["epochs"] < TABLE_2_EPOCHS else False))
+            None if net["epochs"] < papers.TABLE_2_EPOCHS else False))
 
 
 def claims_on_tables(two: dict, three: dict) -> list[Claim]:
@@ -310,12 +294,13 @@ def claims_on_tables(two: dict, three: dict) -> list[Claim]:
     highway, *others = two["nets"]
     return [
         claim_on_table("table-2-11-layers", "P1 Table 2", "11 layers, 236 K",
-                       two["title"], highway, TABLE_2, TABLE_2["Highway A"], 3),
+                       two["title"], highway, papers.TABLE_2,
+                       papers.TABLE_2["Highway A"], 3),
         *(claim_on_twins("table-2-twins", f"after equal epochs on {two['title']}, by "
                          "settings of the ladder, highway nets", highway, plain)
           for plain in others),
         *(claim_on_table("table-3-19-layers", "P1 Table 3", "19 layers, 2.3 M",
-                         three["title"], net, TABLE_3, TABLE_3["mean"], 1)
+                         three["title"], net, papers.TABLE_3, papers.TABLE_3["mean"], 1)
           for net in three["nets"])]
 
 

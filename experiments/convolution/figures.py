@@ -21,19 +21,10 @@ from experiments.lab.texts import span
 with for_figures():
     from matplotlib.figure import Figure
 
-    from experiments.lab.drawing import (
-        DASHED,
-        colour_of,
-        data_of,
-        draw_level,
-        log_y,
-        plain_numbers,
-        sheet,
-        signed,
-    )
+    from experiments.lab import drawing
     from highway_suite.figures import SMALL, TINTS, fit_depths, label_right, label_y
 
-    LOOKS = {3: (colour_of("highway"), "o", -0.12), 1: (TINTS.own[2], "s", 0.0),
+    LOOKS = {3: (drawing.colour_of("highway"), "o", -0.12), 1: (TINTS.own[2], "s", 0.0),
              0: (TINTS.own[3], "D", 0.12)}      # by gate; the last is a shift along b_T
 
 
@@ -52,14 +43,14 @@ def draw_table(record: dict) -> Figure:
            if row["block"] == "highway" and row["settings_of"] == row["net"]}
     apart = max(abs((row["mean"] or 0) - TABLE_1[row["width"]]["mean"])
                 for row in own.values())
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         "With a search for each width, highway nets of Table 1 come within "
         f"{apart:.2f} points of the paper's", f"{record['table_1']['title']}: "
         f"{rows[0]['epochs']} epochs, the paper's {TABLE_1_EPOCHS}",
         "dot: a run of ours, bar: our mean, diamond: the paper's mean", height=3.7)
     for at, row in enumerate(rows):
         for value in row["test_percent"]:
-            axes.plot(value or np.nan, at, "o", color=colour_of(row["block"]),
+            axes.plot(value or np.nan, at, "o", color=drawing.colour_of(row["block"]),
                       markersize=6, alpha=0.7, markeredgewidth=0)
         axes.plot(row["mean"] or np.nan, at, "|", color=TINTS.ink, markersize=16,
                   markeredgewidth=2)
@@ -78,7 +69,7 @@ def draw_ladder(record: dict) -> Figure:
     rungs, names = table["rungs"], [rung["rung"] for rung in table["rungs"]]
     means = [100 - np.mean(or_zero(rung["test_percent"])) for rung in rungs
              if rung["kept"]]
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         f"Rung by rung the test error of the paper's 11 layers falls from "
         f"{means[0]:.1f} to {means[-1]:.1f} %",
         f"{table['title']}: {plan['by_rung']['epochs']} epochs each",
@@ -88,8 +79,9 @@ def draw_ladder(record: dict) -> Figure:
     for rung in rungs + table["twins"]:
         at, kept = names.index(rung["rung"]), rung.get("kept", True)
         errors = 100 - np.array(or_zero(rung["test_percent"]))
-        axes.plot(errors, [at] * len(errors), "o", color=colour_of(rung["block"]),
-                  fillstyle="full" if kept else "none", markersize=6, alpha=0.7)
+        axes.plot(errors, [at] * len(errors), "o", markersize=6, alpha=0.7,
+                  fillstyle="full" if kept else "none",
+                  color=drawing.colour_of(rung["block"]))
         axes.plot(errors.mean(), at, "|", color=TINTS.ink if kept else TINTS.soft,
                   markersize=16, markeredgewidth=2)
     axes.set_yticks(range(len(rungs)), names)
@@ -104,15 +96,15 @@ def draw_curves(record: dict) -> Figure:
     lines = table["rungs"] + table["twins"]
     means = [np.mean([or_zero(curve) for curve in rung["held_out"]], axis=0)
              for rung in lines]
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         f"{len(means[0])} epochs of each rung, on images held out",
         f"{table['title']}, means of {len(lines[0]['held_out'])} runs",
         "dashed: changes that were not kept, and plain twins", height=4.2)
     labels = []
     for at, (rung, mean) in enumerate(zip(lines, means, strict=True)):
-        colour, twin = colour_of(rung["block"]), rung["block"] == "plain"
+        colour, twin = drawing.colour_of(rung["block"]), rung["block"] == "plain"
         axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=1.4,
-                  linestyle="-" if rung.get("kept") else DASHED,
+                  linestyle="-" if rung.get("kept") else drawing.DASHED,
                   alpha=1 if twin else 0.4 + 0.6 * at / len(table["rungs"]))
         labels.append((mean[-1], "plain: " * twin + rung["rung"], colour))
     axes.set(xlabel="epoch")
@@ -129,21 +121,21 @@ def draw_depths(record: dict) -> Figure:
               for block in ("highway", "plain")}
     medians = {block: np.median(values, axis=1) for block, values in losses.items()}
     plan = record["plan"]["depths"]["net"]
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         f"{depths[-1]} blocks end at a training loss of {medians['highway'][-1]:.2g} "
         f"with gates, at {medians['plain'][-1]:.2g} without",
-        f"{data_of(record['plan'])}, {plan['epochs']} epochs; lines are medians of "
-        f"{losses['plain'].shape[1]} runs", "plain nets have half the parameters")
+        f"{drawing.data_of(record['plan'])}, {plan['epochs']} epochs; lines are medians"
+        f" of {losses['plain'].shape[1]} runs", "plain nets have half the parameters")
     labels = [(np.log(10), "chance", TINTS.soft)]
     for block, values in losses.items():
-        axes.plot(depths, medians[block], color=colour_of(block),
-                  linestyle=DASHED if block == "plain" else "-")
-        axes.plot(depths, values, "o", color=colour_of(block), alpha=0.7)
-        labels.append((medians[block][-1], block, colour_of(block)))
-    draw_level(axes, np.log(10))
+        axes.plot(depths, medians[block], color=drawing.colour_of(block),
+                  linestyle=drawing.DASHED if block == "plain" else "-")
+        axes.plot(depths, values, "o", color=drawing.colour_of(block), alpha=0.7)
+        labels.append((medians[block][-1], block, drawing.colour_of(block)))
+    drawing.draw_level(axes, np.log(10))
     axes.margins(y=0.12)
     fit_depths(axes, depths)
-    log_y(axes, "last training loss")
+    drawing.log_y(axes, "last training loss")
     label_right(axes, labels)
     return figure
 
@@ -154,17 +146,17 @@ def trained(record: dict, depth: int, bias: float) -> str:
                              if (row["depth"], row["gate_bias"]) == (depth, bias)])
     train, of = np.sum(losses < TRAINS), losses.size
     many = "no" if not train else "every" if train == of else f"{train} of {of}"
-    return f"{many} run trains at $b_T$\xa0=\xa0{signed(bias)}"
+    return f"{many} run trains at $b_T$\xa0=\xa0{drawing.signed(bias)}"
 
 
 def draw_biases(record: dict) -> Figure:
     """The last training loss by b_T and gate, at both depths."""
     plan = record["plan"]["gates"]
     deepest = plan["depths"][-1]
-    figure, panels = sheet(
+    figure, panels = drawing.sheet(
         f"With {deepest} blocks, " + ", and ".join(
             trained(record, deepest, bias) for bias in (-1.0, BIASES[deepest])),
-        data_of(record["plan"]),
+        drawing.data_of(record["plan"]),
         "large: median at the best rates, small: each run, moved sideways",
         "below the dotted line nets train; grey: the paper's guideline", columns=2,
         sharey=True)
@@ -179,12 +171,12 @@ def draw_biases(record: dict) -> Figure:
             axes.plot(at, np.median(losses, axis=1), mark, color=colour, linestyle="-",
                       linewidth=1.2, markersize=7, fillstyle="none", label=name)
             axes.plot(at, losses, mark, color=colour, markersize=3)
-        draw_level(axes, TRAINS)
+        drawing.draw_level(axes, TRAINS)
         axes.axvline(BIASES[depth], color=TINTS.grid, linewidth=14, zorder=0)
         axes.set(yscale="log", xlabel="$b_T$ before training", xticks=plan["biases"])
         axes.set_title(f"{depth} blocks", size=10, loc="right")
         axes.invert_xaxis()
-        plain_numbers(axes.yaxis)
+        drawing.plain_numbers(axes.yaxis)
     label_y(panels[0], "last training loss")
     panels[0].legend(fontsize=SMALL, loc="upper right", framealpha=1, fancybox=False)
     return figure
@@ -196,7 +188,7 @@ def draw_epochs(record: dict) -> Figure:
     means = [(net, np.mean([or_zero(curve) for curve in net["test_by_epoch"]], axis=0))
              for net in table["nets"]]
     net, mean = means[0]
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         f"11 layers read {mean[-1]:.1f} % after {net['epochs']} epochs, the authors' "
         f"19 layers {log[400]:.1f} % after 400",
         f"{table['title']}: mean of {net['n']}; the points of the authors' log",
@@ -205,10 +197,11 @@ def draw_epochs(record: dict) -> Figure:
     axes.plot([*log], [*log.values()], "D-", color=TINTS.ink, linewidth=1.2,
               fillstyle="none", markersize=5)
     for net, mean in means:
-        axes.plot(range(1, len(mean) + 1), mean, color=colour_of(net["block"]))
-        labels.append((mean[-1], f"ours: {net['block']}", colour_of(net["block"])))
+        colour = drawing.colour_of(net["block"])
+        axes.plot(range(1, len(mean) + 1), mean, color=colour)
+        labels.append((mean[-1], f"ours: {net['block']}", colour))
     axes.set(xscale="log", xlabel="epoch")
-    plain_numbers(axes.xaxis)
+    drawing.plain_numbers(axes.xaxis)
     label_y(axes, "test accuracy, %")
     label_right(axes, labels)
     return figure
@@ -222,11 +215,11 @@ def draw_layers(record: dict) -> Figure:
     needed = [span(map(groups_needed, seeds)) for seeds in stages]
     layers = [len(seeds[0]["closed"]) for seeds in stages]
     whole = np.array([[row["trained"]["acc"]] for row in rows])
-    figure, panels = sheet(
+    figure, panels = drawing.sheet(
         f"Stages of {listing(layers)} highway layers keep 95\xa0% of a net's answers "
         f"in {listing(needed)} groups, in this order",
-        f"{data_of(record['plan'])}, test images; dot: a net, line: the median of "
-        f"{len(rows)}", "layers of a group read the same input, side by side",
+        f"{drawing.data_of(record['plan'])}, test images; dot: a net, line: the median "
+        f"of {len(rows)}", "layers of a group read the same input, side by side",
         columns=2)
     ends = np.cumsum(layers)
     for at, (seeds, end) in enumerate(zip(stages, ends, strict=True)):
@@ -238,7 +231,7 @@ def draw_layers(record: dict) -> Figure:
             axes.plot(x, np.median(values, axis=0), color=colour, linewidth=1.4,
                       label=f"stage {at + 1}")
             axes.plot(x, values.T, "o", color=colour, markersize=3, alpha=0.7)
-    draw_level(panels[1], 95)
+    drawing.draw_level(panels[1], 95)
     panels[0].set(xlabel="highway layer that is closed")
     panels[1].set(xlabel="groups, one after the other")
     label_y(panels[0], "accuracy lost, points")

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 HOLDS, FAILS, NOT_LEARNED, OPEN = "holds", "does not hold", "not learned", "open"
-FEWER_EPOCHS, OTHER_NETS = "fewer epochs than theirs", "other nets than theirs"
 
 
 @dataclass(frozen=True, kw_only=True)

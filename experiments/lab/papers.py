@@ -6,6 +6,8 @@ Unrolled Iterative Estimation" (ICLR 2017).
 
 from __future__ import annotations
 
+# Why a claim of theirs may be open.
+FEWER_EPOCHS, OTHER_NETS = "fewer epochs than theirs", "other nets than theirs"
 GUIDELINE = {10: -1.0, 20: -2.0, 30: -3.0}      # P1, section 2.2: depth, b_T
 
 TABLE_1 = {         # of P1: test accuracy of five runs in %, by width
