@@ -161,7 +161,7 @@ def test_crops_are_windows_of_the_padded_image(rng):
 def test_each_epoch_has_an_order_of_its_own_and_twins_the_same(rng, crop):
     images = rng.integers(256, size=(600, 3072), dtype=np.uint8)
     config = COLOUR | {"crop": crop, "batch": 200}
-    one, twin = (ct.Shuffled(images, np.arange(600), config | {"block": block})
+    one, twin = (ct.Batches(images, np.arange(600), config | {"block": block})
                  for block in ("highway", "plain"))
     for (x, chosen, _), (other, same, _) in zip(one, twin, strict=True):
         assert np.array_equal(chosen, same) and np.array_equal(x, other)

@@ -134,19 +134,15 @@ def claims_on_layers(start: str, net: str, rows: list[dict]) -> list[Claim]:
 # b_T and what gates see
 
 
-def losses_of(row: dict) -> np.ndarray:
-    """Last training losses (rates, seeds), infinite where a run diverged."""
-    return or_infinite(row["train_loss"])
-
-
 def best_losses(row: dict) -> np.ndarray:
     """Of each seed the least last training loss of its rates."""
-    return losses_of(row).min(axis=0)
+    return or_infinite(row["train_loss"]).min(axis=0)
 
 
 def failed(rows: Iterable[dict]) -> float:
     """How many % of the rows' runs do not train."""
-    return 100 * float(np.mean([losses_of(row) >= TRAINS for row in rows]))
+    return 100 * float(np.mean([or_infinite(row["train_loss"]) >= TRAINS
+                                for row in rows]))
 
 
 def claims_on_biases(nets: dict[tuple, dict], shallow: int, deep: int) -> list[Claim]:

@@ -6,12 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from experiments.convolution.claims import (
-    TRAINS,
-    best_losses,
-    groups_needed,
-    losses_of,
-)
+from experiments.convolution.claims import TRAINS, best_losses, groups_needed
 from experiments.convolution.plan import BIASES, GATES
 from experiments.lab.experiment import for_figures
 from experiments.lab.judging import or_infinite, or_zero
@@ -142,8 +137,9 @@ def draw_depths(record: dict) -> Figure:
 
 def trained(record: dict, depth: int, bias: float) -> str:
     """How many of all runs of one depth and b_T train."""
-    losses = np.concatenate([losses_of(row).ravel() for row in record["gates"]
-                             if (row["depth"], row["gate_bias"]) == (depth, bias)])
+    losses = np.concatenate([
+        or_infinite(row["train_loss"]).ravel() for row in record["gates"]
+        if (row["depth"], row["gate_bias"]) == (depth, bias)])
     train, of = np.sum(losses < TRAINS), losses.size
     many = "no" if not train else "every" if train == of else f"{train} of {of}"
     return f"{many} run trains at $b_T$\xa0=\xa0{drawing.signed(bias)}"

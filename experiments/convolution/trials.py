@@ -42,7 +42,7 @@ A trial's config:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -245,46 +245,34 @@ def shrunk(x: np.ndarray, side: int) -> np.ndarray:
     return (means @ rows).reshape(-1, x.shape[1])
 
 
-class InOrder:
-    """Batches for `ConvNet.gradient`, in the files' order: x (P, size), labels (size,)
-    and what dropout draws from. The N mod size last images sit out."""
+class Batches:
+    """Batches for `ConvNet.gradient`, in the files' order or in one that each epoch
+    draws anew: x (P, size), labels (size,) and what dropout draws from. The N mod size
+    last images sit out."""
 
     side: int | None = None         # of images that are to be shrunk
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, config: dict):
         self.images, self.labels, self.config = images, labels, config
-        self.size = config["batch"]
-        self.streams = {"dropout": np.random.default_rng(
-            hn.streams(config["seed"])["batches"])}
-
-    def __iter__(self) -> Iterator[tuple]:
-        for start in range(0, len(self.images) - self.size + 1, self.size):
-            rows = slice(start, start + self.size)
-            yield (pixels(self.images[rows], self.config), self.labels[rows],
-                   self.streams["dropout"])
-
-
-class Shuffled(InOrder):
-    """The same in an order that each epoch draws anew."""
-
-    def __init__(self, images: np.ndarray, labels: np.ndarray, config: dict):
-        super().__init__(images, labels, config)
+        self.size, stream = config["batch"], hn.streams(config["seed"])["batches"]
         names = ("order", "dropout", "crop")[:3 if config["crop"] else 2]
-        self.streams = {name: np.random.default_rng(stream) for name, stream in zip(
-            names, hn.streams(config["seed"])["batches"].spawn(3), strict=False)}
+        streams = {"dropout": stream} if config["order"] == "files" else dict(
+            zip(names, stream.spawn(3), strict=False))
+        self.streams = {name: np.random.default_rng(of) for name, of in streams.items()}
 
     def __iter__(self) -> Iterator[tuple]:
-        for x, labels in hn.Batches(self.images, self.labels, self.size,
-                                    self.streams["order"]):
+        size, order = self.size, self.streams.get("order")
+        batches: Iterable[tuple] = (
+            hn.Batches(self.images, self.labels, size, order) if order else (
+                (self.images[start:start + size].T, self.labels[start:start + size])
+                for start in range(0, len(self.images) - size + 1, size)))
+        for x, labels in batches:
             images = x.T
             if "crop" in self.streams:
                 images = cropped(images, self.config, self.streams["crop"])
             x = pixels(images, self.config)
             yield (shrunk(x, self.side) if self.side else x, labels,
                    self.streams["dropout"])
-
-
-ORDERS = {"files": InOrder, "shuffled": Shuffled}
 
 
 def split(config: dict, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -323,8 +311,7 @@ def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
         return right_and_loss(net, images, labels, config, cache)
     measure, epochs = config["measure"], config["epochs"]
     by_epoch = BY_EPOCH.get(measure)
-    batches = ORDERS[config["order"]](data.x_train[rows],
-                                      data.y_train[rows].astype(np.intp), config)
+    batches = Batches(data.x_train[rows], data.y_train[rows].astype(np.intp), config)
     sides = config.get("sides", [None])
 
     def rate(epoch, _):
