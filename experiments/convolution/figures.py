@@ -69,7 +69,7 @@ def draw_ladder(record: dict) -> Figure:
         f"{means[0]:.1f} to {means[-1]:.1f} %",
         f"{table['title']}: {plan['by_rung']['epochs']} epochs each",
         "dot: a run, bar: the mean; grey bar: a change that was not kept; "
-        "plain nets without gates at both ends",
+        "orange: plain nets, without gates, at both ends",
         height=1.4 + 0.36 * len(rungs))
     for rung in rungs + table["twins"]:
         at, kept = names.index(rung["rung"]), rung.get("kept", True)
@@ -187,7 +187,7 @@ def draw_epochs(record: dict) -> Figure:
     figure, axes = drawing.sheet(
         f"11 layers read {mean[-1]:.1f} % after {net['epochs']} epochs, the authors' "
         f"19 layers {log[400]:.1f} % after 400",
-        f"{table['title']}: mean of {net['n']}; the points of the authors' log",
+        f"{table['title']}, n = {net['n']}; the points of the authors' log",
         height=3.6)
     labels = [(log[400], "the authors', 19 layers", TINTS.ink)]
     axes.plot([*log], [*log.values()], "D-", color=TINTS.ink, linewidth=1.2,
