@@ -95,24 +95,25 @@ def claims_on_layers(start: str, net: str, rows: list[dict]) -> list[Claim]:
         return [[of(stage | {"acc": row[state]["acc"]}) for stage in row[state][
             "stages"]] for row in rows]
 
-    def claim(name, source, text, of, limit, *, learned=False, **more):
+    def claim(name, source, text, of, limit, *, learned=False, ours=None, **more):
         def passes(state, limit):
             return [max(found) < limit for found in numbers(of, state)]
         states = ("trained", "untrained")[:1 + learned]
         return Claim(
             name=f"{start}-{name}", source=source, text=f"in every stage of {net}, "
-            f"while the others stay as they are, {text}", rows=rows, n=len(rows),
-            ours={state: listed(numbers(of, state), 3) for state in states},
-            limit=limit, test=lambda limit: agreed(passes("trained", limit)),
+            + text, rows=rows, n=len(rows), limit=limit, ours={
+                state: listed(numbers(ours or of, state), 3) for state in states},
+            test=lambda limit: agreed(passes("trained", limit)),
             control=(lambda limit: any(passes("untrained", limit))) if learned else
             None, **more)
+    alone = "if the others stay as they are"
     return [
-        claim("hardly-hurt", "P2 2", "closing any one highway layer costs less than 5 "
-              "points of accuracy on 2000 test images. Ours is the worst layer of each "
-              "stage", lost("closed", min), 5, paper="a minor drop"),
-        claim("shuffle", "P2 4.4", "putting its highway layers in a random order costs "
-              "less than 10 points of accuracy on 2000 test images, the mean of five "
-              "orders", lost("shuffled", np.mean), 10,
+        claim("hardly-hurt", "P2 2", f"{alone}, closing any one highway layer costs "
+              "less than 5 points of accuracy on 2000 test images. Ours is the worst "
+              "layer of each stage", lost("closed", min), 5, paper="a minor drop"),
+        claim("shuffle", "P2 4.4", f"{alone}, putting its highway layers in a random "
+              "order costs less than 10 points of accuracy on 2000 test images, the "
+              "mean of five orders", lost("shuffled", np.mean), 10,
               paper="interchangeable to a certain degree"),
         claim("error-mean", "P2 4.2", "the mean of the estimation error a_k - A over "
               "images and units is smaller than a tenth of its standard deviation, at "
@@ -122,12 +123,12 @@ def claims_on_layers(start: str, net: str, rows: list[dict]) -> list[Claim]:
               "error over images falls at every layer. Ours is the largest ratio to "
               "that of the layer before", largest_step, 1, learned=True,
               paper="decreases"),
-        claim("side-by-side", "ours", "95 % of the net's answers are kept if its "
-              "highway layers work in fewer groups than half their number: those of a "
-              "group side by side, the groups one after the other. Ours is the number "
-              "of groups, divided by that of the layers",
+        claim("side-by-side", "ours", f"{alone}, its highway layers can work in fewer "
+              "groups than half their number, and 95 % of the net's answers are kept. "
+              "Those of a group work side by side, the groups one after the other. "
+              "Ours is the number of groups",
               lambda stage: groups_needed(stage) / len(stage["closed"]), 0.5,
-              learned=True)] if rows else []
+              learned=True, ours=groups_needed)] if rows else []
 
 
 # --------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from experiments.convolution.claims import TRAINS, best_losses, groups_needed
@@ -11,7 +9,6 @@ from experiments.convolution.plan import BIASES, GATES
 from experiments.lab.experiment import for_figures
 from experiments.lab.judging import or_infinite, or_zero
 from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS
-from experiments.lab.texts import span
 
 with for_figures():
     from matplotlib.figure import Figure
@@ -183,12 +180,12 @@ def draw_layers(record: dict) -> Figure:
     rows = record["layers"]
     stages = [[row["trained"]["stages"][at] for row in rows]
               for at in range(len(rows[0]["trained"]["stages"]))]
-    needed = [span(map(groups_needed, seeds)) for seeds in stages]
+    most = max(groups_needed(stage) for seeds in stages for stage in seeds)
     layers = [len(seeds[0]["closed"]) for seeds in stages]
     whole = np.array([[row["trained"]["acc"]] for row in rows])
     figure, panels = drawing.sheet(
-        f"Stages of {listing(layers)} highway layers keep 95\xa0% of a net's answers "
-        f"in {listing(needed)} groups, in this order",
+        f"Stages of {', '.join(map(str, layers))} highway layers need at most {most} "
+        f"group{'s' * (most > 1)} to keep 95\xa0% of a net's answers",
         f"{drawing.data_of(record['plan'])}, test images; dot: a net, line: the median "
         f"of {len(rows)}", "layers of a group read the same input, side by side",
         columns=2)
@@ -209,12 +206,6 @@ def draw_layers(record: dict) -> Figure:
     label_y(panels[1], "answers kept, %")
     panels[1].legend(fontsize=SMALL, loc="lower right", framealpha=1, fancybox=False)
     return figure
-
-
-def listing(several: Iterable) -> str:
-    """At least two -> "a, b and c"."""
-    *some, last = map(str, several)
-    return ", ".join(some) + f" and {last}"
 
 
 FIGURES = {"ladder": draw_ladder, "curves": draw_curves,
