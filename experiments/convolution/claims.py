@@ -314,8 +314,8 @@ def claims_on_ladder(table: dict) -> list[Claim]:
               ours={rung["rung"]: rung["test_percent"] for rung in (first, last)},
               limit=5, test=lambda points: agreed(gain >= points for gain in gains)),
         Claim(name="ladder-twins", text="highway nets are ahead of their plain twins "
-              "both by the authors' way and by all rungs that were kept for the highway "
-              "net. Ours are means of the test accuracy in %",
+              "both by the authors' way and by all rungs that were kept for the "
+              "highway net. Ours are means of the test accuracy in %",
               rows=[first, last, *twins], n=len(gains),
               ours={f"{rung['rung']}, {rung['block']}": listed(np.mean(or_zero(
                   rung["test_percent"]))) for rung in (first, last, *twins)},
