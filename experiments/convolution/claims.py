@@ -126,7 +126,7 @@ def claims_on_layers(start: str, net: str, rows: list[dict]) -> list[Claim]:
         claim("side-by-side", "ours", f"{alone}, its highway layers can work in fewer "
               "groups than half their number, and 95 % of the net's answers are kept. "
               "Those of a group work side by side, the groups one after the other. "
-              "Ours is the number of groups",
+              "Ours is the number of groups from which on it is so",
               lambda stage: groups_needed(stage) / len(stage["closed"]), 0.5,
               learned=True, ours=groups_needed)] if rows else []
 
@@ -294,7 +294,8 @@ def claims_on_tables(two: dict, three: dict) -> list[Claim]:
                        two["title"], highway, papers.TABLE_2,
                        papers.TABLE_2["Highway A"], 3),
         *(claim_on_twins("table-2-twins", f"after equal epochs on {two['title']}, by "
-                         "settings of the ladder, highway nets", highway, plain)
+                         "settings chosen for the highway net, highway nets", highway,
+                         plain)
           for plain in others),
         *(claim_on_table("table-3-19-layers", "P1 Table 3", "19 layers, 2.3 M",
                          three["title"], net, papers.TABLE_3, papers.TABLE_3["mean"], 1)

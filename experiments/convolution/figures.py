@@ -62,7 +62,7 @@ def draw_ladder(record: dict) -> Figure:
     means = [100 - np.mean(or_zero(rung["test_percent"])) for rung in rungs
              if rung["kept"]]
     figure, axes = drawing.sheet(
-        f"Rung by rung the test error of the paper's 11 layers falls from "
+        f"{len(means) - 1} changes bring the test error of 11 layers from "
         f"{means[0]:.1f} to {means[-1]:.1f} %",
         f"{table['title']}: {plan['by_rung']['epochs']} epochs each",
         "dot: a run, bar: the mean; grey bar: a change that was not kept; "
