@@ -38,15 +38,7 @@ from experiments.lab.judging import (
 with for_figures():
     from matplotlib.figure import Figure
 
-    from experiments.lab.drawing import (
-        DASHED,
-        colour_of,
-        data_of,
-        draw_band,
-        draw_level,
-        log_y,
-        sheet,
-    )
+    from experiments.lab import drawing
     from highway_suite.figures import TINTS, fit_depths, label_right
 
     # kind: its label and line in the figure
@@ -54,7 +46,8 @@ with for_figures():
         "scaled residual": ("▲ scaled\nresidual", {"marker": "^"}),
         "plain": ("plain, best\nweights", {}),
         "highway": ("○ highway,\n$b_T$\xa0=\xa0−2", {
-            "marker": "o", "markerfacecolor": TINTS.paper, "linestyle": DASHED}),
+            "marker": "o", "markerfacecolor": TINTS.paper,
+            "linestyle": drawing.DASHED}),
         "highway, auto": ("■ highway, at\nfirst T = 1/blocks", {"marker": "s"})}
 
 KINDS = {       # name: block, b_T
@@ -213,25 +206,25 @@ def draw_best(record: dict) -> Figure:
                   key=lambda item: item["train_loss"] or math.inf)["error"]
               for row in nets["plain"]]
     best = {kind: f"{error_of(rows[-1]):.0f}\xa0%" for kind, rows in nets.items()}
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         f"At {depths[-1]} blocks plain nets misread {best['plain']} of the digits, "
         f"highway nets {best['highway, auto']}, scaled residual nets "
         f"{best['scaled residual']}",
-        f"{data_of(record['plan'])}: median and range of "
+        f"{drawing.data_of(record['plan'])}: median and range of "
         f"{len(record['plan']['seeds'])} seeds (Glorot: median), at "
         "the best settings; a highway block has twice the parameters of a plain one",
         height=4.2)
     labels = [(90, "chance", TINTS.soft)]
     for kind, (label, line) in SHOWN.items():
         seeds = 100 - 100 * np.array([or_zero(row["test_acc"]) for row in nets[kind]]).T
-        colour = colour_of(kind.split(",")[0].removeprefix("scaled "))
-        draw_band(axes, depths, seeds, colour, **line)
+        colour = drawing.colour_of(kind.split(",")[0].removeprefix("scaled "))
+        drawing.draw_band(axes, depths, seeds, colour, **line)
         labels.append((median(seeds[:, -1]), label, colour))
-    axes.plot(depths, glorot, color=colour_of("plain"), linestyle=":")
-    labels.append((glorot[-1], "plain,\nGlorot's weights", colour_of("plain")))
-    draw_level(axes, 90)
+    axes.plot(depths, glorot, color=drawing.colour_of("plain"), linestyle=":")
+    labels.append((glorot[-1], "plain,\nGlorot's weights", drawing.colour_of("plain")))
+    drawing.draw_level(axes, 90)
     fit_depths(axes, depths)
-    log_y(axes, "test error, %")
+    drawing.log_y(axes, "test error, %")
     label_right(axes, labels)
     return figure
 

@@ -46,7 +46,7 @@ def test_numbers_of_one_order_have_as_many_decimals():
 def test_a_stale_text_is_written_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(texts, "PLACES", ("*.md.jinja",))
     monkeypatch.setattr(hn, "HERE", tmp_path)
-    monkeypatch.setattr(texts, "all_records", dict)
+    monkeypatch.setattr(texts.experiment, "all_records", dict)
     monkeypatch.setattr(texts, "read", lambda name: {})
     (tmp_path / "page.md.jinja").write_text("{{ hn.MNIST | length }} files")
     for told in ("page.md written\n", ""):

@@ -159,10 +159,8 @@ def product_order(I: int, J: int, K: int, whole: bool) -> Trace:
                  above[used].astype(np.int8))
 
 
-@functools.lru_cache(maxsize=256)
-def product_edges(I: int, J: int, K: int) -> Trace:
-    """`product_order` of the first and the last accesses, which are few."""
-    return product_order(I, J, K, whole=False)
+# Of the first and the last accesses, which are few.
+product_edges = functools.lru_cache(256)(functools.partial(product_order, whole=False))
 
 
 def product_trace(step: Product) -> Trace:

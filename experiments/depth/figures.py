@@ -19,20 +19,11 @@ with for_figures():
     from matplotlib.figure import Figure
     from matplotlib.patches import Rectangle
 
-    from experiments.lab.drawing import (
-        DASHED,
-        colour_of,
-        data_of,
-        draw_level,
-        log_y,
-        plain_numbers,
-        sheet,
-        signed,
-    )
+    from experiments.lab import drawing
     from highway_suite.figures import SMALL, TINTS, fit_depths, label_right, label_y
 
     RULES = {       # rule: its name in the figure and its colour
-        "S = 1": ("$b_T$ = logit(1/L)", colour_of("highway")),
+        "S = 1": ("$b_T$ = logit(1/L)", drawing.colour_of("highway")),
         "b_T = -2": ("$b_T$ = −2", TINTS.own[0]),
         "-L/10": ("$b_T$ = −L/10", TINTS.own[1]),
         "chrono": ("T drawn", TINTS.own[2]), "constant T": ("T = {:g}", TINTS.own[3])}
@@ -42,14 +33,14 @@ LOW = 1                 # the largest S that all depths tried and trained well w
 
 def trained_on(plan: dict) -> str:
     """The data of most nets, as a note."""
-    return (f"{data_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} epochs of "
-            "highway nets")
+    return (f"{drawing.data_of(plan)}: {plan['n_train']:,} images, {plan['epochs']} "
+            "epochs of highway nets")
 
 
 def draw_law(record: dict) -> Figure:
     """Loss by S, a line for each depth, a panel for each optimiser."""
     depths = sorted({row["depth"] for row in record["sums"]})
-    figure, panels = sheet(
+    figure, panels = drawing.sheet(
         f"If the T of all blocks add up to {LOW} or less, nets of {depths[0]} to "
         f"{depths[-1]:,} blocks train",
         trained_on(record["plan"]), f"means of {len(record['plan']['seeds'])} seeds",
@@ -69,7 +60,7 @@ def draw_law(record: dict) -> Figure:
         axes.set_xlim(ends)
         axes.set_title(name, size=10, loc="right")
         axes.xaxis.set_major_formatter("{x:g}")
-        plain_numbers(axes.yaxis)
+        drawing.plain_numbers(axes.yaxis)
     label_y(panels[0], "training loss (log scale)")
     panels[0].legend(title="blocks", frameon=False, fontsize=SMALL, loc="upper left")
     return figure
@@ -89,7 +80,7 @@ def draw_rules(record: dict) -> Figure:
     alike = "about the same loss" if near else "different losses"
     seeds = sorted({len(plan["seeds"]), *(len(row["train_loss"])
                                           for row in record["controls"]["nets"])})
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         f"With $b_T$\xa0=\xa0logit(1/L) nets of {least} and of {most:,} blocks train "
         f"to {alike}", trained_on(plan),
         f"mean and range of {seeds[0]} to {seeds[-1]} seeds", "L: number of blocks",
@@ -101,15 +92,15 @@ def draw_rules(record: dict) -> Figure:
         name, colour = RULES[rule]
         axes.plot([*losses], [row[0] for row in losses.values()], color=colour,
                   linewidth=1.6, marker="o", markersize=4,
-                  linestyle=DASHED if rule == "constant T" else "-")
+                  linestyle=drawing.DASHED if rule == "constant T" else "-")
         axes.fill_between([*losses], [row[1:].min() for row in losses.values()],
                           [row[1:].max() for row in losses.values()], color=colour,
                           alpha=0.15, linewidth=0)
         labels.append((losses[max(losses)][0], name.format(plan["constant_T"]), colour))
-    draw_level(axes, GUESSING)
+    drawing.draw_level(axes, GUESSING)
     fit_depths(axes, sorted(ours))
     axes.xaxis.set_major_formatter("{x:,.0f}")
-    log_y(axes, "training loss")
+    drawing.log_y(axes, "training loss")
     label_right(axes, labels)
     return figure
 
@@ -128,10 +119,10 @@ def draw_map(record: dict) -> Figure:
     tops = {depth: biases[int(np.argmax(column < TRAINS))]
             for depth, column in zip(depths, values.T, strict=True)
             if column[0] >= TRAINS and (column < TRAINS).any()}
-    ends = [f"{signed(tops[depth])} at {depth}" for depth in sorted({
+    ends = [f"{drawing.signed(tops[depth])} at {depth}" for depth in sorted({
         min(tops), max(tops)})] if tops else []
     seeds = [len(row["train_loss"]) for row in rows]
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         "The largest $b_T$ that trains is "
         f"{', '.join(ends) or 'not found, in nets of any number of'} blocks",
         trained_on(plan), f"training loss at the better of {len(plan['map']['lrs'])} "
@@ -148,9 +139,9 @@ def draw_map(record: dict) -> Figure:
         if layers - 1 in depths and bias in biases:
             axes.add_patch(Rectangle(
                 (depths.index(layers - 1) - 0.5, biases.index(bias) - 0.5), 1, 1,
-                fill=False, edgecolor=colour_of("plain"), linewidth=2.5))
+                fill=False, edgecolor=drawing.colour_of("plain"), linewidth=2.5))
     axes.set_xticks(range(len(depths)), depths)
-    axes.set_yticks(range(len(biases)), map(signed, biases))
+    axes.set_yticks(range(len(biases)), map(drawing.signed, biases))
     axes.set_xlabel("blocks")
     label_y(axes, "$b_T$ before training")
     axes.spines[:].set_visible(False)
@@ -163,15 +154,15 @@ def draw_use(record: dict) -> Figure:
     shut = record["plan"]["thousand"]["shut"]
     rows = [min(record["thousand"], key=mean_loss),
             *(row for row in record["thousand"] if row["gate_bias"] == shut)]
-    needs = {signed(row["gate_bias"]): [used["prefix"] for used in row["used"]]
+    needs = {drawing.signed(row["gate_bias"]): [used["prefix"] for used in row["used"]]
              for row in rows}
     enough = "; with ".join(
         f"{bias} the loss depends on the first {min(counts)} to {max(counts)} of "
         f"{rows[0]['depth']} blocks" if any(counts) else f"{bias} on none"
         for bias, counts in needs.items())
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         f"With $b_T$\xa0=\xa0{enough}",
-        f"{data_of(record['plan'])}: all images, lines of one seed",
+        f"{drawing.data_of(record['plan'])}: all images, lines of one seed",
         "the number of first blocks that keep the loss within "
         f"{100 * (KEEPS - 1):.0f} % (dotted); range of the seeds",
         "blocks are counted: they may work side by side")
@@ -180,12 +171,12 @@ def draw_use(record: dict) -> Figure:
         cut = np.array(used["cut_loss"]) / used["loss"]
         blocks = np.linspace(0, row["depth"], len(cut))
         axes.plot(blocks, cut, color=colour)
-        axes.annotate(f"$b_T$ = {signed(row['gate_bias'])}",
+        axes.annotate(f"$b_T$ = {drawing.signed(row['gate_bias'])}",
                       (blocks[len(cut) // 2], cut[len(cut) // 2]), (0, 10),
                       textcoords="offset points", color=colour)
-    draw_level(axes, KEEPS)
+    drawing.draw_level(axes, KEEPS)
     axes.set_xlabel(f"first blocks that are left open, of {rows[0]['depth']}")
-    log_y(axes, "training loss / that of the whole net")
+    drawing.log_y(axes, "training loss / that of the whole net")
     return figure
 
 

@@ -21,12 +21,7 @@ import highway_networks as hn
 from experiments.lab import trial_function
 from experiments.lab.judging import listed
 from experiments.lab.running import epoch_reporter
-from experiments.nets.probes import (
-    keep_in_stages,
-    loss_and_error,
-    mean_change,
-    prefix,
-)
+from experiments.nets import probes
 
 KEEPS = 1.1             # a net keeps its loss up to this factor
 
@@ -89,9 +84,9 @@ def train(config: dict, data: hn.Data) -> dict:
     result["test_acc"] = hn.significant(accuracy)
     del cache, optimizer    # of a net of 10,000 blocks they are gigabytes
     if images := config.get("stages"):
-        result |= keep_in_stages({"trained": net, "untrained": make_net(config, data)},
-                                 data.x_test[:images], data.y_test[:images],
-                                 config["batch"])
+        result |= probes.keep_in_stages(
+            {"trained": net, "untrained": make_net(config, data)},
+            data.x_test[:images], data.y_test[:images], config["batch"])
     if measure := config.get("measure"):
         few = slice(measure["measured"])
         result["used"] = measure_use(net, data.x_train[few], data.y_train[few],
@@ -103,14 +98,14 @@ def measure_use(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, kept: list[i
                 size: int) -> dict:
     """A trained net and images (N, P) -> which blocks it uses, as the module's
     docstring defines it; the loss of its first k blocks as at most 100 means."""
-    cut = prefix(net, x, labels, size)
-    order = np.argsort(-mean_change(net, x, size), kind="stable")
+    cut = probes.prefix(net, x, labels, size)
+    order = np.argsort(-probes.mean_change(net, x, size), kind="stable")
     parts = np.array_split(cut, min(100, len(cut)))
     return {
         "loss": hn.significant(cut[-1]), "closed_loss": hn.significant(cut[0]),
         "prefix": int(np.argmax(cut <= KEEPS * cut[-1])),
         "kept": {"blocks": kept, "loss": listed([
-            loss_and_error(net, x, labels, order[m:].tolist(), size)[0]
+            probes.loss_and_error(net, x, labels, order[m:].tolist(), size)[0]
             for m in kept], 3)},
         "cut_loss": listed([part.mean() for part in parts], 3)}
 

@@ -37,13 +37,7 @@ import numpy as np
 
 import highway_networks as hn
 from experiments import FIVE, NAMES
-from experiments.lab.experiment import (
-    all_claims,
-    all_records,
-    failing_in_a_line,
-    folder_of,
-    get,
-)
+from experiments.lab import experiment
 from experiments.lab.judging import FAILS, HOLDS, NOT_LEARNED, OPEN
 from experiments.lab.running import seconds_of
 from experiments.lab.trials import Trial, read_packed
@@ -231,9 +225,9 @@ def told_of(claim: Mapping) -> str:
 
 
 @cache
-def packed(experiment: str) -> dict[str, Trial]:
+def packed(name: str) -> dict[str, Trial]:
     """The committed trials of an experiment."""
-    return read_packed(folder_of(experiment) / "trials")
+    return read_packed(experiment.folder_of(name) / "trials")
 
 
 def seconds(claim: Mapping) -> int:
@@ -314,20 +308,17 @@ def rendered() -> dict[Path, bytes]:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(hn.HERE), undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
-    environment.filters |= {"percent": percent, "decimal": decimal, "number": number,
-                            "span": span, "mean": mean, "median": median,
-                            "words": words, "table": table}
-    records = all_records()
-    claims = all_claims(records)
+    environment.filters |= {of.__name__: of for of in (
+        percent, decimal, number, span, mean, median, words, table)}
+    records = experiment.all_records()
+    claims = experiment.all_claims(records)
+    environment.globals |= {of.__name__: of for of in (
+        counts, in_short, verdict_of, other_verdicts, minutes, seconds, lecture, code)}
     environment.globals |= {
         "records": records, "claim": {item["name"]: item for item in claims},
-        "claims": claims, "counts": counts, "in_short": in_short,
-        "verdict_of": verdict_of, "other_verdicts": other_verdicts,
-        "minutes": minutes, "seconds": seconds, "five": FIVE,
-        "run": read("run.json"), "sweep": read("run_sweep.json"),
-        "speed": read("benchmarks/speed.json"), "hn": hn,
-        "lecture": lecture, "code": code,
-        "experiments": {name: get(name) for name in NAMES}}
+        "claims": claims, "five": FIVE, "hn": hn, "run": read("run.json"),
+        "sweep": read("run_sweep.json"), "speed": read("benchmarks/speed.json"),
+        "experiments": {name: experiment.get(name) for name in NAMES}}
     texts = {}
     for pattern in PLACES:
         for path in sorted(hn.HERE.glob(pattern)):
@@ -356,7 +347,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.parse_args(argv)
     if find_spec("jinja2") is None:
         sys.exit(f"{parser.prog} needs jinja2. Install: pip install -e '.[test]'")
-    with failing_in_a_line("experiments.lab.texts"):
+    with experiment.failing_in_a_line("experiments.lab.texts"):
         for path, content in stale().items():
             write_file(path, content)
             print(f"{path.relative_to(hn.HERE).as_posix()} written")

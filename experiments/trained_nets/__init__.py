@@ -33,20 +33,8 @@ from experiments.lab import Experiment, Lab, Trial
 from experiments.lab.judging import name_of_least
 from experiments.nets.perceptrons import EPOCHS, SETTINGS
 from experiments.nets.probes import sequential_depths
-from experiments.trained_nets.claims import claims, doubling, matter
+from experiments.trained_nets import claims, trials
 from experiments.trained_nets.figures import FIGURES
-from experiments.trained_nets.trials import (
-    Staged,
-    configs,
-    look_at_other_data,
-    look_at_still,
-    look_into,
-    look_quickly,
-    quick_configs,
-    run_in_stages,
-    search,
-    stage_configs,
-)
 from highway_suite.records import RecordError
 
 MEASURES: dict[str, Any] = {
@@ -108,31 +96,31 @@ SMOKE: dict[str, Any] = {
         "trained": [0.2]}}
 
 
-def rows_in_stages(lab: Lab, trials: Mapping[Staged, Trial]) -> list[dict]:
+def rows_in_stages(lab: Lab, found: Mapping[trials.Staged, Trial]) -> list[dict]:
     """Nets in stages: a row for each, with its sequential depth by the share of answers
     that must stay."""
     shares = lab.plan["stages"]["shares"]
     return [{**staged._asdict(), "trials": [trial.hash], **trial.result,
              "sequential_depth": sequential_depths(trial.result, shares)}
-            for staged, trial in trials.items()]
+            for staged, trial in found.items()]
 
 
 def look_at_stages(lab: Lab, record: dict) -> list[dict]:
     """The rows of all nets that the plan wants in stages."""
-    wanted = stage_configs(lab.plan, record)
-    trials: dict[Staged, Trial] = {}
+    wanted = trials.stage_configs(lab.plan, record)
+    found: dict[trials.Staged, Trial] = {}
     for data in dict.fromkeys(staged.data for staged in wanted):
-        trials |= lab.trials(run_in_stages, {
+        found |= lab.trials(trials.run_in_stages, {
             staged: config for staged, config in wanted.items()
             if staged.data == data}, data)
-    return rows_in_stages(lab, trials)
+    return rows_in_stages(lab, found)
 
 
 def look_at_still_gates(lab: Lab) -> list[dict]:
     """A row for each highway net whose gates cannot move with the image."""
     plan = lab.plan
     return [{"seed": seed, "trials": [trial.hash], **trial.result}
-            for seed, trial in lab.trials(look_at_still, {seed: plan["net"] | {
+            for seed, trial in lab.trials(trials.look_at_still, {seed: plan["net"] | {
                 "block": "highway", "seed": seed, "lrs": plan["lrs"]["highway"],
                 "epochs": plan["epochs"], "search_epochs": plan["search_epochs"]}
                 for seed in plan["seeds"]}).items()]
@@ -143,15 +131,15 @@ def searched(lab: Lab, dataset: str, lrs: Sequence[float], **own: Any
     """Search the learning rates of harder data -> {rate: trial}."""
     how = {name: value for name, value in lab.plan["harder"]["search"].items()
            if name != "lrs"}
-    return lab.trials(search, {lr: lab.plan["net"] | how | own | {"lr": lr}
-                               for lr in lrs}, dataset)
+    return lab.trials(trials.search, {lr: lab.plan["net"] | how | own | {"lr": lr}
+                                      for lr in lrs}, dataset)
 
 
 def looked(lab: Lab, dataset: str, rates: Iterable[float], seeds: Sequence[int],
            **own: Any) -> dict[tuple[float, int], Trial]:
     """Train and measure nets of harder data -> {(rate, seed): trial}."""
     harder = lab.plan["harder"]
-    return lab.trials(look_at_other_data, {(lr, seed): lab.plan["net"] | own | {
+    return lab.trials(trials.look_at_other_data, {(lr, seed): lab.plan["net"] | own | {
         "epochs": harder["epochs"], "classes": harder["data"][dataset]["classes"],
         "lr": lr, "seed": seed} for lr in rates for seed in seeds}, dataset)
 
@@ -191,21 +179,22 @@ def rate_of(lab: Lab, dataset: str, lr: float, **own: Any) -> dict:
             for (_, seed), trial in found.items()]
     if any(net["training"]["status"] != "ok" for net in nets):
         raise RecordError(f"a net for {dataset} diverged at lr {lr:g}")
-    return {"lr": lr, "matter": [matter(net, 0.5) for net in nets],
-            "doubling": [doubling(net, 1) for net in nets], "nets": nets}
+    return {"lr": lr, "matter": [claims.matter(net, 0.5) for net in nets],
+            "doubling": [claims.doubling(net, 1) for net in nets], "nets": nets}
 
 
 def run(lab: Lab) -> dict:
     """Train all nets -> the record: what each trial found, by block and data set. For
     the pictures, one of the nets with the lowest training error is trained again."""
-    nets: dict[str, list] = {}
-    for (block, seed), trial in lab.trials(look_into, configs(lab.plan)).items():
+    nets, configs = dict[str, list](), trials.configs(lab.plan)
+    for (block, seed), trial in lab.trials(trials.look_into, configs).items():
         nets.setdefault(block, []).append(
             {"seed": seed, "trials": [trial.hash], **trial.result})
     data, seeds = lab.plan["harder"]["data"], lab.plan["harder"]["seeds"]
     record: dict[str, Any] = {
         "nets": nets, "still_gates": look_at_still_gates(lab),
-        "quick": rows_in_stages(lab, lab.trials(look_quickly, quick_configs(lab.plan))),
+        "quick": rows_in_stages(lab, lab.trials(trials.look_quickly,
+                                                trials.quick_configs(lab.plan))),
         "harder": {}, "harder_plain": {}, "harder_control": {}, "pictures": {}}
     for dataset, about in data.items():
         found = look_at_rates(lab, dataset)
@@ -223,5 +212,5 @@ def run(lab: Lab) -> dict:
     return record | {"stages": look_at_stages(lab, record)}
 
 
-EXPERIMENT = Experiment(name="trained_nets", doc=__doc__, plan=PLAN,
-                        smoke=SMOKE, run=run, claims=claims, figures=FIGURES)
+EXPERIMENT = Experiment(name="trained_nets", doc=__doc__, plan=PLAN, smoke=SMOKE,
+                        run=run, claims=claims.claims, figures=FIGURES)

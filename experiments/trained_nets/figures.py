@@ -10,33 +10,14 @@ import numpy as np
 from experiments.lab.experiment import for_figures
 from experiments.lab.papers import spoken
 from experiments.lab.texts import span
-from experiments.trained_nets.claims import (
-    doubling,
-    easy_nets,
-    factors,
-    least_stages,
-    matter,
-    nets_at,
-    rises,
-    staged,
-)
+from experiments.trained_nets import claims
 from highway_suite.datasets import DATASETS
 
 with for_figures():
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from experiments.lab.drawing import (
-        DASHED,
-        colour_of,
-        data_of,
-        draw_band,
-        draw_level,
-        log_y,
-        plain_numbers,
-        sheet,
-        signed,
-    )
+    from experiments.lab import drawing
     from highway_suite.figures import BLOCK_AXIS, SMALL, TINTS, label_right, label_y
 
 WAYS = {"as computed": None, "mean over\nall images": "all",
@@ -51,12 +32,12 @@ def draw_routing(record: dict) -> Figure:
         for way in WAYS.values()] + [[net["error"] for net in record["still_gates"]]])
     ways = [*WAYS, "trained with T\nequal for all"]
     middle = np.median(errors, axis=1)
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         f"T held at the mean of all images: {middle[1]:.0f} % errors; nets trained with"
         f" T equal for all images: {middle[3]:.1f} %",
-        f"{data_of(record['plan'])}: bars are medians, dots {len(nets)} highway nets",
-        "the mean of the class tells the net the class")
-    axes.bar(range(len(ways)), middle, 0.5, color=colour_of("highway"))
+        f"{drawing.data_of(record['plan'])}: bars are medians, dots {len(nets)} "
+        "highway nets", "the mean of the class tells the net the class")
+    axes.bar(range(len(ways)), middle, 0.5, color=drawing.colour_of("highway"))
     axes.plot(errors, ".", color=TINTS.ink, markersize=4)
     for place, value in enumerate(middle):
         axes.text(place + 0.28, value, f"{value:.1f}", va="bottom")
@@ -77,16 +58,18 @@ def draw_lesions(record: dict) -> Figure:
     nets, labels = record["nets"], []
     errors = {block: [np.maximum(100 * np.array(net["one_closed"]["error"]), 0.05)
                       for net in found] for block, found in nets.items()}
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         f"With any one block closed, highway nets misread at most "
         f"{np.max(errors['highway']):.0f} %, plain nets at least "
-        f"{np.min(errors['plain']):.0f} %", f"{data_of(record['plan'])}: median and "
-        f"range of {len(record['plan']['seeds'])} nets of each kind")
+        f"{np.min(errors['plain']):.0f} %",
+        f"{drawing.data_of(record['plan'])}: median and range of "
+        f"{len(record['plan']['seeds'])} nets of each kind")
     for block, values in errors.items():
-        draw_band(axes, range(1, len(values[0]) + 1), values, colour_of(block),
-                  linestyle=DASHED if block == "t_only" else "-")    # over highway's
-        labels.append((np.median(values, axis=0)[-1], spoken(block), colour_of(block)))
-    log_y(axes, "training error, %")
+        colour = drawing.colour_of(block)       # T-only's line lies over highway's
+        drawing.draw_band(axes, range(1, len(values[0]) + 1), values, colour,
+                          linestyle=drawing.DASHED if block == "t_only" else "-")
+        labels.append((np.median(values, axis=0)[-1], spoken(block), colour))
+    drawing.log_y(axes, "training error, %")
     axes.yaxis.set_major_formatter(at_least(0.05))
     axes.set_xlabel(f"closed {BLOCK_AXIS}")
     label_right(axes, labels)
@@ -110,14 +93,14 @@ def draw_gates(record: dict) -> Figure:
     found = {plan["dataset"]: seen} | record["pictures"]
     starts = {plan["dataset"]: plan["net"]["gate_bias"]} | {
         data: record["harder"][data]["gate_bias"] for data in record["pictures"]}
-    figure, panels = sheet(
+    figure, panels = drawing.sheet(
         "One image opens a few gates far; averaged over all images, none is far open",
         "one highway net of each data set, after training; b_T: at its start",
         "mean: over all images; mind its scale", "block 1 is at the input",
         height=4.6, rows=2, columns=len(found), sharex=True, sharey=True, squeeze=False)
     largest = max(np.max(seen["T_mean"]) for seen in found.values())
     for axes, (data, seen) in zip(panels.T, found.items(), strict=True):
-        title = f"{DATASETS[data].title}, b_T {signed(starts[data])}"
+        title = f"{DATASETS[data].title}, b_T {drawing.signed(starts[data])}"
         heat(figure, axes[0], seen["T_mean"], f"{title}: mean T", vmin=0,
              vmax=np.ceil(20 * largest) / 20)
         heat(figure, axes[1], seen["T_one"], f"T of one image, class {seen['label']}",
@@ -136,14 +119,14 @@ def draw_classes(record: dict) -> Figure:
                                         record["nets"]["highway"]], axis=1)
     first = {state: np.median(shares[:, early - 1]) for state, shares in found.items()}
     where = "later" if first["trained"] < first["untrained"] else "earlier"
-    figure, axes = sheet(
+    figure, axes = drawing.sheet(
         f"Training moves the differences of T between classes to {where} blocks",
-        f"{data_of(record['plan'])}: highway nets, median and range",
+        f"{drawing.data_of(record['plan'])}: highway nets, median and range",
         "squared differences of a class's mean T from that of all images",
         f"line: P1 finds most of them in the first {early} blocks")
-    for (state, shares), line in zip(found.items(), ("-", DASHED), strict=True):
-        draw_band(axes, range(1, shares.shape[1] + 1), shares,
-                  colour_of("highway"), linestyle=line, label=state)
+    for (state, shares), line in zip(found.items(), ("-", drawing.DASHED), strict=True):
+        drawing.draw_band(axes, range(1, shares.shape[1] + 1), shares,
+                          drawing.colour_of("highway"), linestyle=line, label=state)
     axes.axvline(early, color=TINTS.soft, linewidth=1.2, linestyle=":")
     axes.set(xlabel=BLOCK_AXIS, ylim=(0, 101))
     label_y(axes, "share of the differences up to a block, %")
@@ -153,13 +136,13 @@ def draw_classes(record: dict) -> Figure:
 
 def draw_stages(record: dict) -> Figure:
     """Answers that nets keep whose blocks work in stages."""
-    found = {block: staged(record, block=block)
+    found = {block: claims.staged(record, block=block)
              for block in record["plan"]["stages"]["seeds"]}
-    least = {block: span(least_stages(rows)) for block, rows in found.items()}
-    figure, axes = sheet(
+    least = {block: span(claims.least_stages(rows)) for block, rows in found.items()}
+    figure, axes = drawing.sheet(
         f"To keep 95 % of its answers, a highway net of {found['highway'][0]['depth']} "
         f"blocks needs {least['highway']} stages, a residual net {least['residual']}",
-        f"{data_of(record['plan'])}, test images: median and range of "
+        f"{drawing.data_of(record['plan'])}, test images: median and range of "
         f"{len(found['highway'])} trained nets of a kind, thin lines: one",
         "blocks of a stage read the same input, side by side")
     labels = []
@@ -167,37 +150,38 @@ def draw_stages(record: dict) -> Figure:
         kept, tried = 100 * np.array([row["trained"]["kept"] for row in rows]), rows[
             0]["tried"]
         if len(rows) > 1:
-            draw_band(axes, tried, kept, colour_of(block))
+            drawing.draw_band(axes, tried, kept, drawing.colour_of(block))
         else:
-            axes.plot(tried, kept[0], color=colour_of(block), linewidth=0.8)
+            axes.plot(tried, kept[0], color=drawing.colour_of(block), linewidth=0.8)
         labels.append((np.median(kept, axis=0)[0], f"{spoken(block)}: {least[block]}",
-                       colour_of(block)))
-    draw_level(axes, 95)
+                       drawing.colour_of(block)))
+    drawing.draw_level(axes, 95)
     axes.set(xscale="log", xlabel="stages, one after the other", ylim=(0, 102))
-    plain_numbers(axes.xaxis)
+    drawing.plain_numbers(axes.xaxis)
     label_y(axes, "answers as those of the whole net, %")
     label_right(axes, labels)
     return figure
 
 
 MEASURES = (        # what closing one block costs: least drawn, level, count of a net
-    ("rise of training error, points", rises, 0.01, 0.5, matter, 0.5),
-    ("training loss, times that of the whole net", factors, 1.0, 2, doubling, 1))
+    ("rise of training error, points", claims.rises, 0.01, 0.5, claims.matter, 0.5),
+    ("training loss, times that of the whole net", claims.factors, 1.0, 2,
+     claims.doubling, 1))
 
 
 def draw_harder(record: dict) -> Figure:
     """What closing one block costs, by two measures, on MNIST and on harder data. The
     nets are those at the learning rate with the lowest training error."""
     plan = record["plan"]
-    nets = {DATASETS[data].title: nets_at(rates, "fitted")
+    nets = {DATASETS[data].title: claims.nets_at(rates, "fitted")
             for data, rates in record["harder"].items()}
-    nets[DATASETS[plan["harder"]["easy"]].title] = easy_nets(record)
+    nets[DATASETS[plan["harder"]["easy"]].title] = claims.easy_nets(record)
     first, last = next(iter(nets)), DATASETS[plan["harder"]["easy"]].title
     counts = {name: [span([count(net, limit) for net in found])
                      for _, _, _, _, count, limit in MEASURES]
               for name, found in nets.items()}
     hard, easy = counts[first], counts[last]
-    figure, panels = sheet(
+    figure, panels = drawing.sheet(
         f"By training error, {hard[0]} blocks matter on {first} and {easy[0]} on "
         f"{last}; by loss, {hard[1]} and {easy[1]}",
         f"median and range of the {len(plan['harder']['seeds'])} seeds, at the rate of "
@@ -209,11 +193,11 @@ def draw_harder(record: dict) -> Figure:
                                                       strict=True):
         for (name, found), colour in zip(nets.items(), TINTS.own, strict=False):
             values = [np.maximum(of(net), least) for net in found]
-            draw_band(axes, range(1, len(values[0]) + 1), values, colour)
+            drawing.draw_band(axes, range(1, len(values[0]) + 1), values, colour)
             labels[k].append((np.median(values, axis=0)[-1],
                               f"{name}:\n{counts[name][k]}", colour))
-        draw_level(axes, level)
-        log_y(axes, title)
+        drawing.draw_level(axes, level)
+        drawing.log_y(axes, title)
     panels[0].yaxis.set_major_formatter(at_least(0.01))
     panels[1].set_xlabel(f"closed {BLOCK_AXIS}")
     for axes, found in zip(panels, labels, strict=True):

@@ -10,21 +10,7 @@ import numpy as np
 import highway_networks as hn
 from experiments.lab import trial_function
 from experiments.lab.judging import listed, name_of_least
-from experiments.nets.perceptrons import (
-    centred,
-    fold_mean,
-    hold_out,
-    make_config,
-    make_still,
-    mean_image,
-    train,
-)
-from experiments.nets.probes import (
-    keep_in_stages,
-    loss_and_error,
-    mean_gates,
-    passes,
-)
+from experiments.nets import perceptrons, probes
 from experiments.trained_nets import measures
 from highway_suite import nets
 from highway_suite.nets import TRAINED, weights_hash
@@ -51,13 +37,14 @@ def trained_net(config: dict, data: hn.Data, make: Callable = hn.make_net
     """A trial's config and scaled Data -> the trained net, which takes scaled images,
     and how it was trained. A search chooses the learning rate, if there are several.
     With it, the net is trained from the start. Raises RecordError if it diverged."""
-    images, lrs, losses = centred(data), config["lrs"], []
+    images, lrs, losses = perceptrons.centred(data), config["lrs"], []
     for lr in lrs if len(lrs) > 1 else ():
-        settings = make_config(config, lr=lr, epochs=config["search_epochs"])
+        settings = perceptrons.make_config(config, lr=lr,
+                                           epochs=config["search_epochs"])
         history, _, _ = hn.train(make(settings, images), images, settings)
         losses.append(history["train_loss"][-1])
     lr = name_of_least(dict(zip(lrs, losses, strict=True))) if losses else lrs[0]
-    net, history = train(make_config(config, lr=lr), data, make)
+    net, history = perceptrons.train(perceptrons.make_config(config, lr=lr), data, make)
     return net, {"block": config["block"], "lr": lr, "epochs": config["epochs"],
                  "parameters": net.params.size,
                  "search": {"lr": lrs, "train_loss": losses},
@@ -67,8 +54,8 @@ def trained_net(config: dict, data: hn.Data, make: Callable = hn.make_net
 
 def untrained_net(config: dict, data: hn.Data) -> hn.DeepNet:
     """The same net before training; it also takes scaled images."""
-    net = hn.make_net(make_config(config), data)
-    fold_mean(net, mean_image(data))
+    net = hn.make_net(perceptrons.make_config(config), data)
+    perceptrons.fold_mean(net, perceptrons.mean_image(data))
     return net
 
 
@@ -93,9 +80,10 @@ def look_into(config: dict, data: hn.Data) -> dict:
         "mean_fall": hn.significant((config["gate_bias"] - b_T).mean()),
         "closed": of_each(states, lambda net: {
             "per_example": listed(measures.closed_gates(net, x, config["closed"])),
-            "of_mean": listed((mean_gates(net, x) < config["closed"]).mean(axis=1))}),
+            "of_mean": listed((probes.mean_gates(net, x) < config["closed"]).mean(
+                axis=1))}),
         "hoyer_of_mean": of_each(states, lambda net: hn.significant(
-            measures.hoyer(mean_gates(net, x)))),
+            measures.hoyer(probes.mean_gates(net, x)))),
         "told": of_each(states, lambda net: measures.nearest_class(
             net, data.x_test, data.y_test, measures.class_gates(net, x, labels))),
         "held": hold_gates(net, x, labels),
@@ -107,8 +95,8 @@ def look_at_still(config: dict, data: hn.Data) -> dict:
     """Train a highway net whose gates cannot move with the image -> loss and error on
     the training images."""
     scaled = hn.scale_pixels(data)
-    net, training = trained_net(config, scaled, make_still)
-    loss, error = loss_and_error(net, scaled.x_train, scaled.y_train)
+    net, training = trained_net(config, scaled, perceptrons.make_still)
+    loss, error = probes.loss_and_error(net, scaled.x_train, scaled.y_train)
     return {"training": training, "loss": hn.significant(loss), "error": error}
 
 
@@ -166,8 +154,8 @@ def run_in_stages(config: dict, data: hn.Data) -> dict:
     if config["weights"] not in (None, weights_hash(net)):
         raise RecordError(f"the weights of the {config['block']} net are others")
     few = slice(config["images"])
-    return keep_in_stages({"trained": net, "untrained": untrained_net(config, scaled)},
-                          scaled.x_test[few], scaled.y_test[few])
+    states = {"trained": net, "untrained": untrained_net(config, scaled)}
+    return probes.keep_in_stages(states, scaled.x_test[few], scaled.y_test[few])
 
 
 def quick_configs(plan: dict) -> dict[Staged, dict]:
@@ -184,16 +172,16 @@ def quick_configs(plan: dict) -> dict[Staged, dict]:
 def look_quickly(config: dict, data: hn.Data) -> dict:
     """Train one net in seconds -> its training loss and error, also with T held; its
     test accuracy; and the answers to test images that it keeps in stages."""
-    settings = make_config(config)
+    settings = perceptrons.make_config(config)
     data = hn.scale_pixels(hn.take_subset(data, settings))
-    net, history = train(settings, data)
-    loss, error = loss_and_error(net, data.x_train, data.y_train)
+    net, history = perceptrons.train(settings, data)
+    loss, error = probes.loss_and_error(net, data.x_train, data.y_train)
     found = {"loss": hn.significant(loss), "error": hn.significant(error),
              "test_acc": history["test_acc"][-1]}
     if config["block"] == "highway":
         found["held"] = hold_gates(net, data.x_train, data.y_train)
     states = {"trained": net, "untrained": untrained_net(config, data)}
-    return found | keep_in_stages(states, data.x_test, data.y_test)
+    return found | probes.keep_in_stages(states, data.x_test, data.y_test)
 
 
 def of_each(states: States, of: Callable, *arguments: Any) -> dict[str, Any]:
@@ -204,7 +192,7 @@ def of_each(states: States, of: Callable, *arguments: Any) -> dict[str, Any]:
 def hold_gates(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray) -> dict:
     """Loss and error with every T held at its mean: {over which images: [loss, error]}.
     """
-    mean = mean_gates(net, x)[..., None].astype(net.dtype)
+    mean = probes.mean_gates(net, x)[..., None].astype(net.dtype)
     by_class = np.moveaxis(measures.class_gates(net, x, labels), 0, 2).astype(net.dtype)
     return {"all": listed(measures.held(net, x, labels, lambda rows: mean)),
             "its class": listed(measures.held(
@@ -215,7 +203,7 @@ def about_gates(states: States, data: hn.Data, config: dict) -> dict:
     """What Figures 2 and 3 of P1 say of a highway net; of a net that is "pictured",
     also what they show."""
     x, net, classes = data.x_train, states["trained"], config["classes"]
-    T_mean = mean_gates(net, x)
+    T_mean = probes.mean_gates(net, x)
     apart = of_each(states, measures.class_differences, x, data.y_train)
     found = {
         "bias": measures.about_bias(net, config["gate_bias"], T_mean),
@@ -239,7 +227,7 @@ def picture(net: hn.DeepNet, data: hn.Data, T_mean: np.ndarray, seed: int) -> di
     """P1's Figure 2: biases, mean T, and T and outputs of one training image, which is
     chosen at random."""
     chosen = int(np.random.default_rng(seed).integers(len(data.x_train)))
-    _, _, cache = next(passes(net, data.x_train[chosen:chosen + 1]))
+    _, _, cache = next(probes.passes(net, data.x_train[chosen:chosen + 1]))
     return {"image": chosen, "label": int(data.y_train[chosen]),
             "biases": three_decimals(net.views(net.params)["b_T"]),
             "T_mean": three_decimals(T_mean),
@@ -255,7 +243,7 @@ def train_at(config: dict, images: hn.Data) -> tuple[hn.DeepNet, hn.DeepNet, dic
     """Train a net on centred Data -> the net, the same net before training, and how it
     was trained: status, rate, and after each epoch the training loss and the accuracy
     on the Data's test images."""
-    settings = make_config({"block": "highway", **config})
+    settings = perceptrons.make_config({"block": "highway", **config})
     net, fresh = (hn.make_net(settings, images) for _ in range(2))
     history, _, status = hn.train(net, images, settings)
     return net, fresh, {"status": status, "parameters": net.params.size, "lr":
@@ -267,15 +255,16 @@ def train_at(config: dict, images: hn.Data) -> tuple[hn.DeepNet, hn.DeepNet, dic
 def search(config: dict, data: hn.Data) -> dict:
     """Hold out some training images, which a seed draws, and train on the others. The
     accuracy is that on the held-out images."""
-    return train_at(config, hold_out(centred(hn.scale_pixels(data)),
-                                     config["held_out"], [config["seed"], 4]))[2]
+    images = perceptrons.centred(hn.scale_pixels(data))
+    return train_at(config, perceptrons.hold_out(images, config["held_out"],
+                                                 [config["seed"], 4]))[2]
 
 
 @trial_function("trained_nets.other_data", version=3)
 def look_at_other_data(config: dict, data: hn.Data) -> dict:
     """Train one net -> what Figures 2 to 4 show of it on the training images, and some
     of this before training. The names are those of `look_into`."""
-    images = centred(hn.scale_pixels(data))
+    images = perceptrons.centred(hn.scale_pixels(data))
     net, fresh, training = train_at(config, images)
     if training["status"] != "ok":
         return {"training": training}

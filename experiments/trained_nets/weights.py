@@ -12,12 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import highway_networks as hn
-from experiments.lab.experiment import (
-    failing_in_a_line,
-    folder_of,
-    get,
-    load_record,
-)
+from experiments.lab import experiment
 from experiments.trained_nets.trials import configs, trained_net
 from highway_suite.datasets import load
 from highway_suite.nets import TRAINED, save_net
@@ -39,9 +34,9 @@ def make(plan: dict, block: str, data: hn.Data, digest: str) -> hn.DeepNet:
 
 def main(blocks: Sequence[str] = TRAINED) -> None:
     """Write the weights, one net after the other."""
-    folder = folder_of("trained_nets")
-    record, _ = load_record(folder / "record.json")
-    plan = get("trained_nets").plan
+    folder = experiment.folder_of("trained_nets")
+    record, _ = experiment.load_record(folder / "record.json")
+    plan = experiment.get("trained_nets").plan
     data = load(plan["dataset"])
     for block in blocks:
         digest = record["nets"][block][0]["training"]["sha256"]
@@ -50,5 +45,5 @@ def main(blocks: Sequence[str] = TRAINED) -> None:
 
 
 if __name__ == "__main__":
-    with failing_in_a_line("experiments.trained_nets.weights"):
+    with experiment.failing_in_a_line("experiments.trained_nets.weights"):
         main()
