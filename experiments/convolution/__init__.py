@@ -14,8 +14,9 @@ protocol stands in results/convolution/README.md.
     table_1     settings chosen on training images held out
     ladder      the 11 layers of Table 2 in colour, with crops and mirror images, from
                 the authors' recipe to today's, step by step
-    table_2     these layers by the settings that the ladder keeps, for longer
-    table_3     the authors' 19 layers by them; plan.py says of both what is trained
+    table_2     the ladder's own nets, each kind by its best settings
+    table_3     the authors' 19 layers by the settings that the ladder keeps, once they
+                are trained
 
 We assume: the layout of Table 2, a reading with the right number of parameters, its
 crops, dropout and epochs; rates and images of depths and gates.

@@ -180,15 +180,17 @@ def draw_layers(record: dict) -> Figure:
     rows = record["layers"]
     stages = [[row["trained"]["stages"][at] for row in rows]
               for at in range(len(rows[0]["trained"]["stages"]))]
-    most = max(groups_needed(stage) for seeds in stages for stage in seeds)
+    most, before = (max(groups_needed(stage) for row in rows
+                        for stage in row[state]["stages"])
+                    for state in ("trained", "untrained"))
     layers = [len(seeds[0]["closed"]) for seeds in stages]
     whole = np.array([[row["trained"]["acc"]] for row in rows])
     figure, panels = drawing.sheet(
         f"Stages of {', '.join(map(str, layers))} highway layers need at most {most} "
         f"group{'s' * (most > 1)} to keep 95\xa0% of a net's answers",
         f"{drawing.data_of(record['plan'])}, test images; dot: a net, line: the median "
-        f"of {len(rows)}", "layers of a group read the same input, side by side",
-        columns=2)
+        f"of {len(rows)}", "layers of a group read the same input, side by side; "
+        f"untrained nets need at most {before}", columns=2)
     ends = np.cumsum(layers)
     for at, (seeds, end) in enumerate(zip(stages, ends, strict=True)):
         colour, numbers = TINTS.own[at], np.arange(1, layers[at] + 1)
@@ -208,6 +210,5 @@ def draw_layers(record: dict) -> Figure:
     return figure
 
 
-FIGURES = {"ladder": draw_ladder, "curves": draw_curves,
-           "figure": draw_table, "depth": draw_depths, "gates": draw_biases,
-           "layers": draw_layers}
+FIGURES = {"ladder": draw_ladder, "curves": draw_curves, "figure": draw_table,
+           "depth": draw_depths, "gates": draw_biases, "layers": draw_layers}
