@@ -331,7 +331,7 @@ def test_a_rung_is_kept_if_images_held_out_say_so():
     assert {rung["block"] for rung in table["twins"]} == {"plain"}
     nets = rows.by_ladder(lab, "table_2", table)["nets"]
     assert [(net["net"], net["a"]) for net in nets] == [("highway", 1), ("plain", 1)]
-    assert nets[0]["settings_of"] == rungs[4]["rung"] and "d" not in nets[0]
+    assert nets[0]["measure"] == "test by epoch" and "d" not in nets[0]
 
 
 # Verdicts

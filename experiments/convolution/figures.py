@@ -8,7 +8,7 @@ from experiments.convolution.claims import TRAINS, best_losses, groups_needed
 from experiments.convolution.plan import BIASES, GATES
 from experiments.lab.experiment import for_figures
 from experiments.lab.judging import or_infinite, or_zero
-from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS
+from experiments.lab.papers import TABLE_1, TABLE_1_EPOCHS, TABLE_3_LOG
 
 with for_figures():
     from matplotlib.figure import Figure
@@ -175,6 +175,31 @@ def draw_biases(record: dict) -> Figure:
     return figure
 
 
+def draw_epochs(record: dict) -> Figure:
+    """The test accuracy of Table 2's nets by epoch, beside the authors' log."""
+    table, log = record["table_2"], TABLE_3_LOG
+    means = [(net, np.mean([or_zero(curve) for curve in net["test_by_epoch"]], axis=0))
+             for net in table["nets"]]
+    net, mean = means[0]
+    figure, axes = drawing.sheet(
+        f"11 layers read {mean[-1]:.1f} % after {net['epochs']} epochs, the authors' "
+        f"19 layers {log[400]:.1f} % after 400",
+        f"{table['title']}, n = {net['n']}; the points of the authors' log",
+        height=3.6)
+    labels = [(log[400], "the authors', 19 layers", TINTS.ink)]
+    axes.plot([*log], [*log.values()], "D-", color=TINTS.ink, linewidth=1.2,
+              fillstyle="none", markersize=5)
+    for net, mean in means:
+        colour = drawing.colour_of(net["block"])
+        axes.plot(range(1, len(mean) + 1), mean, color=colour)
+        labels.append((mean[-1], f"ours: {net['block']}", colour))
+    axes.set(xscale="log", xlabel="epoch")
+    drawing.plain_numbers(axes.xaxis)
+    label_y(axes, "test accuracy, %")
+    label_right(axes, labels)
+    return figure
+
+
 def draw_layers(record: dict) -> Figure:
     """Of each stage what one closed layer costs, and the answers that groups keep."""
     rows = record["layers"]
@@ -210,5 +235,6 @@ def draw_layers(record: dict) -> Figure:
     return figure
 
 
-FIGURES = {"ladder": draw_ladder, "curves": draw_curves, "figure": draw_table,
-           "depth": draw_depths, "gates": draw_biases, "layers": draw_layers}
+FIGURES = {"ladder": draw_ladder, "curves": draw_curves, "epochs": draw_epochs,
+           "figure": draw_table, "depth": draw_depths, "gates": draw_biases,
+           "layers": draw_layers}

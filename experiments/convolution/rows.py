@@ -238,7 +238,8 @@ def by_ladder(lab: Lab, name: str, found: dict) -> dict:
             own = {key: value for key, value in settings.items() if key != "net"}
             nets.append(describe_runs(
                 {"net": block, "settings": best[block]["rung"]}, own,
-                states["trained"]))
+                states["trained"]) | {"test_by_epoch": curves(states["trained"],
+                                                              "test_acc")})
         if "look" in config:
             layers += rows_of_layers(states)
     return {"title": DATASETS[plan["dataset"]].title, "nets": nets, "layers": layers}
