@@ -769,6 +769,8 @@ class Adam:
             np.divide(m, scratch, out=scratch)
             np.multiply(scratch, lr * first / second, out=scratch)
             np.subtract(p, scratch, out=p)
+        if t % 100 == 0:    # or what gets no gradient ends in subnormal numbers: slow
+            self.m[np.abs(self.m) < 1e-30] = 0
 
 
 class SGD:
