@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 import highway_networks as hn
-from experiments.convolution import claims, plan, rows
+from experiments.convolution import claims, plan, rows, weights
 from experiments.convolution import trials as ct
+from experiments.lab import main
 from experiments.lab.judging import judge
-from experiments.lab.trials import Trial
+from experiments.lab.trials import Request, Trial, compute, write_packed
 from experiments.nets.convolution.recipe import kernels
 from highway_suite.checkpoints import Checkpoint
+from highway_suite.datasets import content_hash
 from tests.contracts import check_resumes
 
 SMALL = plan.MNIST | plan.DIGITS | plan.START | {
@@ -202,7 +204,7 @@ def test_a_net_learns_from_images_of_many_sides(digits, tmp_path, monkeypatch):
         f"{folder}/trial.npz", config, "")), tmp_path, kill=2 * epoch + 3,
                   left=2 * epoch)
     net = ct.make_net(config, 64)
-    learner, caches = ct.with_twins(net, net.cache(50), config)
+    learner, caches = ct.learner_of(net, net.cache(50), config)
     net.params += 0.01
     alone = ct.make_net(config, 16)
     alone.params[...] = net.params
@@ -212,7 +214,19 @@ def test_a_net_learns_from_images_of_many_sides(digits, tmp_path, monkeypatch):
                           alone.gradient(batch, alone.cache(50))[1])
 
 
+def test_threads_have_the_gradient_of_one(digits):
+    net = ct.make_net(SMALL, 64, "float64")
+    learner, caches = ct.learner_of(net, net.cache(200, 50), SMALL | {"threads": 4})
+    batch = (ct.pixels(digits.x_train[:200], SMALL),
+             digits.y_train[:200].astype(np.intp), None)
+    found, expected = (of.gradient(batch, cache) for of, cache in (
+        (learner, caches), (net, net.cache(200))))
+    assert found[0] == pytest.approx(expected[0])
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("more", [
+    {"threads": 2},
     {"measure": "held out", "held_out": 200, "crop": 1, "centred": True},
     {"measure": "curve", "held_out": 200, "schedule": "linear", "optimizer": "muon",
      "start": "unit"}])
@@ -248,6 +262,25 @@ def test_a_trial_measures_what_it_says(digits):
     assert layers["acc"] == np.mean(right == digits.y_test[:200])
     assert [len(stage["closed"]) for stage in layers["stages"]] == [2, 3, 3]
     assert set(found["nothing"]) == {"status", "parameters", "train_loss"}
+
+
+def test_committed_weights_read_what_their_trial_read(digits, tmp_path, monkeypatch,
+                                                       capsys):
+    """Rounded to float16; zeros in their place read one of ten."""
+    monkeypatch.setattr(weights, "FOLDER", tmp_path)
+    about = {"name": "digits", "content": content_hash("digits")}
+    config = SMALL | {"optimizer": "adam", "lr": 0.01, "dropout": 0}
+    trial = compute(Request(ct.train, about, config), digits)
+    path = tmp_path / "weights/net.npz"
+    weights.keep(trial, digits, tmp_path / "training.npz", path)
+    write_packed(tmp_path / "trials", [trial])
+    main("convolution", ["--weights"])
+    said, params = capsys.readouterr().out, np.load(path)["params"]
+    rounded = weights.accuracy(params, trial, digits)
+    assert params.dtype == "float16" and abs(rounded - trial.result["acc"]) < 0.01
+    assert f"{100 * rounded:.2f} %" in said
+    assert f"{100 * trial.result['acc']:.2f} %" in said
+    assert weights.accuracy(0 * params, trial, digits) < 0.15 < rounded
 
 
 def test_curves_end_at_what_is_measured_at_the_end(digits):

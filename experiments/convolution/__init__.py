@@ -14,7 +14,7 @@ protocol stands in results/convolution/README.md.
     table_1     settings chosen on training images held out
     ladder      the 11 layers of Table 2 in colour, with crops and mirror images, from
                 the authors' recipe to today's, step by step
-    table_2     the ladder's own nets, each kind by its best settings
+    table_2     the same 11 layers for 60 epochs, each kind by its best settings
     table_3     the authors' 19 layers by the settings that the ladder keeps, once they
                 are trained
 
@@ -28,8 +28,11 @@ from experiments.convolution import claims
 from experiments.convolution.figures import FIGURES
 from experiments.convolution.plan import PLAN, SMOKE
 from experiments.convolution.rows import run
+from experiments.convolution.weights import measure, write
 from experiments.lab import Experiment
 
 EXPERIMENT = Experiment(
     name="convolution", doc=__doc__, plan=PLAN, smoke=SMOKE, run=run,
-    claims=claims.claims, figures=FIGURES)
+    claims=claims.claims, figures=FIGURES, more={
+        "--weights": (measure, "measure the committed weights on the test images"),
+        "--keep-weights": (write, "train their nets again, hours, and write them")})

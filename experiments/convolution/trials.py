@@ -25,6 +25,8 @@ A trial's config:
     sides       of the training images, each for an equal part of the epochs: images are
                 shrunk to them, for a net that ends in an average. The whole ones alone
                 unless given; what is measured is measured on these
+    threads     that share each batch, a divisor of it; what is dropped depends on it.
+                One unless given
     order       of the images in an epoch: "files", the authors', or "shuffled" anew
     n_train     how many training images, which the seed draws; all unless given
     measure     what is measured. "held out": at the end, accuracy and loss on
@@ -43,7 +45,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,7 +53,13 @@ import highway_networks as hn
 from experiments.lab import trial_function
 from experiments.lab.judging import listed
 from experiments.lab.running import epoch_reporter
-from experiments.nets.convolution.net import Cache, ConvNet, Nesterov, OfManySides
+from experiments.nets.convolution.net import (
+    Cache,
+    ConvNet,
+    Nesterov,
+    OfManySides,
+    OfThreads,
+)
 from experiments.nets.convolution.probes import look_at_stages
 from experiments.nets.convolution.recipe import (
     ByStep,
@@ -125,15 +133,18 @@ def make_net(config: dict, size: int, dtype: Any = "float32", classes: int = 10
                    init="orthogonal" if config.get("start") == "unit" else "he")
 
 
-def with_twins(net: ConvNet, cache: Cache, config: dict) -> tuple[Any, Any]:
-    """What learns, and its cache: the net, or it and its twins for images of several
-    sides."""
-    if "sides" not in config:
-        return net, cache
-    channels, classes = net.shapes[0][1], net.shapes[-1][1]
-    learner = OfManySides(net, [make_net(config, channels * side ** 2, classes=classes)
-                                for side in config["sides"]])
-    return learner, learner.cache(cache.batch, cache.piece)
+def learner_of(net: ConvNet, cache: Cache, config: dict) -> tuple[Any, Any]:
+    """What learns, and its cache: the net, or with twins for images of several sides,
+    or in several threads."""
+    learner: Any = net
+    if "sides" in config:
+        channels, classes = net.shapes[0][1], net.shapes[-1][1]
+        learner = OfManySides(net, [
+            make_net(config, channels * side ** 2, classes=classes)
+            for side in config["sides"]])
+    if "threads" in config:
+        learner = OfThreads(learner, config["threads"])
+    return learner, cache if learner is net else learner.cache(cache.batch, cache.piece)
 
 
 def make_optimizer(net: ConvNet, config: dict, steps: int = 1) -> Nesterov | ByStep:
@@ -290,13 +301,19 @@ def split(config: dict, count: int) -> tuple[np.ndarray, np.ndarray]:
 # A trial
 
 
-BY_EPOCH = {"curve": "held_out", "test by epoch": "test"}       # by measure: images
+class Ready(NamedTuple):
+    """A net before its training, and what trains it."""
+
+    config: dict            # with what `pixels` needs
+    net: ConvNet
+    cache: Cache
+    batches: Batches
+    optimizer: Nesterov | ByStep
+    held: np.ndarray        # which training images are held out
 
 
-@trial_function("convolution.train", version=5, accepts=(1, 2, 3, 4), resumable=True)
-def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
-    """One trial: the training loss of each epoch, None after one that diverged, and
-    what the config says is measured. Versions 1 to 4 had other convolutions."""
+def prepare(config: dict, data: hn.Data) -> Ready:
+    """Everything of a trial up to its first step."""
     config = config | statistics(data.x_train, config)
     rows, held = split(config, len(data.x_train))
     net = make_net(config, data.x_train.shape[1], classes=data.classes)
@@ -304,6 +321,19 @@ def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
     if config.get("start") == "unit":
         scale_to_unit_variance(net, pixels(data.x_train[rows[:cache.batch]], config),
                                cache)
+    batches = Batches(data.x_train[rows], data.y_train[rows].astype(np.intp), config)
+    steps = config["epochs"] * (len(rows) // cache.batch)
+    return Ready(config, net, cache, batches, make_optimizer(net, config, steps), held)
+
+
+BY_EPOCH = {"curve": "held_out", "test by epoch": "test"}       # by measure: images
+
+
+@trial_function("convolution.train", version=5, accepts=(1, 2, 3, 4), resumable=True)
+def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
+    """One trial: the training loss of each epoch, None after one that diverged, and
+    what the config says is measured. Versions 1 to 4 had other convolutions."""
+    config, net, cache, batches, optimizer, held = prepare(config, data)
 
     def look(at):
         images, labels = ((data.x_test, data.y_test) if at == "test" else
@@ -311,17 +341,15 @@ def train(config: dict, data: hn.Data, checkpoint: Any = None) -> dict:
         return right_and_loss(net, images, labels, config, cache)
     measure, epochs = config["measure"], config["epochs"]
     by_epoch = BY_EPOCH.get(measure)
-    batches = Batches(data.x_train[rows], data.y_train[rows].astype(np.intp), config)
     sides = config.get("sides", [None])
 
     def rate(epoch, _):
         batches.side = sides[(epoch - 1) * len(sides) // epochs]
         return learning_rate(config, epoch)
-    learner, buffers = with_twins(net, cache, config)
+    learner, buffers = learner_of(net, cache, config)
     history, status = hn.fit(
-        learner, batches,
-        make_optimizer(net, config, epochs * (len(rows) // cache.batch)), rate,
-        epoch_reporter(config), epochs=epochs, cache=buffers, checkpoint=checkpoint,
+        learner, batches, optimizer, rate, epoch_reporter(config), epochs=epochs,
+        cache=buffers, checkpoint=checkpoint,
         measure=(lambda *_: look(by_epoch)) if by_epoch else None)
     names = {"train_loss": "train_loss"} | ({
         name: f"{by_epoch}_{name}" for name in ("acc", "loss")} if by_epoch else {})

@@ -48,6 +48,10 @@ def build_parser(experiment: Experiment) -> argparse.ArgumentParser:
                       "committed results, into runs; what is interrupted goes on")
     mode.add_argument("--plot", action="store_true", help="draw the record again")
     mode.add_argument("--pack", action="store_true", help="pack the finished trials")
+    for flag, (function, words) in experiment.more.items():
+        mode.add_argument(flag, dest="more", action="store_const", const=function,
+                          help=words)
+    parser.set_defaults(more=None)
     parser.add_argument("--data-dir", metavar="FOLDER", type=expanded,
                         help="of the data set's files")
     parser.add_argument("--jobs", type=in_range(int, 1, 1024), metavar="N",
@@ -108,5 +112,7 @@ def main(name: str, argv: Sequence[str] | None = None) -> None:
         if options.plot:
             for path in write_figures(experiment, folder_of(name), anew=True):
                 print(path.relative_to(hn.HERE).as_posix())
+        elif options.more:
+            options.more(options.data_dir)
         else:
             run(experiment, options)

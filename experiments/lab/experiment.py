@@ -46,6 +46,8 @@ class Experiment:
     claims: Callable[[dict], Collection[Claim]] = lambda record: ()
     figures: Mapping[str, Callable] = default(default_factory=dict)
                             # file's name -> draw(record) -> Figure, in `style`
+    more: Mapping[str, tuple[Callable, str]] = default(default_factory=dict)
+                            # flag -> what else its command does, f(data_dir), in words
     load: Callable = load                   # (data set's name, folder or None) -> data
     content: Callable = content_hash        # data set's name -> hash of its content
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -165,6 +166,39 @@ class OfManySides:
         """As `ConvNet.gradient`."""
         size = len(batch[0])
         return self.nets[size].gradient(batch, caches[size])
+
+
+class OfThreads:
+    """A net whose threads have each a part of a batch, a cache and a random stream of
+    their own. The gradients are added in the order of the parts, so that it does not
+    matter which thread is faster."""
+
+    def __init__(self, net: Any, threads: int):
+        self.net, self.params, self.threads = net, net.params, threads
+
+    def cache(self, batch: int, piece: int | None = None) -> list:
+        """Of each thread its own; `threads` divides the batch."""
+        return [self.net.cache(batch // self.threads, piece)
+                for _ in range(self.threads)]
+
+    def gradient(self, batch: tuple, caches: list) -> tuple[dict, np.ndarray]:
+        """As `ConvNet.gradient`."""
+        x, labels, rng = batch
+        streams = [rng and np.random.default_rng(rng.integers(1 << 63)) for _ in caches]
+        size = len(labels) // self.threads
+
+        def work(i):
+            part = slice(i * size, (i + 1) * size)
+            with np.errstate(all="ignore"):     # as in `hn.fit`; a thread has its own
+                return self.net.gradient((x[:, part], labels[part], streams[i]),
+                                         caches[i])
+        with ThreadPoolExecutor(self.threads) as pool:
+            measures, grads = zip(*pool.map(work, range(self.threads)), strict=True)
+        for grad in grads[1:]:
+            np.add(grads[0], grad, out=grads[0])
+        np.divide(grads[0], self.threads, out=grads[0])
+        return {name: sum(each[name] for each in measures) / self.threads
+                for name in measures[0]}, grads[0]
 
 
 # --------------------------------------------------------------------------------------
