@@ -769,8 +769,8 @@ class Adam:
             np.divide(m, scratch, out=scratch)
             np.multiply(scratch, lr * first / second, out=scratch)
             np.subtract(p, scratch, out=p)
-        if t % 100 == 0:    # or what gets no gradient ends in subnormal numbers: slow
-            self.m[np.abs(self.m) < 1e-30] = 0
+            if t % 100 == 0:    # or without gradients they end subnormal: slow
+                m[np.abs(m) < 1e-30] = v[v < 1e-30] = 0
 
 
 class SGD:

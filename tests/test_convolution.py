@@ -14,6 +14,7 @@ from experiments.lab.trials import Request, Trial, compute, write_packed
 from experiments.nets.convolution.recipe import kernels
 from highway_suite.checkpoints import Checkpoint
 from highway_suite.datasets import content_hash
+from highway_suite.records import RecordError
 from tests.contracts import check_resumes
 
 SMALL = plan.MNIST | plan.DIGITS | plan.START | {
@@ -223,6 +224,13 @@ def test_threads_have_the_gradient_of_one(digits):
         (learner, caches), (net, net.cache(200))))
     assert found[0] == pytest.approx(expected[0])
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-9, atol=1e-12)
+    dropping = *batch[:2], np.random.default_rng(0)
+    learner.gradient(dropping, caches)
+    masks = [layer.mask for cache in caches for layer in cache.layers[:1]]
+    assert not np.array_equal(*masks[:2])
+    for images, piece in ((202, 1), (200, 40)):
+        with pytest.raises(ValueError, match="not to be shared by 4 threads"):
+            learner.cache(images, piece)
 
 
 @pytest.mark.parametrize("more", [
@@ -274,6 +282,9 @@ def test_committed_weights_read_what_their_trial_read(digits, tmp_path, monkeypa
     path = tmp_path / "weights/net.npz"
     weights.keep(trial, digits, tmp_path / "training.npz", path)
     write_packed(tmp_path / "trials", [trial])
+    with pytest.raises(RecordError, match="does not come out again"):
+        weights.keep(trial._replace(result={}), digits, tmp_path / "training.npz",
+                     tmp_path / "weights/other.npz")
     main("convolution", ["--weights"])
     said, params = capsys.readouterr().out, np.load(path)["params"]
     rounded = weights.accuracy(params, trial, digits)
@@ -364,7 +375,9 @@ def test_a_rung_is_kept_if_images_held_out_say_so():
     assert {rung["block"] for rung in table["twins"]} == {"plain"}
     nets = rows.by_ladder(lab, "table_2", table)["nets"]
     assert [(net["net"], net["a"]) for net in nets] == [("highway", 1), ("plain", 1)]
-    assert nets[0]["measure"] == "test by epoch" and "d" not in nets[0]
+    assert nets[0]["settings_of"] == rungs[4]["rung"] and "d" not in nets[0]
+    (test_acc,) = accuracy({"a": 1, "c": 2})[1:]
+    assert nets[0]["test_by_epoch"] == [[hn.significant(100 * test_acc)]] * len(nets[0]["trials"])
 
 
 # Verdicts

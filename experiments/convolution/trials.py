@@ -25,8 +25,8 @@ A trial's config:
     sides       of the training images, each for an equal part of the epochs: images are
                 shrunk to them, for a net that ends in an average. The whole ones alone
                 unless given; what is measured is measured on these
-    threads     that share each batch, a divisor of it; what is dropped depends on it.
-                One unless given
+    threads     that share each batch, in equal parts of whole pieces; what is dropped
+                depends on their number. One unless given
     order       of the images in an epoch: "files", the authors', or "shuffled" anew
     n_train     how many training images, which the seed draws; all unless given
     measure     what is measured. "held out": at the end, accuracy and loss on

@@ -1,4 +1,4 @@
-"""Weights of nets that took hours, in float16: what they read is measured in a minute.
+"""Weights of nets that took hours, in float16, to be measured on the test images.
 
     python3 -m experiments.convolution --weights        measures those that are there
     python3 -m experiments.convolution --keep-weights   trains these nets again, hours,
@@ -21,9 +21,9 @@ from experiments.convolution.trials import make_net, right_and_loss, statistics,
 from experiments.lab.experiment import folder_of, load_record
 from experiments.lab.trials import Request, Trial, compute, read_packed
 from highway_suite.datasets import load
+from highway_suite.records import RecordError
 
 FOLDER = folder_of("convolution")
-TABLES = ("table_2", "table_3")
 
 
 def accuracy(params: np.ndarray, trial: Trial, data: hn.Data) -> float:
@@ -32,8 +32,9 @@ def accuracy(params: np.ndarray, trial: Trial, data: hn.Data) -> float:
     config = trial.config | statistics(data.x_train, trial.config)
     net = make_net(config, data.x_train.shape[1], classes=data.classes)
     net.params[...] = params
-    return right_and_loss(net, data.x_test, data.y_test, config,
-                          net.cache(config["batch"], config["piece"]))["acc"]
+    with hn.blas_threads(1):
+        return right_and_loss(net, data.x_test, data.y_test, config,
+                              net.cache(config["batch"], config["piece"]))["acc"]
 
 
 def measure(data_dir: Path | None) -> None:
@@ -50,8 +51,12 @@ def measure(data_dir: Path | None) -> None:
 
 
 def keep(trial: Trial, data: hn.Data, checkpoint: Path, path: Path) -> None:
-    """Train the net of a trial, or go on from the checkpoint, and write its weights."""
-    compute(Request(train, trial.dataset, trial.config), data, checkpoint)
+    """Train the net of a trial, or go on from the checkpoint, and write its weights.
+    Raises RecordError where the trial does not come out again."""
+    again = compute(Request(train, trial.dataset, trial.config), data, checkpoint)
+    if again.result != trial.result:
+        raise RecordError(f"{checkpoint}: trial {trial.hash} does not come out again, "
+                          f"{again.error or 'its numbers differ'}; nothing is written")
     with np.load(checkpoint) as file:
         params = file["params"].astype(np.float16)
     path.parent.mkdir(exist_ok=True)
@@ -62,8 +67,8 @@ def write(data_dir: Path | None) -> None:
     """Write the files of all tables."""
     record, _ = load_record(FOLDER / "record.json")
     trials: dict[str, Any] = read_packed(FOLDER / "trials")
-    for table in TABLES:
-        for net in record[table]["nets"][:1]:
+    for table in ("table_2", "table_3"):
+        for net in record[table]["nets"][:1]:       # the highway net
             trial, name = trials[net["trials"][0]], table.replace("_", "-")
             keep(trial, load(trial.dataset["name"], data_dir),
                  hn.HERE / "runs/weights" / f"{name}.npz",

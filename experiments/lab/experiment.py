@@ -47,7 +47,7 @@ class Experiment:
     figures: Mapping[str, Callable] = default(default_factory=dict)
                             # file's name -> draw(record) -> Figure, in `style`
     more: Mapping[str, tuple[Callable, str]] = default(default_factory=dict)
-                            # flag -> what else its command does, f(data_dir), in words
+                            # its own flags -> (f(data_dir), help)
     load: Callable = load                   # (data set's name, folder or None) -> data
     content: Callable = content_hash        # data set's name -> hash of its content
 

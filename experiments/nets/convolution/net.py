@@ -169,17 +169,20 @@ class OfManySides:
 
 
 class OfThreads:
-    """A net whose threads have each a part of a batch, a cache and a random stream of
-    their own. The gradients are added in the order of the parts, so that it does not
+    """A net, each of whose threads has a part of the batch, a cache and a random stream
+    of its own. The gradients are added in the order of the parts, so that it does not
     matter which thread is faster."""
 
     def __init__(self, net: Any, threads: int):
         self.net, self.params, self.threads = net, net.params, threads
 
     def cache(self, batch: int, piece: int | None = None) -> list:
-        """Of each thread its own; `threads` divides the batch."""
-        return [self.net.cache(batch // self.threads, piece)
-                for _ in range(self.threads)]
+        """Of each thread its own. Raises ValueError where parts were not equal."""
+        part, rest = divmod(batch, self.threads)
+        if rest or part % (piece or part):
+            raise ValueError(f"{batch} examples in pieces of {piece} are not to be "
+                             f"shared by {self.threads} threads")
+        return [self.net.cache(part, piece) for _ in range(self.threads)]
 
     def gradient(self, batch: tuple, caches: list) -> tuple[dict, np.ndarray]:
         """As `ConvNet.gradient`."""
@@ -194,11 +197,8 @@ class OfThreads:
                                          caches[i])
         with ThreadPoolExecutor(self.threads) as pool:
             measures, grads = zip(*pool.map(work, range(self.threads)), strict=True)
-        for grad in grads[1:]:
-            np.add(grads[0], grad, out=grads[0])
-        np.divide(grads[0], self.threads, out=grads[0])
         return {name: sum(each[name] for each in measures) / self.threads
-                for name in measures[0]}, grads[0]
+                for name in measures[0]}, sum(grads[1:], grads[0]) / self.threads
 
 
 # --------------------------------------------------------------------------------------

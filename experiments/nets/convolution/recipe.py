@@ -84,8 +84,7 @@ class Muon:
     def step(self, params: np.ndarray, grad: np.ndarray, lr: float) -> None:
         self.velocity *= 0.95
         self.velocity += grad
-        # What gets no gradient would shrink to subnormal numbers, which are slow.
-        self.velocity[np.abs(self.velocity) < 1e-22] = 0
+        self.velocity[np.abs(self.velocity) < 1e-30] = 0    # as Adam's moments
         ahead, before = grad + 0.95 * self.velocity, params.copy()
         self.adam.step(params, grad, lr)
         for W, old, momentum in zip(*(kernels(self.net, flat) for flat in
