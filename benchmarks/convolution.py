@@ -21,6 +21,7 @@ import numpy as np
 import highway_networks as hn
 from benchmarks.harness import Contest, Contestant
 from experiments.convolution import trials as nets
+from experiments.nets.convolution.net import OfThreads
 
 NETS: dict[str, dict[str, Any]] = {
     "Table 1": {"scale": 256, "stages": [2, 3, 3]},
@@ -61,39 +62,52 @@ class Ours:
 
     def __init__(self, task: Task):
         self.task, self.net = task, task.make_net()
-        self.cache = self.net.cache(len(task.labels), task.piece)
+        self.learner: Any = self.net
+        self.cache: Any = self.net.cache(len(task.labels), task.piece)
         self.optimizer = nets.make_optimizer(self.net, task.config)
         self.rng = np.random.default_rng(0)
 
     def gradient(self) -> dict:
         batch = self.task.x, self.task.labels, None
-        _, grad = self.net.gradient(batch, self.cache)
+        _, grad = self.learner.gradient(batch, self.cache)
         return self.net.views(grad)
 
     def work(self) -> None:
-        hn.train_step(self.net, (self.task.x, self.task.labels, self.rng), self.cache,
-                      self.optimizer, self.task.config["lr"], clip=0)
+        batch = self.task.x, self.task.labels, self.rng
+        hn.train_step(self.learner, batch, self.cache, self.optimizer,
+                      self.task.config["lr"], clip=0)
 
 
-class Torch:
-    """PyTorch, operation by operation."""
+class OneThread(Ours):
+    """The same step with one BLAS thread."""
+
+    def work(self) -> None:
+        with hn.blas_threads(1):
+            super().work()
+
+
+class TwoThreads(OneThread):
+    """The same step by two Python threads, each with half of the batch."""
 
     def __init__(self, task: Task):
+        super().__init__(task)
+        self.learner = OfThreads(self.net, 2)
+        self.cache = self.learner.cache(len(task.labels), task.piece)
+
+
+class TorchNet:
+    """A net of ours in PyTorch, operation by operation."""
+
+    def take(self, net: Any, x: np.ndarray, labels: np.ndarray) -> None:
+        """Have the parameters of a net of ours, pixels (P, N) and their labels."""
         import torch
-        self.torch, self.task, self.net = torch, task, task.make_net()
-        side, channels = self.net.shapes[0]
-        images = np.ascontiguousarray(task.x.T).reshape(-1, channels, side, side)
+        self.torch, self.net = torch, net
+        side, channels = net.shapes[0]
+        images = np.ascontiguousarray(x.T).reshape(-1, channels, side, side)
         self.x = torch.tensor(images).contiguous(memory_format=torch.channels_last)
-        self.labels = torch.tensor(task.labels)
+        self.labels = torch.tensor(labels)
         self.tensors = [self.parts(kind, tensors) for (kind, *_), tensors in zip(
-            self.net.layers, self.net.by_layer(self.net.params), strict=True)]
-        lr, decay = task.config["lr"], task.config["decay"]
-        pairs: list = sum(self.tensors, [])     # (W, b); those of the outputs are last
-        self.optimizer = torch.optim.SGD(
-            [{"params": [W for W, _ in pairs[:-1]], "weight_decay": decay},
-             {"params": [pairs[-1][0]], "weight_decay": 10 * decay},
-             {"params": [b for _, b in pairs], "lr": 2 * lr}],
-            lr=lr, momentum=task.config["momentum"], nesterov=True, foreach=True)
+            net.layers, net.by_layer(net.params), strict=True)]
 
     def parts(self, kind: str, tensors: dict) -> list[tuple]:
         """A layer's parameters as PyTorch has them: (W, b) of H, of the gate if there
@@ -136,10 +150,8 @@ class Torch:
                 h = self.torch.lerp(h, H, T[0]) if T else H
         return F.cross_entropy(h, self.labels)
 
-    def gradient(self) -> dict:
-        """As `Ours.gradient` gives it."""
-        self.optimizer.zero_grad()
-        self.loss(training=False).backward()
+    def flat_gradient(self) -> np.ndarray:
+        """That of the last loss, in the order of ours."""
         flat = np.zeros_like(self.net.params)
         for (kind, *_), parts, view in zip(self.net.layers, self.tensors,
                                            self.net.by_layer(flat), strict=True):
@@ -152,7 +164,27 @@ class Torch:
                     W = W.transpose(0, 2, 3, 1)
                 view["W"][...] = W.reshape(view["W"].shape)
                 view["b"][:, 0] = np.concatenate([b.grad.numpy() for _, b in parts])
-        return self.net.views(flat)
+        return flat
+
+
+class Torch(TorchNet):
+    """PyTorch's training step."""
+
+    def __init__(self, task: Task):
+        self.take(task.make_net(), task.x, task.labels)
+        torch, lr, decay = self.torch, task.config["lr"], task.config["decay"]
+        pairs: list = sum(self.tensors, [])     # (W, b); those of the outputs are last
+        self.optimizer = torch.optim.SGD(
+            [{"params": [W for W, _ in pairs[:-1]], "weight_decay": decay},
+             {"params": [pairs[-1][0]], "weight_decay": 10 * decay},
+             {"params": [b for _, b in pairs], "lr": 2 * lr}],
+            lr=lr, momentum=task.config["momentum"], nesterov=True, foreach=True)
+
+    def gradient(self) -> dict:
+        """As `Ours.gradient` gives it."""
+        self.optimizer.zero_grad()
+        self.loss(training=False).backward()
+        return self.net.views(self.flat_gradient())
 
     def work(self) -> None:
         self.optimizer.zero_grad()
@@ -173,4 +205,8 @@ CONTESTS = {
     "convolution, Table 1, width 32": contest("Table 1", width=32),
     "convolution, Table 2": contest("Table 2"),
     "convolution, Table 3": contest("Table 3"),
-    "convolution, Table 1, width 32, two threads": contest("Table 1", 2, width=32)}
+    "convolution, Table 1, width 32, two threads": contest("Table 1", 2, width=32),
+    "convolution, Table 2, two threads": contest("Table 2", 2)._replace(
+        contestants={"ours": Contestant(TwoThreads),
+                     "PyTorch": Contestant(Torch, ("torch",)),
+                     "one thread": Contestant(OneThread, rival=False)})}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -93,12 +93,17 @@ def read() -> dict:
 
 def write(record: dict) -> None:
     """The record and its picture. Raises OSError."""
+    write_both(RECORD, record, draw, COMMAND)
+
+
+def write_both(path: Path, record: dict, draw: Callable, command: str) -> None:
+    """A record, and beside it the picture that `draw` makes of it. Raises OSError."""
     content = (to_json(record) + "\n").encode()
     with style():
-        picture = saved(draw(record), "png", "speed", COMMAND,
+        picture = saved(draw(record), "png", path.stem, command,
                         hashlib.sha256(content).hexdigest())
-    write_file(RECORD, content)
-    write_file(RECORD.with_suffix(".png"), picture)
+    write_file(path, content)
+    write_file(path.with_suffix(".png"), picture)
 
 
 # --------------------------------------------------------------------------------------
