@@ -109,7 +109,7 @@ PLAN: dict[str, Any] = {
     "table_3": {
         "dataset": "cifar10", "seeds": {"highway": []}, "net": {
             "net": "table 3", "gate_bias": -2.0, "epochs": 30, "sides": [20, 24, 32],
-            "measure": "test by epoch", "look": LOOK}}}
+            "threads": 2, "measure": "test by epoch", "look": LOOK}}}
 
 SMOKE: dict[str, Any] = {
     "dataset": "digits",
