@@ -38,7 +38,7 @@ from highway_suite.records import environment, read_with_hash
 
 RECORD = records.RECORD.with_name("accuracy.json")
 COMMAND = "python3 -m benchmarks.accuracy"
-EPOCHS = 5
+EPOCHS = 4
 
 
 class InTorch(TorchNet):
