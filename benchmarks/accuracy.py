@@ -1,6 +1,6 @@
 """Accuracy by the processor's time: Table 2's net, with our gradient and PyTorch's.
 
-    python3 -m benchmarks.accuracy          trains both, in half an hour, and writes
+    python3 -m benchmarks.accuracy          trains both, in twenty minutes, and writes
                                             benchmarks/accuracy.json and .png
     python3 -m benchmarks.accuracy --plot   draws the record again
 

@@ -310,8 +310,9 @@ def claims_on_ladder(table: dict) -> list[Claim]:
         first["test_percent"]), strict=True)]
     return [
         Claim(name="ladder-gains", text="all rungs that were kept together are worth "
-              "at least 5 points of test accuracy to 11 highway layers, in every run, "
-              f"at equal epochs on {table['title']}", rows=[first, last], n=len(gains),
+              "at least 5 points of test accuracy to the highway net of 11 layers, in "
+              f"every run, at equal epochs on {table['title']}", rows=[first, last],
+              n=len(gains),
               ours={rung["rung"]: rung["test_percent"] for rung in (first, last)},
               limit=5, test=lambda points: agreed(gain >= points for gain in gains)),
         Claim(name="ladder-twins", text="highway nets are ahead of their plain twins "

@@ -64,7 +64,8 @@ def draw_ladder(record: dict) -> Figure:
     figure, axes = drawing.sheet(
         f"{len(means) - 1} changes bring the test error of 11 layers from "
         f"{means[0]:.1f} to {means[-1]:.1f} %",
-        f"{table['title']}: {plan['by_rung']['epochs']} epochs each",
+        f"{table['title']}: {plan['by_rung']['epochs']} epochs, n = "
+        f"{len(plan['seeds'])} each",
         "dot: a run, bar: the mean; grey bar: a change that was not kept; "
         "orange: plain nets, without gates, at both ends",
         height=1.4 + 0.36 * len(rungs))
@@ -180,11 +181,12 @@ def draw_epochs(record: dict) -> Figure:
     table, log = record["table_2"], TABLE_3_LOG
     means = [(net, np.mean([or_zero(curve) for curve in net["test_by_epoch"]], axis=0))
              for net in table["nets"]]
-    net, mean = means[0]
+    (net, mean), theirs = means[0], record["parameters"]["Table 3, CIFAR-10"]
     figure, axes = drawing.sheet(
         f"11 layers read {mean[-1]:.1f} % after {net['epochs']} epochs, the authors' "
         f"19 layers {log[400]:.1f} % after 400",
-        f"{table['title']}, n = {net['n']}; the points of the authors' log",
+        f"{table['title']}; ours: {net['parameters'] / 1e6:.2f} million parameters, "
+        f"n = {net['n']}", f"theirs: {theirs / 1e6:.2f} million, the points of a log",
         height=3.6)
     labels = [(log[400], "the authors', 19 layers", TINTS.ink)]
     axes.plot([*log], [*log.values()], "D-", color=TINTS.ink, linewidth=1.2,
