@@ -104,7 +104,7 @@ PLAN: dict[str, Any] = {
         "blocks": {"highway": HIGHWAY, "plain": PLAIN}, "seeds": [0, 1, 2],
         "rungs": RUNGS},
     "table_2": {
-        "dataset": "cifar10", "seeds": {"highway": [0, 1], "plain": []},
+        "dataset": "cifar10", "seeds": {"highway": [0, 1, 2], "plain": []},
         "net": {"epochs": 60, "measure": "test by epoch"}},
     "table_3": {
         "dataset": "cifar10", "seeds": {"highway": []}, "net": {
