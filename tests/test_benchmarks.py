@@ -114,7 +114,7 @@ def test_the_products_are_those_of_a_step():
 # The record and the command line
 
 
-@pytest.mark.parametrize("path", [records.RECORD])
+@pytest.mark.parametrize("path", [records.RECORD, accuracy.RECORD])
 def test_the_committed_picture_is_of_its_record(path):
     with Image.open(path.with_suffix(".png")) as picture:
         assert picture.info["Record-SHA-256"] == hashlib.sha256(

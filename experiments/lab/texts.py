@@ -13,7 +13,7 @@ template there are
     minutes(claim)      that its recheck takes
     run, sweep          run.json and run_sweep.json;  experiments: name -> Experiment
     lecture, code       parts of highway_networks.py
-    speed               benchmarks/speed.json; its ranges over kinds of processor
+    speed, accuracy     records of benchmarks/; speed's ranges over kinds of processor
     filters             percent, decimal, number, span, mean, table; words of a value
 """
 
@@ -318,6 +318,7 @@ def rendered() -> dict[Path, bytes]:
         "records": records, "claim": {item["name"]: item for item in claims},
         "claims": claims, "five": FIVE, "hn": hn, "run": read("run.json"),
         "sweep": read("run_sweep.json"), "speed": read("benchmarks/speed.json"),
+        "accuracy": read("benchmarks/accuracy.json"),
         "experiments": {name: experiment.get(name) for name in NAMES}}
     texts = {}
     for pattern in PLACES:
