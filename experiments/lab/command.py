@@ -8,6 +8,7 @@
         --pack                      only packs the trials that are finished
         --smoke                     all of it in seconds, on what is shipped, into
                                     runs/smoke/NAME
+        and flags of its own, if `Experiment.more` has any
 
 What is packed counts as finished: a fresh clone goes on where the committed trials end.
 A run drops packed trials that the plan no longer asks for.
