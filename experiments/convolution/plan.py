@@ -10,8 +10,8 @@ trained; more are planned.
 
 On one core a step of 11 layers takes 0.2 to 0.3 s with gates, and two thirds of it
 without: a rung 0.8 to 1.3 core hours, 60 epochs 1.6 to 2.5 for each net. A step of 19
-layers takes 1.4 to 2.7 s with whole images, and 30 epochs, with smaller ones first, 4
-to 8 core hours.
+layers takes 1.4 to 2.7 s with whole images, and 20 epochs, with smaller ones first, 4
+to 5 core hours.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ PLAN: dict[str, Any] = {
         "net": {"epochs": 60, "measure": "test by epoch"}},
     "table_3": {
         "dataset": "cifar10", "seeds": {"highway": []}, "net": {
-            "net": "table 3", "gate_bias": -2.0, "epochs": 30, "sides": [20, 24, 32],
+            "net": "table 3", "gate_bias": -2.0, "epochs": 20, "sides": [20, 24, 32],
             "threads": 2, "measure": "test by epoch", "look": LOOK}}}
 
 SMOKE: dict[str, Any] = {
