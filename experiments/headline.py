@@ -336,11 +336,11 @@ def claims_at_end(record: dict) -> list[Claim]:
               "logit(1/L)", limit=1, test=lambda points: 100 * (
                   max(or_zero(gated["test_acc"])) - min(or_zero(scaled["test_acc"]))
               ) <= points, **about("test_acc", scaled, gated)),
-        Claim(name="carry-fits-100", text=f"nets of {depth} blocks that carry their "
-              "input fit their training images better than plain nets, at their best "
-              "settings: the training loss of each plain net is more than twice that "
-              "of each scaled residual net, and of each highway net with b_T = "
-              "logit(1/L)", limit=2, test=lambda times: bool(
+        Claim(name="carry-fits-100", text=f"with {depth} blocks, scaled residual nets "
+              "and highway nets with b_T = logit(1/L) fit their training images better "
+              "than plain nets, at their best settings: the training loss of each "
+              "plain net is more than twice that of each of these", limit=2,
+              test=lambda times: bool(
                   min(or_infinite(plain["train_loss"])) > times * max(
                       max(or_infinite(row["train_loss"])) for row in (scaled, gated))),
               **about("train_loss", plain, scaled, gated))]

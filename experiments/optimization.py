@@ -475,12 +475,12 @@ def claim_on_ten(record: dict) -> Claim:
         return bool(worse["plain"] > times and worse["highway"] < times)
     return Claim(
         name="fig1-ten", source="P1 Fig. 1", text="from the least depth to the "
-        "largest, the mean training loss of the ten best settings grows more than "
-        "tenfold for plain nets and not for highway nets, here after "
+        "largest, the mean training loss of the ten best settings, a seed each, "
+        "grows more than tenfold for plain nets and not for highway nets, here after "
         f"{record['plan']['rungs'][1][1]} epochs", paper="much harder; "
         "still optimized well", rows=[net["ten"] for net in record["nets"]],
         limit=10.0, test=grows, after_data=True, ours={block: {
-            f"{depth} blocks": "diverged" if np.isinf(value) else value
+            f"{depth} blocks": "a net diverged" if np.isinf(value) else value
             for depth, value in found.items()} for block, found in ends.items()})
 
 

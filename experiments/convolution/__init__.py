@@ -1,7 +1,7 @@
 """Do convolutional highway nets train at any depth, and reach what the paper's reach?
 
 The claims are of P1, sections 2.2, 3.2 (Table 1) and 3.3 (Tables 2 and 3), and of P2,
-sections 2, 4.2, 4.4 and 5.1. The nets are those of the authors' Caffe fork:
+sections 2, 4.2, 4.4 and 5.1. Layers and training are those of the authors' Caffe fork:
 convolutions of relu, dropout, max pooling; He's weights, N(0, 0.1^2) for the outputs;
 Nesterov's momentum 0.9; weight decay, ten times as large for the outputs and none for
 biases, which have twice the rate. Plain twins have the same layers without gates. The

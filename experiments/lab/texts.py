@@ -118,7 +118,7 @@ def words(value: Any) -> str:
     ends = {"lowest", "median", "highest"}
     if set(value) == ends:
         told = alike([value[name] for name in ("median", "lowest", "highest")])
-        return f"{told[0]} ({told[1]} to {told[2]})"
+        return told[0] if len(set(told)) == 1 else f"{told[0]} ({told[1]} to {told[2]})"
     names = [spaced(name) for name in value]
     return "; ".join(
         f"{name} ({words(item)})" if isinstance(item, Mapping) and set(item) != ends

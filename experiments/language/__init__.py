@@ -108,7 +108,7 @@ def draw(record: dict) -> Figure:
     """Test perplexity of every form, ours and what the papers report; the worst by the
     median of its seeds is at the bottom."""
     figure, axes = sheet(
-        "A gate on the input x helps the language model most", "Penn Treebank",
+        "Our runs with a gate on the input x predict best", "Penn Treebank",
         "ours: a dot for each seed; the small model of Kim et al. (2016)",
         "the model of P2 (Greff et al., 2017) is larger", height=3.9)
     nets = sorted(record["nets"], reverse=True, key=lambda net: np.median(

@@ -1,11 +1,12 @@
 """What does each block of a trained net do, and does a harder task use more of them?
 
-The claims are of P1, section 4 and Figures 2 to 4, and of P2, sections 2 and 4. All
-measurements are on training images, as in P1; results/trained_nets/README.md has the
-protocol. A claim holds if it holds for each net. What is as true before training, or of
-plain nets, is not learned. Momentum is 0.9, the rate falls by 5 % an epoch, nothing is
-clipped, and images are less their mean. T below 0.1 is low. An effect on the loss is
-seen if the loss doubles. A, of which blocks are estimates, is the last block's output.
+The claims are of P1, section 4 and Figures 2 to 4, and of P2, sections 2 and 4. Most
+measurements are on training images, as in P1; stages, and whether T tells the class,
+are measured on test images. results/trained_nets/README.md has the protocol. A claim
+holds if it holds for each net. What is as true before training, or of plain nets, is
+not learned. Momentum is 0.9, the rate falls by 5 % an epoch, nothing is clipped, and
+images are less their mean. T below 0.1 is low. An effect on the loss is seen if the
+loss doubles. A, of which blocks are estimates, is the last block's output.
 
 Fixed before the nets for CIFAR-10 and CIFAR-100 were trained: all that is claimed of
 them, with its limits. More blocks matter, or later ones change, if each number of the
