@@ -23,7 +23,7 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import highway_networks as hn
 from benchmarks import records
@@ -60,17 +60,6 @@ def line_of(name: str, contest: dict) -> str:
     return f"{name:<44}" + ", ".join(parts)
 
 
-def run(names: Iterable[str], effort: tuple[int, float]) -> tuple[dict, dict]:
-    """Measure and tell these contests -> the kind of processor, and their numbers."""
-    kind: dict = {}
-    found = {}
-    for name in names:
-        answer = ask(name, *effort)
-        kind, found[name] = answer["kind"], answer["contest"]
-        print(line_of(name, found[name]), flush=True)
-    return kind, found
-
-
 def known(text: str) -> str:
     """An argparse type: one of GROUPS."""
     if text not in GROUPS:
@@ -99,13 +88,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     try:
         record = records.read()
         if not args.plot:
-            contests = [each for group in args.names or GROUPS
-                        for each in GROUPS[group]]
-            kind, found = run(contests, QUICK if args.quick else WHOLE)
+            effort, found = QUICK if args.quick else WHOLE, {}
+            for group in args.names or GROUPS:
+                for name in GROUPS[group]:
+                    answer = ask(name, *effort)
+                    found[name] = answer["contest"]
+                    print(line_of(name, found[name]), flush=True)
             if args.quick:
                 return
-            record = records.with_entry(record, kind, found)
-        records.write(record)
+            record = records.with_entry(record, answer["kind"], found)
+        records.write_both(records.RECORD, record, records.draw, records.COMMAND)
     except (ValueError, OSError, subprocess.CalledProcessError) as error:
         sys.exit(f"{records.COMMAND}: {error}")
 

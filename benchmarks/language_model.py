@@ -25,16 +25,6 @@ LR, CLIP = 1.0, 5.0
 WORDS, CHARACTERS, PLACES = 10_000, 51, 21
 
 
-def make_spelling(rng: np.random.Generator, words: int, characters: int, places: int
-                  ) -> np.ndarray:
-    """Random words (V, P), the longest first; their lengths as in English."""
-    lengths = np.clip(np.rint(rng.normal(9.5, 2.8, words)), 3, places).astype(int)
-    lengths = -np.sort(-lengths)
-    letters = rng.integers(1, characters, (words, places))
-    letters[0, 0] = characters - 1              # the last character occurs
-    return np.where(np.arange(places) < lengths[:, None], letters, 0)
-
-
 class Task:
     """A net's arguments and a few batches."""
 
@@ -43,7 +33,11 @@ class Task:
                  places: int = PLACES, dtype: str = "float32", **sizes: Any):
         rng = np.random.default_rng(0)
         self.batch, self.steps = batch, steps
-        self.spelling = make_spelling(rng, words, characters, places)
+        # Random words (V, P), the longest first; their lengths as in English.
+        lengths = np.sort(np.clip(np.rint(rng.normal(9.5, 2.8, words)), 3, places))
+        letters = rng.integers(1, characters, (words, places))
+        letters[0, 0] = characters - 1              # the last character occurs
+        self.spelling = np.where(np.arange(places) < lengths[::-1, None], letters, 0)
         self.net: dict[str, Any] = {"block": block, "depth": depth, "dtype": dtype,
                                     **sizes}
         zipf = 1 / np.arange(1, words + 1)

@@ -91,11 +91,6 @@ def read() -> dict:
             "command": COMMAND, "processors": [], "ranges": {}}
 
 
-def write(record: dict) -> None:
-    """The record and its picture. Raises OSError."""
-    write_both(RECORD, record, draw, COMMAND)
-
-
 def write_both(path: Path, record: dict, draw: Callable, command: str) -> None:
     """A record, and beside it the picture that `draw` makes of it. Raises OSError."""
     content = (to_json(record) + "\n").encode()

@@ -23,20 +23,12 @@ import numpy as np
 import highway_networks as hn
 from experiments.lab import Claim, Experiment, Lab, Trial, main, trial_function
 from experiments.lab.experiment import for_figures
-from experiments.lab.judging import (
-    ahead,
-    every,
-    name_of_least,
-    next_beyond,
-    or_infinite,
-    or_zero,
-)
+from experiments.lab.judging import ahead, every, next_beyond, or_infinite, or_zero
 from experiments.lab.papers import TABLE_1A, name_of, spoken
 from experiments.nets.perceptrons import hold_out, matched_width
 from highway_suite.datasets import DATASETS
 
 with for_figures():
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from experiments.lab.drawing import colour_of, data_of, log_y, sheet
@@ -149,8 +141,7 @@ def search(lab: Lab, nets: list[Net]) -> dict[Net, dict]:
 
 def best(accuracies: dict[Setting, float | None]) -> Setting:
     """The setting of the highest accuracy, of equal ones the first; None is lowest."""
-    return name_of_least({setting: None if value is None else -value
-                          for setting, value in accuracies.items()})
+    return max(accuracies, key=lambda setting: accuracies[setting] or -1)
 
 
 def describe_net(net: Net, plan: dict, accuracies: dict[Setting, float | None],
@@ -188,31 +179,13 @@ def errors(net: dict) -> np.ndarray:
     return 100 - 100 * np.array(net["test_acc"], float)
 
 
-def draw_over_depth(axes: Axes, nets: list[dict]) -> None:
-    """One line per form: mean test error over seeds against depth, bars from lowest to
-    highest. Forms stand side by side at each depth, so that their bars are not on top
-    of one another."""
-    depths = sorted({net["depth"] for net in nets})
-    blocks = list(dict.fromkeys(net["block"] for net in nets))
-    for place, block in enumerate(blocks):
-        mean, low, high = mean_and_range(np.transpose(
-            [errors(net) for net in nets if net["block"] == block]))     # by depth
-        x = np.array(depths) * 1.03 ** (place - (len(blocks) - 1) / 2)
-        axes.errorbar(x, mean, yerr=[mean - low, high - mean], color=colour_of(block),
-                      marker=MARKERS.get(block, "X"), markersize=5, linewidth=1.3,
-                      elinewidth=1.3)
-    fit_depths(axes, depths)
-    axes.margins(x=0.06)
-    axes.autoscale(axis="x")
-    log_y(axes, "test error, %")
-    axes.grid(axis="y", which="both")
-
-
 def draw(record: dict) -> Figure:
-    """The record -> the figure: test error of each form over depth."""
+    """The record -> the figure: one line per form, mean test error over seeds against
+    depth, bars from lowest to highest."""
     nets, plan = record["nets"], record["plan"]
+    depths, blocks = plan["depths"], plan["blocks"]
     best: dict[str, list] = {}
-    for depth in plan["depths"]:
+    for depth in depths:
         means = {net["block"]: np.mean(or_infinite(errors(net)))
                  for net in nets if net["depth"] == depth}
         best.setdefault(spoken(min(means, key=means.__getitem__)), []).append(depth)
@@ -223,10 +196,22 @@ def draw(record: dict) -> Figure:
         if len(best) == 1 else f"The lowest mean test error is that of {least}",
         f"{data_of(plan)}, {plan['epochs']} epochs",
         f"mean and range of {len(plan['seeds'])} seeds")
-    draw_over_depth(axes, nets)
+    for place, block in enumerate(blocks):
+        mean, low, high = mean_and_range(np.transpose(
+            [errors(net) for net in nets if net["block"] == block]))     # by depth
+        # Side by side at each depth, so that bars are not on top of one another.
+        x = np.array(depths) * 1.03 ** (place - (len(blocks) - 1) / 2)
+        axes.errorbar(x, mean, yerr=[mean - low, high - mean], color=colour_of(block),
+                      marker=MARKERS.get(block, "X"), markersize=5, linewidth=1.3,
+                      elinewidth=1.3)
+    fit_depths(axes, depths)
+    axes.margins(x=0.06)
+    axes.autoscale(axis="x")
+    log_y(axes, "test error, %")
+    axes.grid(axis="y", which="both")
     label_right(axes, [(float(np.nanmean(errors(net))),
                         spoken(net["block"]), colour_of(net["block"]))
-                       for net in nets if net["depth"] == max(plan["depths"])])
+                       for net in nets if net["depth"] == max(depths)])
     return figure
 
 

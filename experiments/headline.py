@@ -133,12 +133,6 @@ def thirds(T: list[float]) -> list[float]:
     return [hn.significant(fmean(part)) for part in (T[:count], T[-count:])]
 
 
-def final_loss(trials: list[Trial]) -> float:
-    """The median of the seeds' last training losses; one that diverged is infinite."""
-    return float(np.median(or_infinite([trial.result["train_loss"][-1]
-                                        for trial in trials])))
-
-
 def train_best(lab: Lab) -> list[dict]:
     """Try every setting of every kind and depth -> a row for the best one of each, with
     all that was tried. The best has the least median of its last losses; of equal ones,
@@ -153,7 +147,8 @@ def train_best(lab: Lab) -> list[dict]:
         found |= train_all(lab, nets, lab.plan["seeds"])
         groups: dict[tuple, dict[Net, float]] = {}
         for net, trials in found.items():
-            groups.setdefault((net.kind, net.depth), {})[net] = final_loss(trials)
+            last = or_infinite([trial.result["train_loss"][-1] for trial in trials])
+            groups.setdefault((net.kind, net.depth), {})[net] = float(np.median(last))
         chosen = [min(losses, key=lambda net: (losses[net], net.lr))
                   for losses in groups.values()]
         nets = [net._replace(lr=lr) for net in chosen for lr in next_beyond(

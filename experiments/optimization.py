@@ -103,16 +103,11 @@ def train_net(config: dict, data: hn.Data) -> dict:
             "train_loss": history["train_loss"], "test_acc": history["test_acc"]}
 
 
-def final_loss(trial: Trial) -> float:
-    """The training loss of a trial's last epoch, infinite where it diverged."""
-    return float(or_infinite(trial.result["train_loss"][-1]))
-
-
 def least(found: dict[int, list[Trial]], count: int) -> list[int]:
     """The settings of the least final losses, medians of their seeds; of equal ones
     those that come first."""
-    return sorted(found, key=lambda number: float(np.median(
-        [final_loss(trial) for trial in found[number]])))[:count]
+    return sorted(found, key=lambda number: float(np.median(or_infinite(
+        losses_of(found[number])[:, -1]))))[:count]
 
 
 def search(lab: Lab, settings: list[dict]) -> list[dict[Net, dict[int, list[Trial]]]]:

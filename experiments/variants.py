@@ -71,7 +71,7 @@ class Tied:
     """
 
     def __init__(self, net: hn.DeepNet, ties: Collection[str]):
-        self.net, self.ties = net, ties
+        self.net, self.ties, self.cache = net, ties, net.cache
         self.wide = net.views(net.params)
         self.layout = hn.Parameters({
             name: (1, *view.shape[1:]) if name in ties else view.shape
@@ -86,10 +86,6 @@ class Tied:
         """Write the weights into every layer."""
         for name, view in self.layout.views(self.params).items():
             self.wide[name][...] = view
-
-    def cache(self, size: int) -> hn.Cache:
-        """As DeepNet's."""
-        return self.net.cache(size)
 
     def gradient(self, batch: tuple, cache: hn.Cache) -> tuple[dict, np.ndarray]:
         """As DeepNet's."""

@@ -32,13 +32,6 @@ def frame_epochs(study: Study) -> np.ndarray:
     return epochs[np.linspace(0, len(epochs) - 1, count).round().astype(int)]
 
 
-def frame_durations(frames: int) -> list[int]:
-    """Milliseconds of each frame, the held one first: multiples of 10, the unit of a
-    GIF, and never below 80, since browsers slow down very short ones."""
-    each = int(np.clip(LOOP / frames, 80, SLOWEST)) // 10 * 10
-    return [HOLD] + [each] * (frames - 1)
-
-
 def draw_frames(study: Study) -> list[np.ndarray]:
     """A Study -> its frames, (height, width, 3) uint8 each; the last one first, as what
     a still preview shows: in the loop it is the last."""
@@ -89,7 +82,9 @@ def share_palette(frames: list) -> tuple[np.ndarray, np.ndarray]:
 def encode_gif(frames: list, comment: str) -> bytes:
     """Frames and what the file says of itself -> the bytes of a GIF that loops."""
     indices, palette = share_palette(frames)
-    times = frame_durations(len(frames))
+    # Multiples of 10, the unit of a GIF; browsers slow down frames of less than 80.
+    each = int(np.clip(LOOP / len(frames), 80, SLOWEST)) // 10 * 10
+    times = [HOLD] + [each] * (len(frames) - 1)         # the held one first
     return iio.imwrite("<bytes>", indices, extension=".gif", plugin="pillow", loop=0,
                        palette=palette.tobytes(), is_batch=True, optimize=True,
                        # Pillow takes no list for one frame.

@@ -98,22 +98,15 @@ class Study(NamedTuple):
         return float(np.nanmean(np.concatenate(first)))
 
 
-def series_of(histories: list[dict]) -> dict[str, np.ndarray]:
-    """The SERIES for which every history has a number, or null, in every epoch ->
-    {name: (S, E)}; null becomes NaN."""
-    shape, found = (len(histories), len(histories[0]["epoch"])), {}
-    for name in SERIES:
-        with suppress(KeyError, TypeError, ValueError):
-            values = np.array([history[name] for history in histories], float)
-            if values.shape == shape:
-                found[name] = values
-    return found
-
-
 def make_arm(nets: list[dict], block: str, depth: int, place: int) -> Arm:
     """The nets of a record, one for each seed, all of one block and depth -> Arm."""
     histories = [net.get("history") or {"epoch": []} for net in nets]
-    history = series_of(histories)
+    epochs, history = np.array(histories[0]["epoch"], int), {}
+    for name in SERIES:     # for which each has a number, or null, in every epoch
+        with suppress(KeyError, TypeError, ValueError):
+            values = np.array([one[name] for one in histories], float)
+            if values.shape == (len(nets), len(epochs)):
+                history[name] = values      # null becomes NaN
     gates = [dict(net.get("layer_T_history") or ()) for net in nets]
     T_epoch = np.unique([epoch for T in gates for epoch in T]).astype(int)
     T = np.full((len(nets), len(T_epoch), depth), math.nan)
@@ -128,7 +121,7 @@ def make_arm(nets: list[dict], block: str, depth: int, place: int) -> Arm:
     there = np.isfinite(T).any(axis=(0, 2))
     known = [net["chance"] for net in nets if net.get("chance") is not None]
     return Arm(block, depth, place, nets[0].get("parameters"),
-               np.array(histories[0]["epoch"], int), history, diverged, T_epoch[there],
+               epochs, history, diverged, T_epoch[there],
                T[:, there], float(np.mean(known)) if known else None)
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import highway_networks as hn
 import highway_suite
+from experiments.lab.trials import Store
 from highway_suite import datasets
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -72,6 +73,11 @@ def rng(seed):
 def images(rng):
     """x (40, 6) and labels (40,)"""
     return rng.normal(size=(40, 6)), rng.integers(3, size=40)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store" / "trials.sqlite")
 
 
 @pytest.fixture(scope="session")

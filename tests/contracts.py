@@ -75,6 +75,13 @@ def check_block(block, dtype, seed=0):
     assert np.isfinite(gradient(deep, x, labels)).all()
 
 
+def exit_of(program, *arguments):
+    """The code, or the line, with which a call ends its process."""
+    with pytest.raises(SystemExit) as caught:
+        program(*arguments)
+    return caught.value.code
+
+
 def contrast(*colours):
     """The WCAG's ratio of contrast of two "#RRGGBB"."""
     light = []

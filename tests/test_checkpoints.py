@@ -11,7 +11,7 @@ import highway_suite
 from highway_suite import checkpoints, cli
 from highway_suite.checkpoints import Checkpoint, CheckpointError, of_training
 from highway_suite.training import train_arm
-from tests.contracts import check_resumes
+from tests.contracts import check_resumes, exit_of
 
 ADAM = hn.Config(depth=3, hidden=8, epochs=4, batch=50, n_train=200, n_test=60,
                  lr_decay=0.7)
@@ -150,6 +150,4 @@ def test_the_command_goes_on_with_its_checkpoints(tmp_path, monkeypatch):
     for one, other in zip(resumed["runs"], whole["runs"], strict=True):
         for block in ("highway", "plain"):
             assert one[block]["history"] == other[block]["history"]
-    with pytest.raises(SystemExit) as caught:
-        cli.main([*words, "2"])
-    assert caught.value.code == 1
+    assert exit_of(cli.main, [*words, "2"]) == 1

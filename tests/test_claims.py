@@ -10,19 +10,13 @@ import pytest
 
 import highway_networks as hn
 from experiments import FIVE, NAMES, claims
-from experiments.lab import experiment
-from experiments.lab.experiment import (
-    Lab,
-    Replay,
-    Training,
-    folder_of,
-    get,
-    load_record,
-)
+from experiments.lab import Lab, experiment
+from experiments.lab.experiment import Replay, Training, folder_of, get, load_record
 from experiments.lab.judging import OPEN
 from experiments.lab.trials import Trial, read_packed, write_packed
 from highway_suite.files import write_json
 from highway_suite.records import RecordError
+from tests.contracts import exit_of
 
 # What trials find: all of the same shape the same, or each that of another one, or its
 # own; how far, in natural logarithms, numbers and lists are moved then, and the items
@@ -147,10 +141,9 @@ def commit(name, source):
 
 def recheck_five(capsys):
     """-> the exit code, the table's rows, and what is said below it."""
-    with pytest.raises(SystemExit) as caught:
-        claims.main(["--five", "--jobs", "1"])
+    code = exit_of(claims.main, ["--five", "--jobs", "1"])
     table, _, rest = capsys.readouterr().out.partition("\n\n")
-    return caught.value.code, [line.split(" | ") for line in table.splitlines()], rest
+    return code, [line.split(" | ") for line in table.splitlines()], rest
 
 
 def test_the_five_findings_are_rechecked(tmp_path, monkeypatch, capsys):

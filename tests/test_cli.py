@@ -16,6 +16,7 @@ import pytest
 import highway_networks as hn
 from highway_suite import cli
 from highway_suite.records import numbers_of, read_record
+from tests.contracts import exit_of
 
 DIGITS = ["--dataset", "digits", "--jobs", "1", "--depth", "2", "--epochs", "1"]
 
@@ -31,9 +32,7 @@ def settings_of(command):
     "--dep 3", "--depth 3 --depths 4", "--no-save --out r.json",
     "--threads 2 --jobs 2"])
 def test_wrong_flags_end_with_two_lines_and_exit_code_2(words, capsys):
-    with pytest.raises(SystemExit) as caught:
-        cli.main(words.split(" "))
-    assert caught.value.code == 2
+    assert exit_of(cli.main, words.split(" ")) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
@@ -41,18 +40,14 @@ def test_wrong_flags_end_with_two_lines_and_exit_code_2(words, capsys):
     "--out /absent/r.json", "--out .", "--out=", "--out /dev/null",
     "--n-train 1438", "--n-train 99 --batch 100"])
 def test_what_cannot_be_done_ends_before_the_training(words, capsys):
-    with pytest.raises(SystemExit) as caught:
-        cli.main([*DIGITS, *words.split(" ")])
-    assert caught.value.code == 1
+    assert exit_of(cli.main, [*DIGITS, *words.split(" ")]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_a_block_may_not_be_called_as_a_field_of_its_record(monkeypatch):
     for name in ("seed", "depth", "wallclock_sec"):
         monkeypatch.setitem(hn.BLOCKS, name, hn.BLOCKS["plain"])
-        with pytest.raises(SystemExit) as caught:
-            cli.main([*DIGITS, "--blocks", name, "--no-save"])
-        assert caught.value.code == 2
+        assert exit_of(cli.main, [*DIGITS, "--blocks", name, "--no-save"]) == 2
 
 
 @pytest.mark.parametrize("words, expected", [
@@ -147,10 +142,8 @@ def test_the_file_alone_writes_the_same_record(tmp_path, small_mnist):
 
 @pytest.mark.parametrize("out", ["absent/r.json", "."])
 def test_the_small_command_trains_nothing_that_it_cannot_write(out, small_mnist):
-    with pytest.raises(SystemExit) as caught:
-        hn.main(["--data-dir", str(small_mnist), "--out", out, "--n-train", "20",
-                 "--n-test", "20", "--batch", "10"])
-    assert caught.value.code == 1
+    assert exit_of(hn.main, ["--data-dir", str(small_mnist), "--out", out, "--n-train",
+                             "20", "--n-test", "20", "--batch", "10"]) == 1
 
 
 @pytest.mark.parametrize("library", ["joblib", "threadpoolctl"])
@@ -182,9 +175,7 @@ def test_a_failed_write_loses_no_numbers(tmp_path, monkeypatch, capsys):
     def full(*_):
         raise OSError(28, "No space left on device")
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(SystemExit) as caught:
-        cli.main([*DIGITS, "--out", str(path)])
-    assert caught.value.code == 1
+    assert exit_of(cli.main, [*DIGITS, "--out", str(path)]) == 1
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
     assert "highway 2" in capsys.readouterr().err
 

@@ -9,23 +9,15 @@ import threading
 import time
 
 import pytest
+from test_lab import same
 
 import highway_networks as hn
 from experiments import variants
 from experiments.lab import cluster as cluster_of
 from experiments.lab.running import run_trials
-from experiments.lab.trials import Request, Store, StoreError
+from experiments.lab.trials import Request, StoreError
 from highway_suite import load
 from highway_suite.records import environment
-
-
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "store" / "trials.sqlite")
-
-
-def same(trials):
-    return [trial._replace(seconds=0, env={}) for trial in trials]
 
 
 @pytest.fixture

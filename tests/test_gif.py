@@ -15,6 +15,7 @@ from highway_suite.animation import draw_frames, encode_gif, frame_epochs
 from highway_suite.figures import plot_gates, plot_history
 from highway_suite.studies import as_study
 from tests.committed import tree
+from tests.contracts import exit_of
 from tests.records_for_figures import diverge, make_record, save
 
 
@@ -86,9 +87,7 @@ def test_every_kind_of_record_makes_an_animation(record):
 def test_a_wrong_out_ends_in_a_line(out, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(SystemExit) as stop:
-        gif.main(["--out", out])
-    assert stop.value.code
+    assert exit_of(gif.main, ["--out", out])
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

@@ -18,16 +18,12 @@ from experiments.lab.experiment import Lab, Replay, load_record, state_of
 from experiments.lab.judging import ahead, every, judge
 from experiments.lab.recheck import apart
 from experiments.lab.running import run_trials
-from experiments.lab.trials import Request, Store, StoreError, read_packed
+from experiments.lab.trials import Request, StoreError, read_packed
 from highway_suite import checkpoints
 from highway_suite.files import write_json
 from highway_suite.records import RecordError
 from tests import lab_toys as toys
-
-
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "store" / "trials.sqlite")
+from tests.contracts import exit_of
 
 
 def run(requests, store, folder=None, **more):
@@ -289,17 +285,13 @@ def test_what_ends_a_run_is_a_line_or_a_code(toy, monkeypatch, error, code):
     def end(*_):
         raise error
     monkeypatch.setattr(Lab, "record", end)
-    with pytest.raises(SystemExit) as caught:
-        toy()
-    assert caught.value.code == code
+    assert exit_of(toy) == code
 
 
 @pytest.mark.parametrize("words", [
     ["--smok"], ["--jobs", "0"], ["--jobs", "1025"], ["--smoke", "--fresh"]])
 def test_wrong_flags_are_usage_errors(toy, words):
-    with pytest.raises(SystemExit) as caught:
-        toy(*words)
-    assert caught.value.code == 2
+    assert exit_of(toy, *words) == 2
 
 
 def test_a_changed_plan_is_seen(toy, tmp_path, monkeypatch):
@@ -346,9 +338,7 @@ def test_a_record_that_is_wrong_is_named(toy, tmp_path):
 
 def rechecked(*words):
     """The exit code of a recheck, or the line that ends it."""
-    with pytest.raises(SystemExit) as caught:
-        all_claims.main(["--jobs", "1", "--recheck", *words])
-    return caught.value.code
+    return exit_of(all_claims.main, ["--jobs", "1", "--recheck", *words])
 
 
 def test_a_recheck_says_when_a_claim_no_longer_holds(toy, tmp_path, capsys, monkeypatch
@@ -409,6 +399,4 @@ def test_a_sample_of_a_claims_trials_is_compared(toy, tmp_path, capsys, monkeypa
 
 @pytest.mark.parametrize("words", [["--sample", "1"], ["--five", "--minutes", "1"]])
 def test_flags_of_a_recheck_alone_are_usage_errors(words):
-    with pytest.raises(SystemExit) as caught:
-        all_claims.main(words)
-    assert caught.value.code == 2
+    assert exit_of(all_claims.main, words) == 2

@@ -23,6 +23,7 @@ from highway_suite.records import (
     read_record,
 )
 from tests.committed import tree
+from tests.contracts import exit_of
 from tests.records_for_figures import make_record
 
 ROOT = Path(hn.__file__).parent
@@ -113,9 +114,8 @@ def test_a_file_that_is_no_record_is_one_line(tmp_path, content):
     path = tmp_path / "r.json"
     path.write_bytes(content)
     for flag in ("--run", "--sweep"):
-        with pytest.raises(SystemExit) as stop:
-            viz.main([flag, str(path), "--out-dir", str(tmp_path)])
-        assert str(path) in stop.value.code and "\n" not in stop.value.code
+        line = exit_of(viz.main, [flag, str(path), "--out-dir", str(tmp_path)])
+        assert str(path) in line and "\n" not in line
     assert list(tmp_path.iterdir()) == [path]
 
 

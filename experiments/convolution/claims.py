@@ -71,18 +71,6 @@ def lost(name: str, of: Callable) -> Callable[[dict], float]:
     return lambda stage: 100 * (stage["acc"] - of(stage[name]))
 
 
-def mean_by_std(stage: dict) -> float:
-    """The largest mean of the estimation error, whatever its sign, in its standard
-    deviations."""
-    return np.max(np.abs(stage["mean"]) / np.array(stage["std"]))
-
-
-def largest_step(stage: dict) -> float:
-    """Of the estimation error's standard deviation, divided by that of the layer
-    before: below 1 if it falls at each layer."""
-    return np.max(np.divide(stage["std"][1:], stage["std"][:-1]))
-
-
 def groups_needed(stage: dict) -> int:
     """The sequential depth of a stage."""
     return sequential_depth(dict(enumerate(stage["in_groups"], 1)))
@@ -117,11 +105,13 @@ def claims_on_layers(start: str, net: str, rows: list[dict]) -> list[Claim]:
               paper="interchangeable to a certain degree"),
         claim("error-mean", "P2 4.2", "the mean of the estimation error a_k - A over "
               "images and units is smaller than a tenth of its standard deviation, at "
-              "every k. Ours is the largest ratio of each stage", mean_by_std, 0.1,
-              learned=True, paper="close to zero"),
+              "every k. Ours is the largest ratio of each stage", lambda stage: np.max(
+                  np.divide(np.abs(stage["mean"]), stage["std"])), 0.1, learned=True,
+              paper="close to zero"),
         claim("error-shrinks", "P2 4.2", "the standard deviation of the estimation "
               "error over images falls at every layer. Ours is the largest ratio to "
-              "that of the layer before", largest_step, 1, learned=True,
+              "that of the layer before", lambda stage: np.max(np.divide(
+                  stage["std"][1:], stage["std"][:-1])), 1, learned=True,
               paper="decreases"),
         claim("side-by-side", "ours", f"{alone}, its highway layers can work in fewer "
               "groups than half their number, and 95 % of the net's answers are kept. "

@@ -61,12 +61,7 @@ from experiments.nets.convolution.net import (
     OfThreads,
 )
 from experiments.nets.convolution.probes import look_at_stages
-from experiments.nets.convolution.recipe import (
-    ByStep,
-    Muon,
-    rise_and_fall,
-    scale_to_unit_variance,
-)
+from experiments.nets.convolution.recipe import ByStep, Muon, scale_to_unit_variance
 
 # --------------------------------------------------------------------------------------
 # The nets
@@ -167,7 +162,9 @@ def make_optimizer(net: ConvNet, config: dict, steps: int = 1) -> Nesterov | ByS
         decays = np.zeros_like(decays)      # the inner one has it
     else:
         inner = Muon(net) if kind == "muon" else hn.Adam(net.params)
-    return ByStep(inner, decays, steps, rise_and_fall if linear else lambda over: 1)
+    # Linear: from 0 to 1 in the first fifth of all steps, then back to 0.
+    return ByStep(inner, decays, steps, lambda over: (
+        min(over / 0.2, (1 - over) / 0.8) if linear else 1))
 
 
 def learning_rate(config: dict, epoch: int) -> float:

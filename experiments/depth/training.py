@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -116,18 +115,6 @@ def measure_use(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray, kept: list[i
 # batch, relu, weights cut at two of their deviations.
 
 
-class Steps:
-    """So many batches, from one epoch after the other, as a single pass for hn.fit."""
-
-    def __init__(self, batches: hn.Batches, steps: int):
-        self.batches, self.steps = batches, steps
-        self.size, self.streams = batches.size, batches.streams
-
-    def __iter__(self) -> Iterator:
-        epochs = itertools.repeat(self.batches)
-        return itertools.islice(itertools.chain.from_iterable(epochs), self.steps)
-
-
 def truncated_normal(rng: np.random.Generator, shape: tuple) -> np.ndarray:
     """N(0, 0.1^2); values beyond two standard deviations are drawn again."""
     values = rng.normal(size=shape)
@@ -158,12 +145,14 @@ def train_tutorial(config: dict, data: hn.Data) -> dict:
     x_train, x_test = ((x + 1) / 2 for x in (data.x_train, data.x_test))    # in [0, 1]
     net = tutorial_net(config, data)
     rng = np.random.default_rng(hn.streams(seed)["batches"])
+    epochs = itertools.repeat(hn.Batches(x_train, data.y_train, size, rng))
+    steps = itertools.islice(itertools.chain.from_iterable(epochs), config["steps"])
 
     def test(net, cache):
         accuracy, _ = hn.evaluate(net, x_test, data.y_test, cache)
         return {"test_acc": hn.significant(accuracy)}
     history, status = hn.fit(
-        net, Steps(hn.Batches(x_train, data.y_train, size, rng), config["steps"]),
-        hn.SGD(net.params, momentum=0), lambda epoch, history: size * config["lr"],
-        epochs=1, measure=test)
+        net, steps, hn.SGD(net.params, momentum=0),
+        lambda epoch, history: size * config["lr"], epochs=1, measure=test,
+        cache=net.cache(size))
     return {"status": status, "test_acc": history[0]["test_acc"] if history else None}

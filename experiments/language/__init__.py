@@ -16,7 +16,7 @@ cannot be told apart.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import permutations, product
 from operator import ge, le
 from typing import Any, NamedTuple
@@ -229,12 +229,6 @@ SAID = [
          of=cost_of_holding)]
 
 
-def better(one: Sequence[float], other: Sequence[float], by: float,
-           nets: Iterable[Sequence[float]]) -> bool | None:
-    """Whether a net's perplexities are less than another's, by at least so much."""
-    return ahead(np.negative(one), by - np.array(other), map(np.negative, nets))
-
-
 def judged(said: Said, nets: Mapping[tuple, dict]) -> Claim:
     """A sentence with our numbers, those of all seeds."""
     own = {name: nets[NAMES[name]] for name in [*said.nets, *said.worse]}
@@ -252,8 +246,9 @@ def judged(said: Said, nets: Mapping[tuple, dict]) -> Claim:
             return agreed(None if math.isnan(value) else said.passes(value, limit)
                           for value in values)
         pairs = [*product(said.nets, said.worse)] or [*permutations(said.nets, 2)]
-        found = [better(ours[one], ours[other], limit, everything.values())
-                 for one, other in pairs]
+        # The less perplexity the better.
+        found = [ahead(np.negative(ours[one]), limit - np.array(ours[other]),
+                       map(np.negative, everything.values())) for one, other in pairs]
         if said.worse:
             return every(found)
         alike = min(n) > 1 and max(values) - min(values) <= limit

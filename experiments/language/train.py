@@ -17,14 +17,6 @@ from experiments.language.text import Batches, Text
 from experiments.nets.recurrent import Cache, LanguageModel
 
 
-def make_net(config: dict, spelling: np.ndarray) -> LanguageModel:
-    """The untrained net of a trial."""
-    names = ("block", "depth", "units", "numbers", "widths", "maps", "dropout",
-             "gate_bias", "scale", "seed")
-    return LanguageModel(spelling, **{name: config[name] for name in names
-                                      if name in config})
-
-
 def learning_rate(config: dict, history: list[dict]) -> float:
     """The learning rate of the next epoch. From the third epoch on it is halved after
     each epoch in which the validation perplexity fell by less than 1. history: a row of
@@ -66,7 +58,10 @@ class Training(NamedTuple):
 
 def make_training(config: dict, text: Text) -> Training:
     """A trial before its first epoch."""
-    net = make_net(config, text.spell(text.vocabulary))
+    names = ("block", "depth", "units", "numbers", "widths", "maps", "dropout",
+             "gate_bias", "scale", "seed")
+    net = LanguageModel(text.spell(text.vocabulary), **{
+        name: config[name] for name in names if name in config})
     size, steps = config["batch"], config["steps"]
     rng = np.random.default_rng(hn.streams(config["seed"])["batches"])
     return Training(net, net.cache(size, steps), Batches(text.train, size, steps, rng),
@@ -104,24 +99,18 @@ def train_model(config: dict, text: Text, checkpoint: Any = None) -> dict:
 # The trained net with its gates held
 
 
-def mean_gates(training: Training) -> dict[int, np.ndarray]:
-    """The mean gates of each layer, {layer: (R - F, 1)}, over all words of the training
-    text."""
-    net = training.net
-    cache, F = net.cache(1, net.words), net.features
-    net.read(np.arange(net.words), cache)
-    counts = np.bincount(training.batches.words.ravel(), minlength=net.words)
-    return {layer: np.average(z[F:], axis=1, weights=counts)[:, None]
-            for layer, z in enumerate(cache.family.z)}
-
-
 def held_perplexity(training: Training) -> float | None:
-    """Validation perplexity of a trained net with all gates held at their means; None
-    without gates, or where it is infinite."""
-    net, cache, _, valid = training
+    """Validation perplexity of a trained net with all gates held at their means over
+    all words of the training text; None without gates, or where it is infinite."""
+    net, cache, batches, valid = training
     if not (net.depth and net.block.gates):
         return None
-    cache.family.held = mean_gates(training)
+    reader = net.cache(1, net.words)
+    net.read(np.arange(net.words), reader)
+    counts = np.bincount(batches.words.ravel(), minlength=net.words)
+    cache.family.held = {
+        layer: np.average(z[net.features:], axis=1, weights=counts)[:, None]
+        for layer, z in enumerate(reader.family.z)}         # (R - F, 1) each
     held = perplexity(mean_loss(net, valid, cache))
     cache.family.held = {}
     return listed(held)

@@ -39,11 +39,6 @@ class ByStep:
         self.inner.step(params, grad, lr)
 
 
-def rise_and_fall(over: float) -> float:
-    """A rate's factor: from 0 to 1 in the first fifth of all steps, then back to 0."""
-    return min(over / 0.2, (1 - over) / 0.8)
-
-
 def kernels(net: ConvNet, flat: np.ndarray) -> list[np.ndarray]:
     """Of a flat vector the kernels of each convolution, H's and the gate's apart, as
     matrices (width, k k C)."""
