@@ -295,10 +295,9 @@ def claims_on_best(record: dict) -> list[Claim]:
 
     def leads(name, kind, other):
         pairs = [(rows[kind, depth], rows[other, depth]) for depth in depths]
-        return Claim(name=name, text=f"{nets(kind)} have a higher "
-                     f"test accuracy than {other} nets, each at its best setting, at "
-                     f"every depth from {depths[0]} to {depths[-1]} "
-                     "blocks, in every seed. Ours are medians", n=n,
+        return Claim(name=name, text=f"{nets(kind)} are ahead of {other} "
+                     "nets by test accuracy, each at its best setting, at every depth "
+                     f"from {depths[0]} to {depths[-1]} blocks. Ours are medians", n=n,
                      ours={f"{one['depth']} blocks": {
                          nets(name): round(median(row["test_acc"]), 4)
                          for name, row in ((kind, one), (other, two))}

@@ -25,7 +25,8 @@ def in_words(depth: int, gate: int | None = None) -> str:
 
 
 def on_ink(row: dict, when: str) -> np.ndarray:
-    """Of each highway layer T where there is ink, divided by T on blank paper."""
+    """Of each seed's highway layers (S, L) T where there is ink, divided by T on blank
+    paper."""
     return np.divide(row[when]["ink"], row[when]["blank"])
 
 
@@ -39,11 +40,12 @@ def claims_on_depths(rows: list[dict]) -> list[Claim]:
     ratios = {when: {in_words(net["depth"]): listed(np.mean(on_ink(net, key)), 3)
                      for net in highway}
               for when, key in (("trained", "T"), ("untrained", "T_untrained"))}
+    grown = [on_ink(net, "T") > on_ink(net, "T_untrained") for net in highway]
     return [
         Claim(name="conv-depths-train", source="P1 2.2", text="convolutional highway "
               "nets of 10, 20 and 30 layers train with b_T of -1, -2 and -3: each run "
-              "has a test accuracy of at least 90, in %", paper="a general guideline",
-              rows=highway, n=n, limit=10,       # % of error
+              "at the best rate has a test accuracy of at least 90, in %",
+              paper="a general guideline", rows=highway, n=n, limit=10,     # % of error
               ours={in_words(net["depth"]): net["test_percent"] for net in highway},
               test=lambda error: all((value or 0) >= 100 - error for net in highway
                                      for value in net["test_percent"])),
@@ -56,10 +58,11 @@ def claims_on_depths(rows: list[dict]) -> list[Claim]:
               test=lambda limit: ahead(times["plain"], limit * times["highway"])),
         Claim(name="conv-open-on-ink", text="training opens gates where there is ink: "
               "the ratio of T there to T on blank paper grows in every highway layer, "
-              "at every depth. Ours are means over the layers", rows=highway, n=n,
-              ours=ratios,
-              test=lambda: all((on_ink(net, "T") > on_ink(net, "T_untrained")).all()
-                               for net in highway), after_data=True)]
+              "at every depth, in every seed. Ours are means over layers and seeds, "
+              "and in how many layers it grows", rows=highway, n=n, ours=ratios | {
+                  "it grows in": f"{sum(np.sum(found) for found in grown)} of "
+                  f"{sum(found.size for found in grown)}"},
+              test=lambda: all(found.all() for found in grown), after_data=True)]
 
 
 # --------------------------------------------------------------------------------------
@@ -196,8 +199,8 @@ def mean_of(row: dict) -> float:
 
 def ours_of(row: dict) -> dict:
     """The numbers of a net's runs, as a claim keeps them."""
-    return {name: row[name] for name in ("mean", "standard_error", "best")} | {
-        "b_T": row["gate_bias"]}
+    return {"mean": row["mean"], "standard error": row["standard_error"],
+            "runs": row["test_percent"], "b_T": row["gate_bias"]}
 
 
 def claim_on_width(row: dict, name: str, chosen_late: bool) -> Claim:
@@ -307,7 +310,7 @@ def claims_on_ladder(table: dict) -> list[Claim]:
               limit=5, test=lambda points: agreed(gain >= points for gain in gains)),
         Claim(name="ladder-twins", text="highway nets are ahead of their plain twins "
               "both by the authors' way and by all rungs that were kept for the "
-              "highway net. Ours are means of the test accuracy in %",
+              "highway net, by test accuracy. Ours are means in %",
               rows=[first, last, *twins], n=len(gains),
               ours={f"{rung['rung']}, {rung['block']}": listed(np.mean(or_zero(
                   rung["test_percent"]))) for rung in (first, last, *twins)},

@@ -44,9 +44,9 @@ def depth_config(plan: dict, block: str, depth: int, lr: float) -> dict:
 
 
 def mean_gates(trials: list[Trial]) -> dict[str, list]:
-    """T of each layer by cell, ink or blank, over the seeds."""
-    return {cells: listed(np.mean([trial.result["T"][cells] for trial in trials],
-                                  axis=0)) for cells in ("ink", "blank")}
+    """T of each layer by cell, ink or blank, of each seed."""
+    return {cells: [trial.result["T"][cells] for trial in trials]
+            for cells in ("ink", "blank")}
 
 
 def rows_by_depth(lab: Lab) -> list[dict]:
@@ -69,7 +69,8 @@ def rows_by_depth(lab: Lab) -> list[dict]:
                "train_loss": last_losses(trials), "test_percent": percent(trials),
                "trials": hashes(trials)}
         if net[0] == "highway":
-            row |= {"T": mean_gates(trials), "T_untrained": mean_gates(start[net])}
+            row |= {"T": mean_gates(trials), "T_untrained": mean_gates(start[net]),
+                    "trials": hashes(trials + start[net])}
         rows.append(row)
     return rows
 

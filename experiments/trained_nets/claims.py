@@ -359,9 +359,9 @@ def staged(record: Mapping, **wanted: Any) -> list[Mapping]:
             if all(row[name] == value for name, value in wanted.items())]
 
 
-def least_stages(rows: Sequence[Mapping]) -> list[int]:
-    """The sequential depths of trained nets."""
-    return [row["sequential_depth"]["trained"]["0.95"] for row in rows]
+def least_stages(rows: Sequence[Mapping], state: str = "trained") -> list[int]:
+    """The sequential depths of nets."""
+    return [row["sequential_depth"][state]["0.95"] for row in rows]
 
 
 def claims_on_stages(rows: Sequence[Mapping], which: str = "",
@@ -393,10 +393,15 @@ def orders_of_stages(record: Mapping) -> list[Claim]:
     easy, *harder = how["harder"]
 
     def order(name, text, more, fewer, *, known=False):
-        found = {kind: least_stages(rows) for kind, rows in (more, fewer)}
+        found = {state: {kind: least_stages(nets, state)
+                         for kind, nets in (more, fewer)}
+                 for state in ("trained", "untrained")}
+
+        def deeper(state):
+            return lambda: ahead(found[state][more[0]], found[state][fewer[0]])
         return Claim(name=name, text=text, n=len(more[1]), ours=found, after_data=known,
-                     rows=[*more[1], *fewer[1]],
-                     test=lambda: ahead(found[more[0]], found[fewer[0]]))
+                     rows=[*more[1], *fewer[1]], test=deeper("trained"),
+                     control=deeper("untrained"))
     return [
         order("fewer-stages-highway", "highway nets have less sequential depth than "
               "residual nets, on MNIST", *(
