@@ -43,7 +43,8 @@ def own(name: str, text: str, rows: Sequence[dict], ours: Any, limit: float | No
 
 def by_depth(values: dict[int, Any]) -> dict[str, Any]:
     """Values by depth, as a claim keeps them."""
-    return {f"{depth} blocks": value for depth, value in values.items()}
+    return {f"{depth} block{'s' * (depth > 1)}": value
+            for depth, value in values.items()}
 
 
 def grouped(rows: Iterable[dict], *names: str) -> dict[tuple, list[dict]]:
