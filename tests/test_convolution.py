@@ -394,6 +394,18 @@ def test_narrow_gates_fail_at_both_depths_or_it_is_open(failing, expected):
     assert judge(fail)["verdict"] == expected
 
 
+@pytest.mark.parametrize("ink, verdict", [
+    ([[0.5, 0.6], [0.5, 0.6]], "holds"), ([[0.5, 0.6], [0.5, 0.2]], "does not hold")])
+def test_gates_open_on_ink_in_every_layer_of_every_seed(ink, verdict):
+    blank = [[0.1, 0.2]] * 2
+    row = {"depth": 8, "train_loss": [0.1, 0.1], "test_percent": [97, 98], "trials": []}
+    highway = row | {"block": "highway", "T": {"ink": ink, "blank": blank},
+                     "T_untrained": {"ink": [[0.2, 0.3]] * 2, "blank": blank}}
+    found = {claim.name: judge(claim)["verdict"] for claim in
+             claims.claims_on_depths([highway, row | {"block": "plain"}])}
+    assert found["conv-open-on-ink"] == verdict
+
+
 @pytest.mark.parametrize("change, falling", [
     ({"closed": [0.9, 0.9, 0.9, 0.84]}, "conv-hardly-hurt"),
     ({"shuffled": [0.9, 0.68]}, "conv-shuffle"),
