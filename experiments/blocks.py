@@ -8,8 +8,7 @@ Training loss is the mean over an epoch's steps, each before its update.
 
 Added when the results of the six forms were known: scaled residual nets,
 y = x + H / sqrt(L), by the same search. A trial by others, with 49 blocks, had given
-them 0.9770 +- 0.0012. Their
-claim was worded before our numbers were known.
+them 0.9770 +- 0.0012. Their claim was worded before our numbers were known.
 """
 
 from __future__ import annotations

@@ -19,7 +19,8 @@ protocol stands in results/convolution/README.md.
                 are trained
 
 We assume: the layout of Table 2, a reading with the right number of parameters, its
-crops, dropout and epochs; rates and images of depths and gates.
+crops, dropout and epochs; the stages of 18 and 28 highway layers; rates and images of
+depths and gates.
 """
 
 from __future__ import annotations

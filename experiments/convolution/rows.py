@@ -70,7 +70,7 @@ def rows_by_depth(lab: Lab) -> list[dict]:
                "trials": hashes(trials)}
         if net[0] == "highway":
             row |= {"T": mean_gates(trials), "T_untrained": mean_gates(start[net]),
-                    "trials": hashes(trials + start[net])}
+                    "untrained": hashes(start[net])}
         rows.append(row)
     return rows
 

@@ -143,7 +143,7 @@ def claim_on_best_rule(record: dict) -> Claim:
         f"most {NEAR} % above that of the best other rule. At every depth, nets of 1, "
         "3 and 10 blocks count as rules, too",
         [*record["rules"], *record["controls"]["nets"]], by_depth(ours), NEAR,
-        below(found), why=NEAR_LIMIT)
+        below(found), why=NEAR_LIMIT, after_data=True)
 
 
 def claim_on_constant(record: dict) -> Claim:
@@ -158,7 +158,7 @@ def claim_on_constant(record: dict) -> Claim:
         "1000 blocks. At 10,000 blocks both rules are the same",
         [*ones.values(), *constant.values()],
         by_depth({depth: told(each) for depth, each in beside.items()}), NEAR,
-        below(beside.values()), why=NEAR_LIMIT)
+        below(beside.values()), why=NEAR_LIMIT, after_data=True)
 
 
 def claim_on_compute(record: dict) -> Claim:
@@ -193,7 +193,7 @@ def claim_on_schedule(record: dict) -> Claim:
         f"blocks is at most {POINTS:g} points lower", rows,
         {"points behind": listed(apart, 3), "standard error": listed(error, 2)}, POINTS,
         lambda limit: None if abs(apart - limit) <= 2 * error else apart < limit,
-        why=NEAR_LIMIT)
+        why=NEAR_LIMIT, after_data=True)
 
 
 def claims(record: dict) -> list[Claim]:

@@ -222,10 +222,10 @@ SAID = [
          "significant advantage: the worst of them is better than the best of the "
          "others, by at least 1 in test perplexity", THREE, 1.0, WORST | p2s("T-only"),
          ["T-only", "four residual", "plain"]),
-    Said("lm-dynamic", "P2 5.2", "it is crucial to replace parts of the input "
-         "dynamically: in full, highway and C-only, gates that are held at their means "
-         "over the words raise the validation perplexity by at least 5. Ours is "
-         "the rise. No net was trained with constant gates", THREE, 5.0,
+    Said("lm-dynamic", "P2 5.2", "the gates of full, highway and C-only depend on the "
+         "word: held at their means over the words they raise the validation "
+         "perplexity by at least 5. Ours is the rise. No net was trained with constant "
+         "gates", THREE, 5.0, "crucial to replace parts of the input dynamically",
          of=cost_of_holding)]
 
 
