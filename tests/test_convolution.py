@@ -400,7 +400,8 @@ def test_gates_open_on_ink_in_every_layer_of_every_seed(ink, verdict):
     blank = [[0.1, 0.2]] * 2
     row = {"depth": 8, "train_loss": [0.1, 0.1], "test_percent": [97, 98], "trials": []}
     highway = row | {"block": "highway", "T": {"ink": ink, "blank": blank},
-                     "T_untrained": {"ink": [[0.2, 0.3]] * 2, "blank": blank}}
+                     "T_untrained": {"ink": [[0.2, 0.3]] * 2, "blank": blank},
+                     "untrained": []}
     found = {claim.name: judge(claim)["verdict"] for claim in
              claims.claims_on_depths([highway, row | {"block": "plain"}])}
     assert found["conv-open-on-ink"] == verdict
