@@ -15,8 +15,7 @@ protocol stands in results/convolution/README.md.
     ladder      the 11 layers of Table 2 in colour, with crops and mirror images, from
                 the authors' recipe to today's, step by step
     table_2     the same 11 layers for 60 epochs, each kind by its best settings
-    table_3     the authors' 19 layers by the settings that the ladder keeps, once they
-                are trained
+    table_3     the authors' 19 layers by the settings that the ladder keeps
 
 We assume: the layout of Table 2, a reading with the right number of parameters, its
 crops, dropout and epochs; the stages of 18 and 28 highway layers; rates and images of

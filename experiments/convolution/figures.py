@@ -177,24 +177,28 @@ def draw_biases(record: dict) -> Figure:
 
 
 def draw_epochs(record: dict) -> Figure:
-    """The test accuracy of Table 2's nets by epoch, beside the authors' log."""
-    table, log = record["table_2"], TABLE_3_LOG
-    means = [(net, np.mean([or_zero(curve) for curve in net["test_by_epoch"]], axis=0))
-             for net in table["nets"]]
-    (net, mean), theirs = means[0], record["parameters"]["Table 3, CIFAR-10"]
+    """Test accuracy by epoch of the nets of Tables 2 and 3, beside the authors' log."""
+    two, three, log = record["table_2"], record["table_3"], TABLE_3_LOG
+    nets = [(11, net) for net in two["nets"]] + [(19, net) for net in three["nets"]]
+    means = [np.mean([or_zero(curve) for curve in net["test_by_epoch"]], axis=0)
+             for _, net in nets]
     figure, axes = drawing.sheet(
-        f"11 layers read {mean[-1]:.1f} % after {net['epochs']} epochs, the authors' "
-        f"19 layers {log[400]:.1f} % after 400",
-        f"{table['title']}; ours: {net['parameters'] / 1e6:.2f} million parameters, "
-        f"n = {net['n']}", f"theirs: {theirs / 1e6:.2f} million, the points of a log",
+        ", ".join(f"{layers} layers read {mean[-1]:.1f} % after {len(mean)} epochs"
+                  for (layers, net), mean in zip(nets, means, strict=True)
+                  if net["block"] == "highway"),
+        f"{two['title']}, n = {', '.join(str(net['n']) for _, net in nets)}; the "
+        f"authors': the points of a log, {log[400]:.1f} % after 400 epochs",
+        "our 19 layers first train on smaller images",
         height=3.6)
-    labels = [(log[400], "the authors', 19 layers", TINTS.ink)]
+    labels = [(log[400], "the authors' 19 layers", TINTS.ink)]
     axes.plot([*log], [*log.values()], "D-", color=TINTS.ink, linewidth=1.2,
               fillstyle="none", markersize=5)
-    for net, mean in means:
-        colour = drawing.colour_of(net["block"])
-        axes.plot(range(1, len(mean) + 1), mean, color=colour)
-        labels.append((mean[-1], f"ours: {net['block']}", colour))
+    for (layers, net), mean in zip(nets, means, strict=True):
+        colour, dashed = drawing.colour_of(net["block"]), layers == 19
+        axes.plot(range(1, len(mean) + 1), mean, color=colour,
+                  linestyle=drawing.DASHED if dashed else "-")
+        labels.append((mean[-1], f"our {layers} layers" + ", dashed" * dashed
+                       + ", plain" * (net["block"] == "plain"), colour))
     axes.set(xscale="log", xlabel="epoch")
     drawing.plain_numbers(axes.xaxis)
     label_y(axes, "test accuracy, %")
@@ -202,9 +206,8 @@ def draw_epochs(record: dict) -> Figure:
     return figure
 
 
-def draw_layers(record: dict) -> Figure:
+def draw_layers(rows: list[dict], title: str) -> Figure:
     """Of each stage what one closed layer costs, and the answers that groups keep."""
-    rows = record["layers"]
     stages = [[row["trained"]["stages"][at] for row in rows]
               for at in range(len(rows[0]["trained"]["stages"]))]
     most, before = (max(groups_needed(stage) for row in rows
@@ -215,8 +218,9 @@ def draw_layers(record: dict) -> Figure:
     figure, panels = drawing.sheet(
         f"Stages of {', '.join(map(str, layers))} highway layers need at most {most} "
         f"group{'s' * (most > 1)} to keep 95\xa0% of a net's answers",
-        f"{drawing.data_of(record['plan'])}, test images; dot: a net, line: the median "
-        f"of {len(rows)}", "layers of a group read the same input, side by side; "
+        f"{title}, test images; " + ("one net" if len(rows) == 1 else
+                                     f"dot: a net, line: the median of {len(rows)}"),
+        "layers of a group read the same input, side by side; "
         f"untrained nets need at most {before}", columns=2)
     ends = np.cumsum(layers)
     for at, (seeds, end) in enumerate(zip(stages, ends, strict=True)):
@@ -239,4 +243,7 @@ def draw_layers(record: dict) -> Figure:
 
 FIGURES = {"ladder": draw_ladder, "curves": draw_curves, "epochs": draw_epochs,
            "figure": draw_table, "depth": draw_depths, "gates": draw_biases,
-           "layers": draw_layers}
+           "layers": lambda record: draw_layers(record["layers"],
+                                                drawing.data_of(record["plan"])),
+           "layers_table_3": lambda record: draw_layers(
+               record["table_3"]["layers"], record["table_3"]["title"])}

@@ -107,7 +107,7 @@ PLAN: dict[str, Any] = {
         "dataset": "cifar10", "seeds": {"highway": [0, 1, 2], "plain": []},
         "net": {"epochs": 60, "measure": "test by epoch"}},
     "table_3": {
-        "dataset": "cifar10", "seeds": {"highway": []}, "net": {
+        "dataset": "cifar10", "seeds": {"highway": [0]}, "net": {
             "net": "table 3", "gate_bias": -2.0, "epochs": 20, "sides": [20, 24, 32],
             "threads": 2, "measure": "test by epoch", "look": LOOK}}}
 
