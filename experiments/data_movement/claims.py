@@ -125,17 +125,22 @@ def claims_on_units(record: dict) -> list[Claim]:
               test=lambda points: mean(gates, "apart") >= points)]
 
 
+def as_small(record: dict, blocks: list[dict]) -> dict:
+    """The deepest small net that moves no more than any of the pruned ones; the
+    smallest where all move more."""
+    rows = record["small"]
+    least = min(row["bytedmd"] for row in blocks)
+    return max((row for row in rows if row["bytedmd"] <= least),
+               key=lambda row: row["depth"], default=rows[0])
+
+
 def claims_on_blocks(record: dict) -> list[Claim]:
     """Which blocks can be left out, by the means of the nets, and what a small net does
     instead."""
     own = {block: nets_of(record, block) for block in record["plan"]["lrs"]}
     pruned = {block: [chosen(net, "left_out", record["plan"]["lost"]) for net in nets]
               for block, nets in own.items()}
-    highway = pruned["highway"]
-    least = min(row["bytedmd"] for row in highway)
-    # The deepest that moves no more than any pruned one; else the smallest.
-    small = max((row for row in record["small"] if row["bytedmd"] <= least),
-                key=lambda row: row["depth"], default=record["small"][0])
+    highway, small = pruned["highway"], as_small(record, pruned["highway"])
     whole = own["highway"][0]["whole"]["bytedmd"]
     depth = record["plan"]["net"]["depth"]
 
