@@ -469,7 +469,7 @@ def plot_depth_sweep(source: Any, axes: Axes | None = None) -> Axes:
     Raises RecordError, ValueError."""
     study = as_study(source)
     arms = [arm for found in study.arms.values() for arm in found.values()]
-    if not all("test_acc" in arm.history for arm in arms):
+    if not study.dataset:
         raise ValueError("a sweep is drawn from a record")
     with drawn_on(axes) as axes:
         labels = draw_guess(axes, study, "test_acc")
@@ -502,8 +502,8 @@ def chosen_arm(axes: Axes, study: Study, block: str | None) -> Arm | None:
         if block in (None, arm.block):
             return arm
     axes.set_axis_off()
-    axes.text(0.5, 0.5, "no gate was recorded", ha="center", va="center",
-              transform=axes.transAxes)
+    axes.text(0.5, 0.5, f"no gate of {block or 'any net'} was recorded",
+              ha="center", va="center", transform=axes.transAxes)
     return None
 
 

@@ -58,9 +58,10 @@ def caption(study: Study, arms: list[Arm], several: str, *notes: str) -> list[st
 
     several: how the picture shows more than one seed; notes: parts of their own.
     """
-    parts = [f"{DATASETS[study.dataset].title}: {study.n_train:,} training and "
+    row = DATASETS.get(study.dataset)
+    parts = [f"{row.title if row else study.dataset}: {study.n_train:,} training and "
              f"{study.n_test:,} test images", named(study.seeds, "seed"),
-             f"weights {INITS[study.init]}"]
+             f"weights {INITS.get(study.init, study.init)}"]
     if len({arm.depth for arm in arms}) == 1:
         counts = [f"{arm.block} {arm.parameters:,}" for arm in arms if arm.parameters]
         parts += [f"parameters: {', '.join(counts)}"] if counts else []

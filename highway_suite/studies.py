@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from highway_suite.datasets import DATASETS
-from highway_suite.records import COMMAND, check_record, nets_of, read_with_hash
+from highway_suite.records import (
+    COMMAND,
+    RecordError,
+    check_record,
+    nets_of,
+    read_with_hash,
+    sound,
+)
 
 # What makes each record that is drawn unasked: its name, and the flags of its command.
 RUN = ("run.json", "--seed 0")
@@ -79,7 +86,8 @@ class Study(NamedTuple):
     @property
     def classes(self) -> int:
         """C, 0 where it is not known; the loss of a uniform guess is ln C."""
-        return DATASETS[self.dataset].classes if self.dataset else 0
+        row = DATASETS.get(self.dataset)
+        return row.classes if row else 0
 
     @property
     def chance(self) -> float:
@@ -144,7 +152,7 @@ def make_study(record: dict, sha256: str = "") -> Study:
                      "uniform", -2.0, True, "", sha256)
     config = record["config"]
     return Study(arms, sorted(seeds), record["dataset"], record["n_train"],
-                 record["n_test"], config["init"], config["gate_bias"], False,
+                 record["n_test"], config["init"], float(config["gate_bias"]), False,
                  record["command"], sha256)
 
 
@@ -152,35 +160,39 @@ def load(path: str | Path, flags: str = RUN[1]) -> Study:
     """A record's file -> Study; flags: of the command that makes it. Raises
     RecordError, one line that names file, field and command."""
     # --out even for run.json: where MNIST is not to be had, --seed 0 goes to runs/.
-    return make_study(*read_with_hash(path, f"{COMMAND} {flags} --out "
-                                      f"{shlex.quote(str(path))}"))
+    record, sha256 = read_with_hash(path, f"{COMMAND} {flags} --out "
+                                    f"{shlex.quote(str(path))}")
+    with sound(path):
+        return make_study(record, sha256)
 
 
 def as_study(source: Any) -> Study:
     """Whatever can be drawn -> Study. It is a Study, a record, or the path of one; or
     what `hn.train` gave, a history {name: (E,)} or the gates' T (K, L), of one net or
-    in a dict of nets by their names. Raises RecordError, and ValueError for anything
-    else."""
+    in a dict of nets by their names. Raises RecordError for anything else, and
+    ValueError where there is none."""
     if isinstance(source, Study):
         return source
     if isinstance(source, (str, Path)):
         return load(source)
     if isinstance(source, dict) and "runs" in source:
         check_record(source)
-        return make_study(source)
+        with sound("these nets"):
+            return make_study(source)
     if not isinstance(source, dict) or "epoch" in source:
         source = {"net": source}
     arms = {}
     for place, (name, net) in enumerate((str(k), v) for k, v in source.items()):
-        if isinstance(net, dict) and np.size(net.get("epoch", ())):
-            arms[name] = make_arm([{"history": net}], name, 0, len(source) - 1 - place)
-        elif isinstance(net, list) and net or getattr(net, "ndim", 0) == 2:
-            rows = list(enumerate(net)) if isinstance(net, np.ndarray) else net
-            arms[name] = make_arm([{"layer_T_history": rows}], name, len(rows[0][1]),
-                                  len(source) - 1 - place)
-        else:
-            raise ValueError(f"{name!r} is neither a record, nor a history with its "
-                             "epochs, nor an array of T (K, L)")
+        with sound(name):
+            if isinstance(net, dict) and np.size(net.get("epoch", ())):
+                arm, depth = {"history": net}, 0
+            elif isinstance(net, list) and net or getattr(net, "ndim", 0) == 2:
+                rows = list(enumerate(net)) if isinstance(net, np.ndarray) else net
+                arm, depth = {"layer_T_history": rows}, len(rows[0][1])
+            else:
+                raise RecordError(f"{name!r} is neither a record, nor a history with "
+                                  "its epochs, nor an array of T (K, L)")
+            arms[name] = make_arm([arm], name, depth, len(source) - 1 - place)
     if not arms:
         raise ValueError("there is no net to be drawn")
     return Study({0: arms}, [])

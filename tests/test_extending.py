@@ -8,6 +8,7 @@ import pytest
 from test_readme import run
 
 import highway_networks as hn
+import visualize_highway_networks as viz
 from highway_suite.cli import main
 from highway_suite.datasets import DATASETS, Dataset, content_hash, load
 from highway_suite.files import read_file
@@ -73,7 +74,7 @@ def stripes(tmp_path, monkeypatch, rng):
     return tmp_path
 
 
-def test_a_data_set_of_ones_own(stripes):
+def test_a_data_set_of_ones_own(stripes, monkeypatch):
     data = load("stripes")
     assert data.x_train.shape == (300, 12) and data.y_test.shape == (60,)
     assert (data.classes, data.scale) == (3, 50)
@@ -82,6 +83,9 @@ def test_a_data_set_of_ones_own(stripes):
     assert read_record(stripes / "r") == record and record["dataset"] == "stripes"
     assert (record["n_train"], record["n_test"]) == (300, 60)
     assert record["runs"][0]["highway"]["final_test_acc"] > 0.95
+    monkeypatch.delitem(DATASETS, "stripes")        # as in another process
+    viz.main(["--run", str(stripes / "r"), "--out-dir", str(stripes / "viz")])
+    assert (stripes / "viz" / "learning_curves.png").exists()
 
 
 def test_its_content_has_a_hash(stripes, monkeypatch):

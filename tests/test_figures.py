@@ -264,11 +264,12 @@ def test_training_and_validation_are_drawn_together():
 
 def test_what_cannot_be_drawn_is_refused():
     for source in ({}, {"a": {"test_acc": [1.0]}}, 3,
-                   {"epoch": [1, 2], "test_acc": [1.0]}):
+                   {"epoch": [1, 2], "test_acc": [1.0]}, [0.5, 0.4],
+                   [{"epoch": [1], "test_acc": [1.0]}]):
         with pytest.raises(ValueError):
             plot_history(source)
     with pytest.raises(ValueError):
-        plot_depth_sweep({"epoch": [1], "train_loss": [1.0]})
+        plot_depth_sweep({"epoch": [1], "train_loss": [1.0], "test_acc": [0.5]})
 
 
 # Files
