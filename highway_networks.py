@@ -854,8 +854,9 @@ def read_idx(path: Path, sha256: str) -> np.ndarray:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path}: {reason}; --data-dir names its folder") from error
+        reason = getattr(error, "strerror", None)
+        reason = f"{reason}; --data-dir names its folder" if reason else error
+        raise DataError(f"{path}: {reason}") from error
     if (found := hashlib.sha256(content).hexdigest()) != sha256:
         raise DataError(f"{path}: SHA-256 {found}, expected {sha256}")
     shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
