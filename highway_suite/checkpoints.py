@@ -110,7 +110,7 @@ class Checkpoint:
                 stream.bit_generator.state = state["streams"][name]
             self.seconds_before = float(state["seconds"])
         except Exception as error:      # zipfile, zlib, numpy: each its own kind
-            why = error if isinstance(error, ValueError) else repr(error)
+            why = error if isinstance(error, (ValueError, OSError)) else repr(error)
             raise CheckpointError(f"{self.path}: {why}. Name another file, or move "
                                   "this one away to begin anew") from error
         for name, array in arrays.items():

@@ -240,8 +240,9 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     def _places(self, y, rows=...):
         """Labels -> their places in classes_, in which these rows must have them."""
         places = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        if (self.classes_[places] != y)[rows].any():
-            raise ValueError("y has labels that are not among classes")
+        if (other := (self.classes_[places] != y)[rows]).any():
+            raise ValueError(f"labels {np.unique(y[rows][other])} are not among the "
+                             f"classes {self.classes_}")
         return places
 
     def _hold_out(self, labels, rows):
