@@ -129,7 +129,7 @@ def draw(record: Mapping) -> Figure:
         "medians and ranges of rounds; above 1 ours is faster", *kinds,
         height=1.6 + 0.18 * max(2, len(kinds)) * len(rows))
     for contest, name, times, number in rivals(record):
-        row = rows.index((contest, name)) + 0.36 * (
+        row = rows.index((contest, name)) + 0.27 * (
             number - (len(record["processors"]) - 1) / 2)
         axes.plot([times["least"], times["largest"]], [row, row], color=TINTS.ink,
                   linewidth=1.5)

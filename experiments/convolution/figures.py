@@ -72,6 +72,7 @@ def draw_ladder(record: dict) -> Figure:
     for rung in rungs + table["twins"]:
         at, kept = names.index(rung["rung"]), rung.get("kept", True)
         errors = 100 - np.array(or_zero(rung["test_percent"]))
+        at += 0.25 * (rung["block"] == "plain")
         axes.plot(errors, [at] * len(errors), "o", markersize=6, alpha=0.7,
                   fillstyle="full" if kept else "none",
                   color=drawing.colour_of(rung["block"]))
@@ -89,8 +90,11 @@ def draw_curves(record: dict) -> Figure:
     lines = table["rungs"] + table["twins"]
     means = [np.mean([or_zero(curve) for curve in rung["held_out"]], axis=0)
              for rung in lines]
+    kept = [mean[-1] for rung, mean in zip(lines, means, strict=True)
+            if rung.get("kept")]
     figure, axes = drawing.sheet(
-        f"{len(means[0])} epochs of each rung, on images held out",
+        f"The changes that are kept raise the accuracy on images held out from "
+        f"{kept[0]:.0f} to {kept[-1]:.0f} %",
         f"{table['title']}, means of {len(lines[0]['held_out'])} runs",
         "dashed: changes that were not kept, and plain twins", height=4.2)
     labels = []
@@ -99,7 +103,8 @@ def draw_curves(record: dict) -> Figure:
         axes.plot(range(1, len(mean) + 1), mean, color=colour, linewidth=1.4,
                   linestyle="-" if rung.get("kept") else drawing.DASHED,
                   alpha=1 if twin else 0.4 + 0.6 * at / len(table["rungs"]))
-        labels.append((mean[-1], "plain: " * twin + rung["rung"], colour))
+        labels.append((mean[-1], f"{mean[-1]:.1f} {'plain: ' * twin}{rung['rung']}",
+                       colour))
     axes.set(xlabel="epoch")
     label_y(axes, "accuracy on images held out, %")
     label_right(axes, labels)
@@ -172,7 +177,7 @@ def draw_biases(record: dict) -> Figure:
         axes.invert_xaxis()
         drawing.plain_numbers(axes.yaxis)
     label_y(panels[0], "last training loss")
-    panels[0].legend(fontsize=SMALL, loc="upper right", framealpha=1, fancybox=False)
+    panels[0].legend(fontsize=SMALL, loc="upper right", frameon=False)
     return figure
 
 
@@ -187,7 +192,7 @@ def draw_epochs(record: dict) -> Figure:
                   for (layers, net), mean in zip(nets, means, strict=True)
                   if net["block"] == "highway"),
         f"{two['title']}, n = {', '.join(str(net['n']) for _, net in nets)}; the "
-        f"authors': the points of a log, {log[400]:.1f} % after 400 epochs",
+        f"authors': the points of one log, {log[400]:.1f} % after 400 epochs",
         "our 19 layers first train on smaller images",
         height=3.6)
     labels = [(log[400], "the authors' 19 layers", TINTS.ink)]
@@ -199,7 +204,7 @@ def draw_epochs(record: dict) -> Figure:
                   linestyle=drawing.DASHED if dashed else "-")
         labels.append((mean[-1], f"our {layers} layers" + ", dashed" * dashed
                        + ", plain" * (net["block"] == "plain"), colour))
-    axes.set(xscale="log", xlabel="epoch")
+    axes.set(xscale="log", xlabel="epoch (log scale)")
     drawing.plain_numbers(axes.xaxis)
     label_y(axes, "test accuracy, %")
     label_right(axes, labels)

@@ -156,7 +156,8 @@ def draw_stages(record: dict) -> Figure:
         labels.append((np.median(kept, axis=0)[0], f"{spoken(block)}: {least[block]}",
                        drawing.colour_of(block)))
     drawing.draw_level(axes, 95)
-    axes.set(xscale="log", xlabel="stages, one after the other", ylim=(0, 102))
+    axes.set(xscale="log", xlabel="stages, one after the other (log scale)",
+             ylim=(0, 102))
     drawing.plain_numbers(axes.xaxis)
     label_y(axes, "answers as those of the whole net, %")
     label_right(axes, labels)
