@@ -25,7 +25,7 @@ from sklearn.utils.validation import _check_sample_weight as checked_weights
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import highway_networks as hn
-from highway_suite.training import Progress, blas_threads
+from highway_suite.training import Progress
 
 # Config's names for what scikit-learn's estimators call otherwise.
 NAMES = {"lr": "learning_rate", "batch": "batch_size", "epochs": "max_iter"}
@@ -167,7 +167,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         """
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val are given together, or none of them")
-        with self._whole_or(), blas_threads(self.n_threads or 1):
+        with self._whole_or():
             X, y = validate_data(self, X, y, dtype=FLOATS, order="C")
             check_classification_targets(y)
             check_scalar(self.n_iter_no_change, "n_iter_no_change", Integral, min_val=1)
@@ -210,7 +210,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             raise ValueError("classes are not those of the first call of partial_fit")
         if self.class_weight == "balanced":     # in the rows of one call it may not be
             raise ValueError("class_weight is 'balanced'; partial_fit takes a dict")
-        with self._whole_or(*() if first else KEPT), blas_threads(self.n_threads or 1):
+        with self._whole_or(*() if first else KEPT):
             labels, weights, rows = self._targets(
                 X, y, sample_weight, classes if first else self.classes_)
             if first:
@@ -330,7 +330,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
                               quiet=not self.verbose)) as shown:
             found, status = hn.fit(
                 net, shown.watch(batches), self._optimizer, lambda *_: config.lr,
-                shown.report, epochs=epochs, clip=config.clip, threads=None,
+                shown.report, epochs=epochs, clip=config.clip,
+                threads=self.n_threads or 1,
                 measure=held_out and (lambda *_: validate(self.net_, *held_out)))
         if status == "diverged":
             raise hn.Diverged(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +16,6 @@ from highway_suite.checkpoints import Checkpoint, of_training
 from highway_suite.terminal import say
 
 EVERY = 10          # seconds without a word
-LOCK = threading.Lock()
-LIMITS: list[Any] = []      # the limit of BLAS in force, once for each training
-
-
-@contextmanager
-def blas_threads(threads: int | None) -> Iterator[None]:
-    """`highway_networks.blas_threads`, for trainings in several threads, too. The whole
-    process has one number: that of the first training. BLAS has its old one back when
-    the last of them ends."""
-    with LOCK:
-        LIMITS.append(LIMITS[0] if LIMITS else hn.blas_threads(threads))
-    try:
-        with hn.blas_threads(None):     # whose end gives other threads the say
-            yield
-    finally:
-        with LOCK:
-            limit = LIMITS.pop()
-            if not LIMITS:
-                limit.__exit__(None, None, None)
 
 
 class Progress:
@@ -117,10 +97,10 @@ def train(net: hn.DeepNet, data: hn.Data, config: hn.Config,
     Raises ValueError, and CheckpointError for a file that cannot be gone on from.
     """
     kept = None if checkpoint is None else of_training(checkpoint, config, data)
-    with blas_threads(threads), closing(Progress(
-            label_of(config), config.epochs, report, quiet=not progress)) as shown:
+    with closing(Progress(label_of(config), config.epochs, report,
+                          quiet=not progress)) as shown:
         return hn.train(net, data, config, shown.report, watch=shown.watch,
-                        checkpoint=kept, threads=None)
+                        checkpoint=kept, threads=threads)
 
 
 def train_arm(config: hn.Config, data: hn.Data, checkpoint: Checkpoint | None = None,
@@ -128,10 +108,9 @@ def train_arm(config: hn.Config, data: hn.Data, checkpoint: Checkpoint | None = 
     """`highway_networks.train_arm`, shown on stderr, in lines if others write there,
     too. Its seconds include those before the checkpoint was loaded, and if there were
     several environments, it names them."""
-    with blas_threads(threads), closing(
-            Progress(label_of(config), config.epochs, lines=lines)) as shown:
+    with closing(Progress(label_of(config), config.epochs, lines=lines)) as shown:
         arm = hn.train_arm(config, data, shown.report, watch=shown.watch,
-                           checkpoint=checkpoint, threads=None)
+                           checkpoint=checkpoint, threads=threads)
     if checkpoint:
         seconds = arm["wallclock_sec"] + checkpoint.seconds_before
         arm["wallclock_sec"] = round(seconds, 3)
