@@ -1206,10 +1206,8 @@ def build_parser(kind: type = argparse.ArgumentParser) -> Any:
         flag, words = "--" + item.name.replace("_", "-"), item.metadata["words"]
         text = f"{item.metadata['help']} (default: {item.default})"
         if item.name in ("seed", "depth"):
-            either = parser.add_mutually_exclusive_group()
-            for name in (flag, flag + "s"):
-                either.add_argument(name, dest=item.name + "s", metavar="N,...",
-                                    type=several(int), help=text)
+            parser.add_argument(flag, flag + "s", dest=item.name + "s", metavar="N,...",
+                                type=several(int), help=text)
         else:
             shown = ["N", *words] if item.metadata["range"] else words
             parser.add_argument(flag, type=one_of(type(item.default), words), help=text,
