@@ -16,7 +16,7 @@ from typing import Any
 import highway_networks as hn
 from highway_suite import workers
 from highway_suite.checkpoints import Checkpoint, of_training
-from highway_suite.datasets import DATASETS, MissingData, load_as_asked
+from highway_suite.datasets import DATASETS, load_as_asked
 from highway_suite.files import check_target, expanded
 from highway_suite.records import COMMAND, JUST_GUESSING, environment, write_record
 from highway_suite.terminal import in_range, prepare_streams
@@ -45,8 +45,6 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"argument --blocks: {block!r} is no name of a block")
         if options.no_save and options.out:
             self.error("argument --out: not allowed with argument --no-save")
-        if (options.jobs or 1) > 1 and workers.find_joblib() is None:
-            self.error("argument --jobs: more than 1 needs joblib")
         if options.threads > 1 and (options.jobs or 1) > 1:
             self.error("argument --threads: not allowed with more than one of --jobs")
         return options
@@ -87,21 +85,12 @@ def build_parser() -> Parser:
 
 def load(options: argparse.Namespace) -> tuple[dict, hn.Data]:
     """The settings that the data set decides, its name and no more images than it has,
-    and its Data. Raises hn.DataError, also where more images were asked for."""
-    for path in (options.checkpoint, options.out):
-        if path:
-            check_target(path)          # before anything is fetched
-    try:
-        dataset, data = load_as_asked(options.dataset, options.data_dir)
-    except MissingData as error:
-        raise MissingData(f"{error}, or use --dataset digits") from error
+    unless they were asked for, and its Data. Raises hn.DataError."""
+    dataset, data = load_as_asked(options.dataset, options.data_dir)
     decided: dict[str, Any] = {"dataset": dataset}
     for name, most in (("n_train", len(data.x_train)), ("n_test", len(data.x_test))):
-        if options.given.get(name, 0) > most:
-            raise hn.DataError(f"argument --{name.replace('_', '-')}: "
-                               f"{options.given[name]} is more than the {most} images "
-                               f"of {dataset}")
-        decided[name] = min(getattr(options, name, getattr(hn.Config, name)), most)
+        value = getattr(options, name, getattr(hn.Config, name))
+        decided[name] = value if name in options.given else min(value, most)
     return decided, data
 
 
