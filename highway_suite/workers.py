@@ -41,7 +41,7 @@ def why_alone() -> str:
     """Why no other process can work beside this one; nothing where some can."""
     if (joblib := find_joblib()) is None:
         return "joblib is not there"
-    with muted(), joblib.parallel_config("loky"):
+    with muted():
         return "" if joblib.effective_n_jobs(2) > 1 else (
             "processes cannot share memory here")
 
@@ -100,13 +100,12 @@ def side_by_side(function: Callable, tasks: Iterable[tuple], jobs: int | None = 
     if jobs <= 1:
         return (function(*task) for task in tasks)
     with handling([signal.SIGINT], signal.SIG_IGN):      # they inherit it
-        # Always the same options, or joblib would start new processes, and all of them
-        # named, or it would take them from a parallel_config. max_nbytes=None keeps
-        # images out of shared memory, where they would stay after a SIGKILL.
+        # Always the same options, or joblib would start new processes. max_nbytes=None
+        # keeps images out of shared memory, where they would stay after a SIGKILL.
         done = joblib.Parallel(
             jobs, backend="loky", return_as="generator_unordered", batch_size=1,
-            pre_dispatch=jobs, max_nbytes=None, prefer=None, require=None, verbose=0,
-            initializer=end_with, initargs=(os.getpid(),))(
+            pre_dispatch=jobs, max_nbytes=None, initializer=end_with,
+            initargs=(os.getpid(),))(
             joblib.delayed(function)(*task) for task in tasks)
     return until_closed(done)
 

@@ -9,18 +9,6 @@ import pytest
 
 import highway_networks as hn
 from highway_suite.terminal import check_libraries
-from highway_suite.workers import side_by_side
-
-
-def processes_of(tasks, jobs):
-    return set(side_by_side(os.getpid, [()] * tasks, jobs))
-
-
-def test_processes_work_whatever_joblib_is_told_elsewhere():
-    joblib = pytest.importorskip("joblib")
-    with joblib.parallel_config("threading", n_jobs=1):
-        found = processes_of(20, jobs=2)
-    assert found and os.getpid() not in found
 
 
 def test_without_threadpoolctl_programs_of_a_package_have_one_thread(monkeypatch):
