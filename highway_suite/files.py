@@ -13,10 +13,7 @@ from typing import Any
 
 def expanded(path: str | Path) -> Path:
     """A path as it is meant: ~ is the home folder, also after a = or in a script, where
-    no shell sees it. It is asked for every path that a user names. Raises ValueError
-    for an empty one."""
-    if not str(path):
-        raise ValueError("a path is empty")
+    no shell sees it. Every path that a user names comes through here."""
     return Path(os.path.expanduser(path))
 
 
