@@ -186,9 +186,8 @@ def as_study(source: Any) -> Study:
         with sound(name):
             if isinstance(net, dict) and np.size(net.get("epoch", ())):
                 arm, depth = {"history": net}, 0
-            elif isinstance(net, list) and net or getattr(net, "ndim", 0) == 2:
-                rows = list(enumerate(net)) if isinstance(net, np.ndarray) else net
-                arm, depth = {"layer_T_history": rows}, len(rows[0][1])
+            elif getattr(net, "ndim", 0) == 2:
+                arm, depth = {"layer_T_history": list(enumerate(net))}, net.shape[1]
             else:
                 raise RecordError(f"{name!r} is neither a record, nor a history with "
                                   "its epochs, nor an array of T (K, L)")

@@ -241,7 +241,7 @@ def test_records_and_arrays_are_drawn(tmp_path):
     for source in (path, record, {"highway": arm["history"]}):
         assert line(plot_history(source), "highway")[1] == expected
     assert line(plot_history(record, series="grad_norm"), "plain")[1] == [1.0] * 4
-    for source in (record, T, arm["layer_T_history"]):
+    for source in (record, T):
         assert list(bars(plot_gates(source))[0]) == arm["final_T_per_layer"]
         image, = plot_gate_history(source).images
         assert np.array_equal(image.get_array(), T.T)
