@@ -34,9 +34,6 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         options = super().parse_args(args, namespace)
         options.given = dict(vars(options))
-        for name in ("data_dir", "out"):
-            if path := getattr(options, name):
-                setattr(options, name, expanded(path))
         if options.quick:
             for name, value in QUICK.items():
                 setattr(options, name, options.given.get(name, value))
@@ -161,14 +158,14 @@ def write(settings: dict, options: argparse.Namespace) -> Callable:
     """-> save(record), which writes it, if it has a place, and returns what there is to
     say. Raises OSError at once if it could not be written."""
     flags = flags_of(settings)
-    out = None if options.no_save else options.out or default_out(flags)
+    out = None if options.no_save else expanded(options.out or default_out(flags))
     if out:
         check_target(out)
         if not out.parent.is_dir() and out.parent != Path("runs"):
             raise OSError(2, "no such folder", str(out.parent))
 
     def save(record):
-        record |= {"command": command_of(flags, options.out),
+        record |= {"command": command_of(flags, out),
                    "env": environment(options.threads)}
         told = [table_of(record)]
         try:
