@@ -581,8 +581,8 @@ class DeepNet:
 
     def forward(self, x: np.ndarray, cache: Cache | None = None,
                 closed: Collection[int] = ()) -> tuple[np.ndarray, Cache]:
-        """(P, B) -> logits (C, B) and the cache, filled; or a new cache, where there is
-        none for batches of this size.
+        """(P, B) -> logits (C, B) and the filled cache: a new one, unless one for
+        batches of this size is given.
 
         closed: layers 0..L-1 that copy their input, whatever their block; their gates
         read 0 (lesioning, section 4.2). The logits belong to the cache, which also
@@ -926,8 +926,8 @@ class Diverged(ArithmeticError):
 
 class Batches:
     """Shuffled batches of `size` images x (N, P), or of some rows of x, and their
-    labels; each pass over them is an epoch, drawn from rng. The N mod size last images
-    sit out. Each batch, x (P, size) and labels (size,), overwrites the one before."""
+    labels; each pass over them is an epoch, drawn from rng, and leaves out the last N
+    mod size images. Each batch, x (P, size) and labels (size,), overwrites the last."""
 
     def __init__(self, x: np.ndarray, labels: np.ndarray, size: int,
                  rng: np.random.Generator, rows: np.ndarray | None = None):
@@ -950,8 +950,8 @@ class Batches:
 
 def train_step(net: Any, batch: Any, cache: Any, optimizer: Any, lr: float,
                clip: float) -> dict[str, float]:
-    """One update -> what the net measured on the batch, and the gradient's norm, before
-    it. Raises Diverged, and leaves the weights alone, if one of them is not finite."""
+    """One update -> what the net measured on the batch before it, and the gradient's
+    norm. If one of these is not finite, raises Diverged and changes no weight."""
     measures, grad = net.gradient(batch, cache)
     measures["grad_norm"] = clip_norm(grad, clip)
     if not all(map(math.isfinite, measures.values())):
@@ -1022,8 +1022,8 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
 
 
 def pieces(count: int, size: int) -> Iterator[tuple[slice, int]]:
-    """Slices of `size` images that cover `count`, each with how many of its images an
-    earlier slice had: the last may overlap. Raises ValueError for too few images."""
+    """Slices of `size` images that cover `count`, each with how many of its first ones
+    an earlier slice had: the last may overlap. Raises ValueError for too few images."""
     if count < size:
         raise ValueError(f"{count} images, fewer than a piece of {size}")
     for start in range(0, count, size):
@@ -1150,8 +1150,8 @@ def summarize(arms: list[dict]) -> list[dict]:
 
 
 def make_record(settings: dict, arms: list[dict], command: str, env: dict) -> dict:
-    """Settings of the command line and its arms -> the record of the run. Of depths
-    that have each their own b_T it names the deepest one's, and every arm its own."""
+    """Settings of the command line and its arms -> the record of the run. Where each
+    depth has its own b_T, it names that of the deepest, and every arm its own."""
     settings = settings | {"gate_bias": initial_bias(settings["gate_bias"],
                                                      max(settings["depths"]))}
     pairs: dict[tuple, dict] = {}

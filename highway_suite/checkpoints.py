@@ -6,9 +6,9 @@
 One .npz, written whole after each epoch, has the arrays that training changes, the
 state of its random streams, and which settings and data it belongs to; beside it is
 NAME.history, a line for each epoch. A training that is killed and continued gives the
-same bits as one in one piece, on the same processor and libraries. One that asks for
-more epochs than the file has goes on to them. A file of other settings or data is
-refused in one sentence.
+same bits as one in one piece, on the same processor and libraries. With more epochs
+than the file has, it goes on to those. A file of other settings or data is refused in
+one sentence.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def validate(net: hn.DeepNet, x: np.ndarray, labels: np.ndarray,
 
 
 class Watch:
-    """What fit tells after each epoch: keeps the best weights, of equal ones the later,
-    and ends the training after `patience` epochs without such."""
+    """Called after each epoch: keeps the best weights, of equally good ones the last,
+    and ends the training after `patience` epochs that were worse."""
 
     def __init__(self, net: hn.DeepNet, patience: int):
         self.net, self.patience = net, patience
@@ -256,9 +256,9 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
 
     @contextmanager
     def _whole_or(self, *kept):
-        """Where the body fails, or is interrupted, these attributes are as before. If
-        they are none there is no net: neither a part of the new one, nor the old one,
-        which nobody should take for the new one."""
+        """Where the body fails, or is interrupted, these attributes are as before.
+        Without any there is no net: a part of the new one is of no use, and the old one
+        could be taken for it."""
         before = copy.deepcopy({name: getattr(self, name) for name in kept})
         try:
             yield

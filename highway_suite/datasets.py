@@ -63,7 +63,7 @@ def listing(folder: Path) -> str:
 def find_idx(folder: Path, name: str, sha256: str) -> np.ndarray:
     """The array of one idx file, in the folder or below it, packed or not, under its
     official name or as unpackers leave it, NAME.idx3-ubyte: its SHA-256 decides. Raises
-    hn.DataError where another has its very name, else MissingData."""
+    hn.DataError where a wrong file has the official name, else MissingData."""
     faults = {}
     for path in sorted(folder.rglob(f"*{name.replace('-idx', '?idx')}*")):
         if path.is_file():

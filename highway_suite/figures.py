@@ -193,9 +193,9 @@ def label_right(axes: Axes, labels: list[tuple]) -> None:
     """Write (height in data, text, colour) right of the axes, clear of each other. It
     comes last, for it needs the limits of the axes, and its height in the figure.
 
-    What would overlap moves up, of equal heights the first highest. NaN and what lies
-    off the axes stand at its ends. Long lines are broken; more lines than it has room
-    for are smaller.
+    Labels that would overlap move up; of equal heights the first stands highest. NaN
+    stands at the foot, and what lies off the axes at its ends. Long lines are broken;
+    where there are more lines than fit, they are smaller.
     """
     lay_out(axes)
     low, high = axes.get_ylim()

@@ -18,9 +18,9 @@ def expanded(path: str | Path) -> Path:
 
 
 def check_target(path: str | Path) -> None:
-    """Raise OSError unless a file can be written there: this is asked before the work
-    that fills it. Only a regular file is replaced, and no link, whose owner would not
-    expect it. A missing folder is taken for one that will be made."""
+    """Raise OSError unless a file can be written there. It is called before the work
+    whose result the file will hold. Only a regular file is replaced; a link is not, for
+    nobody expects that. A missing folder is taken for one that will be made."""
     path = expanded(path)
     if path.is_symlink() or path.exists() and not path.is_file():
         raise OSError(22, "not a regular file, which alone is replaced", str(path))

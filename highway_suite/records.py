@@ -175,8 +175,8 @@ def read_with_hash(path: str | Path, command: str = f"{COMMAND} --seed 0",
                    check: Callable[[Any], None] = check_record) -> tuple[dict, str]:
     """A checked record and the SHA-256 of its file. Records without our `schema` key,
     by the earlier reproduction, are read too. Raises RecordError, one line that names
-    file and field. It names the command that makes the record only where no file is
-    there, so that no advice replaces one."""
+    file and field; where no file is there, also the command that makes one. (It would
+    replace a file that is there.)"""
     try:
         content = read_file(path)
         record = parse_json(content.decode("utf-8-sig"))

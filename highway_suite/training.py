@@ -22,8 +22,8 @@ class Progress:
     """What a training shows on stderr: a bar, where tqdm is installed and somebody
     looks on, else a line after each epoch, and one every ten seconds within it.
 
-    then(row): what else is called after each epoch, and may end the training; lines: no
-    bar, because other processes write there, too; quiet: nothing is shown.
+    then(row) is called after each epoch, too, and may end the training. lines: show no
+    bar, because other processes also write there; quiet: show nothing.
     """
 
     def __init__(self, label: str, epochs: int, then: Callable | None = None, *,

@@ -124,9 +124,9 @@ def until_closed(done: Any) -> Generator:
 def train_numbered(number: int, block: Any, alone: bool, threads: int,
                    config: hn.Config, data: hn.Data, checkpoint: Any
                    ) -> tuple[int, dict]:
-    """(number, arm) of one net. Of several at a time each says its progress in lines,
-    for their bars would lie one over the other. The caller's block comes along: another
-    process may not have it, or an older one of its name."""
+    """(number, arm) of one net. Several at a time show their progress in lines, for
+    bars would lie one over the other. The caller's block comes along, because another
+    process may lack it, or have an older one of its name."""
     hn.BLOCKS[config.block] = block
     return number, train_arm(config, data, checkpoint, not alone, threads)
 

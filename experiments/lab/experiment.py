@@ -103,7 +103,8 @@ class Training:
 
 @dataclass
 class Replay:
-    """Trials are finished, or an error; `asked` are the requests, by their trials."""
+    """No trial is run: what is not finished is an error. `asked` are the requests, by
+    the hashes of their trials."""
 
     finished: Mapping[str, Trial]
     asked: dict[str, Request] = default(default_factory=dict)

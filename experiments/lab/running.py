@@ -39,9 +39,9 @@ def data_of(load: Callable, name: str, folder: Path | None) -> Any:
 
 def run_one(request: Request, load: Callable, folder: Path | None, store: Store | None
             ) -> Trial:
-    """Run one trial, in whatever process. It is kept here, so that nothing finished is
-    lost, whatever becomes of the process that asked for it. A resumable trial keeps how
-    far it is beside the store."""
+    """Run one trial, in whatever process. That process keeps the result at once, so
+    that nothing finished is lost if the caller is killed. The checkpoint of a resumable
+    trial lies beside the store."""
     name, checkpoint = request.hashes[0], None
     if store and (there := store.find(name)):
         return there            # another call has run it
