@@ -242,7 +242,8 @@ def claim_on_twins(name: str, text: str, highway: dict, plain: dict) -> Claim:
     share = plain["parameters"] / highway["parameters"]
     return Claim(
         name=name, text=f"{text} are better than their plain twins, which have "
-        f"{share:.0%} of the parameters: test accuracy in %", rows=[highway, plain],
+        f"{100 * share:.0f} % of the parameters: test accuracy in %",
+        rows=[highway, plain],
         ours={row["block"]: row["test_percent"] for row in (highway, plain)},
         n=[highway["n"], plain["n"]], why="so few runs tell no order",
         test=lambda: ahead(highway["test_percent"], plain["test_percent"]))
