@@ -1,5 +1,5 @@
-"""Streams of a program, numbers among its flags, and libraries that are missing. This
-module itself needs none."""
+"""Streams of a program, whatever has become of them, numbers among its flags, and
+libraries that are missing. This module itself needs none."""
 
 from __future__ import annotations
 
@@ -65,6 +65,13 @@ def check_libraries(package: str) -> None:
 
 
 def prepare_streams() -> None:
-    """Let stdout replace letters that it does not have."""
+    """A standard stream that came closed becomes the null device: otherwise the next
+    file to be opened would get its number, and with it what libraries print. Letters
+    that stdout does not have are replaced."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode)     # noqa: SIM115 (it stays open)
+            os.set_inheritable(stream.fileno(), True)   # by worker processes
+            setattr(sys, name, stream)
