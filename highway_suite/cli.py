@@ -96,6 +96,7 @@ def checkpoint_of(path: Path | None, config: hn.Config, data: hn.Data
     """FILE.npz -> the checkpoint FILE-highway-30-0.npz of a net."""
     if path is None:
         return None
+    check_target(path)
     name = path.name.removesuffix(".npz")
     name = f"{name}-{config.block}-{config.depth}-{config.seed}.npz"
     return of_training(path.with_name(name), config, data)

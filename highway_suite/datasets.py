@@ -203,7 +203,8 @@ def read(name: str, data_dir: str | Path | None = None) -> hn.Data:
         arrays = dataset.read(folder, dataset)
     except (hn.DataError, OSError) as error:    # a folder that one may not look into
         kind = type(error) if isinstance(error, hn.DataError) else MissingData
-        own = f", into a folder named {dataset.cache}" if dataset.cache else ""
+        own = ("" if dataset.cache in str(error) else       # the path has it, or none
+               f", into a folder named {dataset.cache}")
         raise kind(f"{error}. Put the files of {dataset.title} there{own}, or name "
                    f"another folder with {NAMED}") from error
     x_train, y_train, x_test, y_test = arrays = [

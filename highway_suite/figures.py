@@ -469,13 +469,14 @@ def plot_depth_sweep(source: Any, axes: Axes | None = None) -> Axes:
     Raises RecordError, ValueError."""
     study = as_study(source)
     arms = [arm for found in study.arms.values() for arm in found.values()]
-    if not study.dataset:
+    if not study.dataset or not all("test_acc" in arm.history for arm in arms):
         raise ValueError("a sweep is drawn from a record")
     with drawn_on(axes) as axes:
         labels = draw_guess(axes, study, "test_acc")
         name_y(axes, NAMES["test_acc"])
         hold(axes, list(study.arms),
-             [labels[0][0], *np.concatenate([*map(final_accuracies, arms)])],
+             [*(height for height, *_ in labels),
+              *np.concatenate([*map(final_accuracies, arms)])],
              foot=any(arm.diverged.any() for arm in arms))
         for block in study.blocks:
             kind = [arm for arm in arms if arm.block == block]

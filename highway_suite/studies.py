@@ -151,9 +151,9 @@ def make_study(record: dict, sha256: str = "") -> Study:
         return Study(arms, sorted(seeds), "mnist", record["n_train"], record["n_test"],
                      "uniform", -2.0, True, "", sha256)
     config = record["config"]
-    return Study(arms, sorted(seeds), record["dataset"], record["n_train"],
-                 record["n_test"], config["init"], float(config["gate_bias"]), False,
-                 record["command"], sha256)
+    return Study(arms, sorted(seeds), str(record["dataset"]), record["n_train"],
+                 record["n_test"], str(config["init"]), float(config["gate_bias"]),
+                 False, record["command"], sha256)
 
 
 def load(path: str | Path, flags: str = RUN[1]) -> Study:
