@@ -170,7 +170,7 @@ def as_study(source: Any) -> Study:
     """Whatever can be drawn -> Study. It is a Study, a record, or the path of one; or
     what `hn.train` gave, a history {name: (E,)} or the gates' T (K, L), of one net or
     in a dict of nets by their names. Raises RecordError for anything else, and
-    ValueError where there is none."""
+    ValueError where there is no net."""
     if isinstance(source, Study):
         return source
     if isinstance(source, (str, Path)):

@@ -36,7 +36,7 @@ def test_wrong_flags_end_with_two_lines_and_exit_code_2(words, capsys):
 
 
 @pytest.mark.parametrize("words", [
-    "--out /absent/r.json", "--out .", "--out=", "--out /dev/null",
+    "--out /absent/r.json", "--out .", "--checkpoint /tmp", "--out=", "--out /dev/null",
     "--n-train 1438", "--n-train 99 --batch 100"])
 def test_what_cannot_be_done_ends_before_the_training(words, capsys):
     assert exit_of(cli.main, [*DIGITS, *words.split(" ")]) == 1

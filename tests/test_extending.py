@@ -11,6 +11,7 @@ import highway_networks as hn
 import visualize_highway_networks as viz
 from highway_suite.cli import main
 from highway_suite.datasets import DATASETS, Dataset, content_hash, load
+from highway_suite.figures import plot_depth_sweep
 from highway_suite.files import read_file
 from highway_suite.gradients import small_batch, small_net
 from highway_suite.records import read_record
@@ -84,6 +85,9 @@ def test_a_data_set_of_ones_own(stripes, monkeypatch):
     assert (record["n_train"], record["n_test"]) == (300, 60)
     assert record["runs"][0]["highway"]["final_test_acc"] > 0.95
     monkeypatch.delitem(DATASETS, "stripes")        # as in another process
+    for block in ("highway", "plain"):
+        del record["runs"][0][block]["chance"]
+    plot_depth_sweep(record)
     viz.main(["--run", str(stripes / "r"), "--out-dir", str(stripes / "viz")])
     assert (stripes / "viz" / "learning_curves.png").exists()
 
