@@ -202,8 +202,8 @@ def draw_best(record: dict) -> Figure:
               for row in nets["plain"]]
     best = {kind: f"{error_of(rows[-1]):.0f}\xa0%" for kind, rows in nets.items()}
     figure, axes = drawing.sheet(
-        f"At {depths[-1]} blocks plain nets misread {best['plain']} of the digits, "
-        f"highway nets {best['highway, auto']}, scaled residual nets "
+        f"At {depths[-1]} blocks the best plain nets misread {best['plain']} of the "
+        f"digits, highway nets {best['highway, auto']}, scaled residual nets "
         f"{best['scaled residual']}",
         f"{drawing.data_of(record['plan'])}: median and range of "
         f"{len(record['plan']['seeds'])} seeds (Glorot: median), at "

@@ -191,8 +191,8 @@ def draw_epochs(record: dict) -> Figure:
         ", ".join(f"{layers} layers read {mean[-1]:.1f} % after {len(mean)} epochs"
                   for (layers, net), mean in zip(nets, means, strict=True)
                   if net["block"] == "highway"),
-        f"{two['title']}, n = {', '.join(str(net['n']) for _, net in nets)}; the "
-        f"authors': the points of one log, {log[400]:.1f} % after 400 epochs",
+        f"{two['title']}, n = {nets[0][1]['n']} (11 layers), {nets[-1][1]['n']} (19); "
+        f"the authors': the points of one log, {log[400]:.1f} % after 400 epochs",
         "our 19 layers first train on smaller images",
         height=3.6)
     labels = [(log[400], "the authors' 19 layers", TINTS.ink)]
@@ -215,18 +215,19 @@ def draw_layers(rows: list[dict], title: str) -> Figure:
     """Of each stage what one closed layer costs, and the answers that groups keep."""
     stages = [[row["trained"]["stages"][at] for row in rows]
               for at in range(len(rows[0]["trained"]["stages"]))]
-    most, before = (max(groups_needed(stage) for row in rows
-                        for stage in row[state]["stages"])
-                    for state in ("trained", "untrained"))
+    need, before = ([max(groups_needed(stage) for stage in seeds) for seeds in zip(
+        *(row[state]["stages"] for row in rows), strict=True)]
+        for state in ("trained", "untrained"))
     layers = [len(seeds[0]["closed"]) for seeds in stages]
     whole = np.array([[row["trained"]["acc"]] for row in rows])
     figure, panels = drawing.sheet(
-        f"Stages of {', '.join(map(str, layers))} highway layers need at most {most} "
-        f"group{'s' * (most > 1)} to keep 95\xa0% of a net's answers",
+        f"Stages of {', '.join(map(str, layers))} highway layers need "
+        f"{'at most ' * (len(rows) > 1)}{', '.join(map(str, need))} groups "
+        "to keep 95\xa0% of a net's answers",
         f"{title}, test images; " + ("one net" if len(rows) == 1 else
                                      f"dot: a net, line: the median of {len(rows)}"),
         "layers of a group read the same input, side by side; "
-        f"untrained nets need at most {before}", columns=2)
+        f"untrained nets need at most {max(before)}", columns=2)
     ends = np.cumsum(layers)
     for at, (seeds, end) in enumerate(zip(stages, ends, strict=True)):
         colour, numbers = TINTS.own[at], np.arange(1, layers[at] + 1)
