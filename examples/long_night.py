@@ -14,6 +14,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from highway_suite import HighwayClassifier
+from highway_suite.classifier import MADE_WITH
 
 PASSES = 50
 NIGHT, BEST = "runs/night.joblib", "runs/best.joblib"
@@ -29,13 +30,15 @@ def save(what, file):
 os.makedirs("runs", exist_ok=True)
 net, best = HighwayClassifier(depth=30, random_state=0), -1
 scaler = StandardScaler()               # or another transformer of rows
-key = joblib.hash((net.get_params(), repr(scaler), X, y))
+wanted = net.get_params()               # of these, MADE_WITH must stay
+key = joblib.hash(([wanted[name] for name in MADE_WITH], repr(scaler), X, y))
 scaler.fit(X)
 if os.path.exists(NIGHT):
     scaler, net, best, old = joblib.load(NIGHT)
     if old != key:
         raise SystemExit(f"{NIGHT} is of another table, scaler or net: delete it and "
                          f"{BEST}")
+    net.set_params(**wanted)
 while getattr(net, "n_iter_", 0) < PASSES:
     net.partial_fit(scaler.transform(X), y, classes=sorted(set(y)))
     score = net.score(scaler.transform(X_held), y_held)

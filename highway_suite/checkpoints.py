@@ -70,7 +70,7 @@ class Checkpoint:
         self.path, self.data = expanded(path), data
         self.log = log_of(self.path)
         self.config = parse_json(json.dumps(dict(config), allow_nan=False))
-        self.began, self.seconds_before = time.perf_counter(), 0.0
+        self.seconds_before = 0.0
         self.environments = [numerics(environment())]
         self.logged = 0     # rows of the history that its file has
 
@@ -84,6 +84,7 @@ class Checkpoint:
         self.logged = len(history)
         seconds = self.seconds_before + time.perf_counter() - self.began
         state = {"config": self.config, "data": self.data, "rows": len(history),
+                 "last": history[-1],       # which the history must have there
                  "environments": self.environments, "seconds": round(seconds, 3),
                  "streams": {name: stream.bit_generator.state
                              for name, stream in streams.items()}}
@@ -99,6 +100,7 @@ class Checkpoint:
         """Set arrays and streams to where the file's training was -> its history; []
         where there is no file, whose folder is then made. Raises CheckpointError, with
         no array changed, for a file that holds anything else."""
+        self.began = time.perf_counter()
         self.path.parent.mkdir(parents=True, exist_ok=True)
         check_target(self.path)
         if not self.path.exists():
@@ -112,7 +114,8 @@ class Checkpoint:
         except Exception as error:      # zipfile, zlib, numpy: each its own kind
             why = error if isinstance(error, (ValueError, OSError)) else repr(error)
             raise CheckpointError(f"{self.path}: {why}. Name another file, or move "
-                                  "this one away to begin anew") from error
+                                  f"this one and {self.log.name} away to begin anew"
+                                  ) from error
         for name, array in arrays.items():
             array[...] = found[name]
         here = self.environments[-1]
@@ -135,8 +138,10 @@ class Checkpoint:
         if state["data"] != self.data:
             raise ValueError("it learned from other data")
         lines = self.log.read_text().splitlines()[:state["rows"]]
-        self.log.write_text("".join(f"{line}\n" for line in lines))     # a kill's rest
         history = [*map(parse_json, lines)]
+        if len(history) < state["rows"] or history[-1] != state["last"]:
+            raise ValueError(f"{self.log.name} is of another training")
+        self.log.write_text("".join(f"{line}\n" for line in lines))     # a kill's rest
         done = history[state["rows"] - 1]["epoch"]
         if done > here.get("epochs", done):
             raise ValueError(f"it has {done} epochs, here {here['epochs']} are wanted")

@@ -174,6 +174,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             check_scalar(self.validation_fraction, "validation_fraction", Real,
                          min_val=0, max_val=1, include_boundaries="neither")
             labels, weights, rows = self._targets(X, y, sample_weight)
+            if len(self.classes_) == 1:
+                warnings.warn(f"all labels are {self.classes_[0]!r}", stacklevel=2)
             self._start(X, weights)
             held_out: Any = None
             if X_val is not None:
@@ -348,31 +350,32 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
             self.history_["epoch"][-1] = self.n_iter_
         self.loss_curve_ = self.history_["train_loss"]
 
-    def _rows(self, X):
-        """X as the fitted net takes it, checked by scikit-learn."""
+    def _ask(self, X, ask):
+        """What ask gives of rows X, which scikit-learn checks, on the threads of `fit`.
+        """
         check_is_fitted(self)
-        return validate_data(self, X, dtype=FLOATS, order="C", reset=False)
+        X = validate_data(self, X, dtype=FLOATS, order="C", reset=False)
+        with hn.blas_threads(self.n_threads or 1):
+            return ask(X)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable label of each row, (N,)."""
-        X = self._rows(X)       # which first asks whether there is a net
-        return self.classes_[self.net_.predict(X)]
+        found = self._ask(X, lambda X: self.net_.predict(X))
+        return self.classes_[found]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """The probability of each class, (N, C), in the order of classes_."""
-        X = self._rows(X)
-        return self.net_.predict_proba(X)
+        return self._ask(X, lambda X: self.net_.predict_proba(X))
 
     def transform(self, X: Any) -> np.ndarray:
         """The output of the last block, (N, hidden)."""
-        X = self._rows(X)
-        parts = np.split(X, range(hn.COLUMNS, len(X), hn.COLUMNS))
-        return np.concatenate([self.net_.block_outputs(part)[:, -1] for part in parts])
+        return self._ask(X, lambda X: np.concatenate([
+            self.net_.block_outputs(part)[:, -1]
+            for part in np.split(X, range(hn.COLUMNS, len(X), hn.COLUMNS))]))
 
     def gates(self, X: Any) -> np.ndarray:
         """The transform gates T of every block that has them, (N, depth, hidden)."""
-        X = self._rows(X)
-        return self.net_.gates(X)
+        return self._ask(X, lambda X: self.net_.gates(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

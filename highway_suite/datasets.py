@@ -203,7 +203,7 @@ def read(name: str, data_dir: str | Path | None = None) -> hn.Data:
         arrays = dataset.read(folder, dataset)
     except (hn.DataError, OSError) as error:    # a folder that one may not look into
         kind = type(error) if isinstance(error, hn.DataError) else MissingData
-        own = ("" if dataset.cache in str(error) else       # the path has it, or none
+        own = ("" if kind is hn.DataError or dataset.cache in str(error) else
                f", into a folder named {dataset.cache}")
         raise kind(f"{error}. Put the files of {dataset.title} there{own}, or name "
                    f"another folder with {NAMED}") from error

@@ -25,8 +25,10 @@ def check_target(path: str | Path) -> None:
     if path.is_symlink() or path.exists() and not path.is_file():
         raise OSError(22, "not a regular file, which alone is replaced", str(path))
     there = next(filter(os.path.lexists, path.parents), path.parent)
-    with tempfile.TemporaryFile(dir=there):
-        pass
+    try:
+        tempfile.TemporaryFile(dir=there).close()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_file(path: str | Path, content: bytes) -> None:

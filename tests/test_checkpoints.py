@@ -1,6 +1,7 @@
 """A training that was killed goes on and ends with the same bits, or refuses to."""
 
 import os
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -121,6 +122,28 @@ def test_another_training_is_refused_and_kept(data, halfway):
     check_refused(halfway, ADAM, replace(data, x_train=-data.x_train))
 
 
+def test_the_history_of_another_training_is_refused_and_kept(data, halfway):
+    """Of two that had one name, and of one that is cut."""
+    whole, log = halfway.read_bytes(), halfway.with_name("run.npz.history")
+    own = log.read_text()
+    halfway.unlink()
+    killed(replace(ADAM, lr=ADAM.lr / 9), data, halfway, 4)
+    halfway.write_bytes(whole)
+    for text in (log.read_text(), "".join(own.splitlines(keepends=True)[:1])):
+        log.write_text(text)
+        check_refused(halfway, ADAM, data)
+        assert log.read_text() == text
+    log.write_text(own)
+    assert train(ADAM, data, halfway) == train(ADAM, data)
+
+
+@pytest.mark.parametrize("change", [{"depth": 4}, {"block": "plain"}, {"hidden": 9},
+                                    {"activation": "relu"}], ids=str)
+def test_a_net_of_other_settings_is_refused(change, data):
+    with pytest.raises(ValueError, match=next(iter(change))):
+        highway_suite.train(hn.make_net(ADAM, data), data, replace(ADAM, **change))
+
+
 def test_another_processor_goes_on_and_is_noted(data, halfway, monkeypatch):
     there = checkpoints.numerics(checkpoints.environment())
     here = there | {"blas_kernel": "Abacus"}
@@ -136,6 +159,7 @@ def test_the_command_goes_on_with_its_checkpoints(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ["--dataset", "digits", "--depth", "2", "--jobs", "1", "--seeds", "0,1",
              "--checkpoint", "c.npz", "--no-save", "--epochs"]
+    began = time.perf_counter()
     cli.main([*words, "2"])
     assert {f"c-{block}-2-{seed}.npz" for block in ("highway", "plain")
             for seed in (0, 1)} <= {*os.listdir()}
@@ -143,6 +167,9 @@ def test_the_command_goes_on_with_its_checkpoints(tmp_path, monkeypatch):
     monkeypatch.setattr(hn, "train_step",
                         lambda *args: steps.append(1) or step(*args))
     resumed = cli.main([*words, "3"])
+    took = sum(run[block]["wallclock_sec"] for run in resumed["runs"]
+               for block in ("highway", "plain"))
+    assert took < time.perf_counter() - began
     assert len(steps) == 4 * (1437 // 128)
     for file in tmp_path.iterdir():
         file.unlink()

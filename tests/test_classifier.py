@@ -228,6 +228,32 @@ def test_a_search_side_by_side_gives_the_same(table):
     assert np.array_equal(scores, search.cv_results_["mean_test_score"])
 
 
+def test_a_single_class_is_warned_of(table):
+    X, _ = table
+    with pytest.warns(UserWarning, match="yes"):
+        net = HighwayClassifier(**SMALL).fit(X, ["yes"] * len(X))
+    assert set(net.predict(X)) == {"yes"}
+
+
+def test_a_net_answers_on_the_threads_of_fit(table, monkeypatch):
+    """Busy neighbours slow more of them down."""
+    threadpoolctl, seen = pytest.importorskip("threadpoolctl"), []
+    net, forward = HighwayClassifier(**SMALL).fit(*table), hn.DeepNet.forward
+
+    def watched(*args):
+        seen.append({library["num_threads"] for library in
+                     threadpoolctl.threadpool_info() if library["user_api"] == "blas"})
+        return forward(*args)
+    monkeypatch.setattr(hn.DeepNet, "forward", watched)
+    for threads in (None, 2):
+        with threadpoolctl.threadpool_limits(3, "blas"):
+            net.set_params(n_threads=threads)
+            for ask in (net.predict, net.predict_proba, net.transform, net.gates):
+                ask(table[0])
+        assert all(found <= {threads or 1} for found in seen)
+        seen.clear()
+
+
 def test_a_spread_far_from_1_or_a_mean_far_from_0_is_warned_of(table):
     X, y = table[0] / table[0].std(), table[1]
     for factor in (0.01, 100):

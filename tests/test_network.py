@@ -179,6 +179,13 @@ def test_what_are_no_rows_of_the_net_is_refused(x):
             ask(x)
 
 
+def test_an_error_names_the_file_that_was_asked_for(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError) as caught:
+        save_net(hn.DeepNet(depth=2), tmp_path / "file" / "net.npz")
+    assert caught.value.filename == str(tmp_path / "file" / "net.npz")
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("block", list(hn.BLOCKS))
 def test_a_saved_net_is_the_same_net(tmp_path, block, dtype, seed):

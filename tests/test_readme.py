@@ -29,13 +29,14 @@ def test_own_data_are_learned():
 
 @pytest.mark.parametrize("sep, point", [(",", "."), (";", ","), ("\t", ".")])
 def test_a_table_in_a_file_is_learned(tmp_path, monkeypatch, rng, sep, point):
-    """With seconds since 1970, words, gaps, and blanks before labels in quotes."""
+    """With seconds since 1970, words, gaps, and blanks around names and labels."""
     pytest.importorskip("skrub")
     x, words = rng.normal(size=(400, 2)), rng.choice(["a", "b", ""], size=400)
     lines = [sep.join(map(str, (1.7e9 + p, q if k % 9 else "", word, " " * (k % 2)
-                                + f'"{"up" if p > 0 or word == "b" else "down"}"')))
+                                + f'"{"up" if p > 0 or word == "b" else "down"}"'
+                                + " " * (k % 3))))
              for k, ((p, q), word) in enumerate(zip(x.tolist(), words, strict=True))]
-    table = "\n".join([sep.join(["p", "q", "word", "kind"]), *lines])
+    table = "\n".join([sep.join(["p", "q ", "word", "kind "]), *lines])
     (tmp_path / "table.csv").write_text(table.replace(".", point))
     monkeypatch.chdir(tmp_path)
     given = f'decimal="{point}", skipinitialspace'
