@@ -30,8 +30,9 @@ def save(what, file):
 os.makedirs("runs", exist_ok=True)
 net, best = HighwayClassifier(depth=30, random_state=0), -1
 scaler = StandardScaler()               # or another transformer of rows
-wanted = net.get_params()               # of these, MADE_WITH must stay
-key = joblib.hash(([wanted[name] for name in MADE_WITH], repr(scaler), X, y))
+wanted = net.get_params()
+made = [wanted.pop(name) for name in MADE_WITH]      # these must stay
+key = joblib.hash((made, repr(scaler), X, y))
 scaler.fit(X)
 if os.path.exists(NIGHT):
     scaler, net, best, old = joblib.load(NIGHT)

@@ -118,6 +118,8 @@ class Checkpoint:
                                   ) from error
         for name, array in arrays.items():
             array[...] = found[name]
+        lines = [json.dumps(row) for row in history]    # without what a kill left
+        write_file(self.log, "".join(f"{line}\n" for line in lines).encode())
         here = self.environments[-1]
         self.environments = [there for there in state["environments"] if there != here]
         self.environments.append(here)
@@ -139,9 +141,9 @@ class Checkpoint:
             raise ValueError("it learned from other data")
         lines = self.log.read_text().splitlines()[:state["rows"]]
         history = [*map(parse_json, lines)]
-        if len(history) < state["rows"] or history[-1] != state["last"]:
-            raise ValueError(f"{self.log.name} is of another training")
-        self.log.write_text("".join(f"{line}\n" for line in lines))     # a kill's rest
+        last = history[-1:]
+        if len(history) < state["rows"] or [state.get("last", *last)] != last:
+            raise ValueError(f"{self.log.name} is cut, or of another training")
         done = history[state["rows"] - 1]["epoch"]
         if done > here.get("epochs", done):
             raise ValueError(f"it has {done} epochs, here {here['epochs']} are wanted")

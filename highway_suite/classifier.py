@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from numbers import Integral, Real
 from typing import Any
 
@@ -175,7 +175,7 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
                          min_val=0, max_val=1, include_boundaries="neither")
             labels, weights, rows = self._targets(X, y, sample_weight)
             if len(self.classes_) == 1:
-                warnings.warn(f"all labels are {self.classes_[0]!r}", stacklevel=2)
+                warnings.warn(f"all labels are {self.classes_[0]}", stacklevel=2)
             self._start(X, weights)
             held_out: Any = None
             if X_val is not None:
@@ -355,7 +355,8 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=FLOATS, order="C", reset=False)
-        with hn.blas_threads(self.n_threads or 1):
+        many = len(X) > 100     # for fewer, to set the threads takes longer
+        with hn.blas_threads(self.n_threads or 1) if many else nullcontext():
             return ask(X)
 
     def predict(self, X: Any) -> np.ndarray:

@@ -94,8 +94,8 @@ def train(net: hn.DeepNet, data: hn.Data, config: hn.Config,
     progress: whether the training is shown on stderr.
     checkpoint: a file, with which an interrupted training goes on.
     threads: of BLAS; None leaves its number as it is.
-    Raises ValueError, also where the net is not that of the config, and CheckpointError
-    for a file that cannot be gone on from.
+    Raises ValueError, also where the net's block, depth, hidden or activation are not
+    the config's, and CheckpointError for a file that cannot be gone on from.
     """
     for name, value in net.settings.items():
         if (wanted := getattr(config, name, value)) != value:
