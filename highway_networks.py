@@ -396,7 +396,7 @@ def full_backward(d, x, rows, dH, scratch):
     gate_backward(C, x, d)
 
 
-# The only place that knows the mathematics of each kind: which of T and C are learned.
+# The kinds: the gates that are learned, and what gets from H and them to y and back.
 # A kind that depends on the depth is a function of the number of blocks.
 BLOCKS: dict[str, Block | Callable[[int], Block]] = {
     "plain": Block("", plain_forward, plain_backward),              # T = 1, C = 0
@@ -516,7 +516,7 @@ class Cache:
                 self.z, H_and_gates, strict=True)]
 
 
-COLUMNS = 500           # examples that `DeepNet.predict` takes at a time
+COLUMNS = 500           # examples in the cache at a time, where a net only answers
 
 
 class DeepNet:
@@ -528,7 +528,7 @@ class DeepNet:
         W_in (U, P), b_in (U, 1), W_H (L, U, U), b_H (L, U), W_out (C, U), b_out (C,)
         and for each gate of the block, here T: W_T (L, U, U), b_T (L, U)
 
-    Nets of equal seed, hidden and init share W_in, W_out, and W_H and W_T as far as
+    Nets of equal seed, sizes and init share W_in, W_out, and W_H and W_T as far as
     they have them, whatever their block and depth. gate_bias: see `initial_bias`.
     Raises KeyError for an unknown block, activation or init.
     """
@@ -649,7 +649,7 @@ class DeepNet:
 
     def _collect(self, x, closed, shape, pick):
         """What pick(logits, cache) gives of x (N, P), batch by batch, as rows (N,
-        *shape). A deep net's cache takes much memory, so batches have `COLUMNS` rows.
+        *shape). A deep net's cache takes much memory, so batches have `COLUMNS`.
         """
         x, closed, cache = np.asarray(x, self.dtype), frozenset(closed), None
         if x.ndim != 2 or x.shape[1] != self.inputs or not np.isfinite(x).all():
@@ -926,8 +926,9 @@ class Diverged(ArithmeticError):
 
 class Batches:
     """Shuffled batches of `size` images x (N, P), or of some rows of x, and their
-    labels; each pass over them is an epoch, drawn from rng, and leaves out the last N
-    mod size images. Each batch, x (P, size) and labels (size,), overwrites the last."""
+    labels; each pass over them is an epoch, drawn from rng, and leaves out those that
+    fill no batch. Each batch is x (P, size), which the next one overwrites, and labels
+    (size,)."""
 
     def __init__(self, x: np.ndarray, labels: np.ndarray, size: int,
                  rng: np.random.Generator, rows: np.ndarray | None = None):
@@ -996,12 +997,10 @@ def fit(net: Any, batches: Any, optimizer: Any, schedule: Callable,
     arrays = {"params": net.params} | {
         name: getattr(optimizer, name) for name in optimizer.kept}
     history = checkpoint.load(arrays, batches.streams) if checkpoint else []
-    done = -1 if untrained else 0
-    if history:
-        done = history[-1]["epoch"]
-        epochs = done if "stopped" in history[-1] else epochs
+    last = history[-1] if history else {"epoch": -1 if untrained else 0}
+    epochs = last["epoch"] if "stopped" in last else epochs
     with blas_threads(threads), np.errstate(all="ignore"):      # Diverged says it
-        for epoch in range(done + 1, epochs + 1):
+        for epoch in range(last["epoch"] + 1, epochs + 1):
             row: dict[str, Any] = {"epoch": epoch}
             try:
                 if epoch:

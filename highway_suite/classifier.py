@@ -1,4 +1,4 @@
-"""A very deep net with the interface of scikit-learn, by highway_networks.
+"""A net of many blocks with the interface of scikit-learn, by highway_networks.
 
     net = HighwayClassifier(depth=100).fit(X_train, y_train)
     print(net.score(X_test, y_test))

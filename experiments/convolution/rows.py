@@ -20,9 +20,9 @@ def hashes(trials: list[Trial]) -> list[str]:
     return [trial.hash for trial in trials]
 
 
-def last_losses(trials: list[Trial]) -> list[float | None]:
-    """The training loss of each one's last epoch; None where it diverged."""
-    return [trial.result["train_loss"][-1] for trial in trials]
+def last_losses(trials: list[Trial], name: str = "train_loss") -> list[float | None]:
+    """The loss of each one's last epoch; None where it diverged."""
+    return [trial.result[name][-1] for trial in trials]
 
 
 def percent(trials: list[Trial]) -> list[float | None]:
@@ -237,10 +237,12 @@ def by_ladder(lab: Lab, name: str, found: dict) -> dict:
             "trained": config}, seeds, plan["dataset"])
         if seeds:
             own = {key: value for key, value in settings.items() if key != "net"}
+            trials = states["trained"]
             nets.append(describe_runs(
-                {"net": block, "settings": best[block]["rung"]}, own,
-                states["trained"]) | {"test_by_epoch": curves(states["trained"],
-                                                              "test_acc")})
+                {"net": block, "settings": best[block]["rung"]}, own, trials) | {
+                    "train_loss": last_losses(trials),
+                    "test_loss": last_losses(trials, "test_loss"),
+                    "test_by_epoch": curves(trials, "test_acc")})
         if "look" in config:
             layers += rows_of_layers(states)
     return {"title": DATASETS[plan["dataset"]].title, "nets": nets, "layers": layers}
