@@ -396,7 +396,7 @@ def full_backward(d, x, rows, dH, scratch):
     gate_backward(C, x, d)
 
 
-# The kinds: the gates that are learned, and what gets from H and them to y and back.
+# The kinds: their learned gates, and the functions from H and the gates to y and back.
 # A kind that depends on the depth is a function of the number of blocks.
 BLOCKS: dict[str, Block | Callable[[int], Block]] = {
     "plain": Block("", plain_forward, plain_backward),              # T = 1, C = 0
@@ -649,7 +649,7 @@ class DeepNet:
 
     def _collect(self, x, closed, shape, pick):
         """What pick(logits, cache) gives of x (N, P), batch by batch, as rows (N,
-        *shape). A deep net's cache takes much memory, so batches have `COLUMNS`.
+        *shape). A deep net's cache takes much memory, so a batch has `COLUMNS` rows.
         """
         x, closed, cache = np.asarray(x, self.dtype), frozenset(closed), None
         if x.ndim != 2 or x.shape[1] != self.inputs or not np.isfinite(x).all():

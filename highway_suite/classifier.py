@@ -100,7 +100,7 @@ class Watch:
 
 class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMixin,
                         base.TransformerMixin, base.BaseEstimator):
-    """A deep net of highway blocks, or of another kind in highway_networks.BLOCKS.
+    """A net of highway blocks, or of another kind in highway_networks.BLOCKS.
 
     block: "highway", "plain", "residual", "scaled_residual", "t_only", "c_only" or
         "full".
@@ -111,10 +111,10 @@ class HighwayClassifier(base.ClassNamePrefixFeaturesOutMixin, base.ClassifierMix
     optimizer: "adam", or "sgd" with a momentum of 0.9; learning_rate stays the same.
     batch_size: the most rows of one update. max_iter: passes over the rows.
     clip: the largest norm of the gradient; 0 is no limit.
-    early_stopping: stop after n_iter_no_change epochs in which the accuracy on X_val,
-        or else on a held-out validation_fraction of the rows, is below the best so far,
-        and keep the best weights, of equal ones the last. Fewer than 100 such rows
-        bring a warning. Without it every fit takes max_iter epochs.
+    early_stopping: stop after n_iter_no_change epochs in a row in which the accuracy on
+        X_val, or else on a held-out validation_fraction of the rows, is below the best
+        so far, and keep the best weights, of equal ones the last. Fewer than 100 such
+        rows bring a warning. Without it every fit takes max_iter epochs.
     class_weight: None, a dict {label: weight}, or "balanced": every class counts alike.
     random_state: int, RandomState or None. verbose: show the training on stderr.
     n_threads: of BLAS; None is 1. More help with hundreds of units on an idle machine;

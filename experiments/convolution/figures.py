@@ -38,7 +38,7 @@ def draw_table(record: dict) -> Figure:
     figure, axes = drawing.sheet(
         "With a search for each width, highway nets of Table 1 come within "
         f"{apart:.2f} points of the paper's", f"{record['table_1']['title']}: "
-        f"{rows[0]['epochs']} epochs, the paper's {TABLE_1_EPOCHS}",
+        f"{rows[0]['epochs']} epochs, the authors' file has {TABLE_1_EPOCHS}",
         "dot: a run of ours, bar: our mean, diamond: the paper's mean", height=3.7)
     for at, row in enumerate(rows):
         for value in row["test_percent"]:
