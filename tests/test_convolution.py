@@ -354,7 +354,7 @@ class Found:
     def trial(self, config):
         held, test = self.accuracy(config)
         result = {"status": "ok", "parameters": 7, "train_loss": [1.0],
-                  "held_out_acc": [held], "test_acc": [test]}
+                  "held_out_acc": [held], "test_acc": [test], "test_loss": [2.0]}
         return Trial("convolution.train", 5, None, config, "ok", None, result | (
             {} if held is None else {"acc": test}), 1.0, {})
 
@@ -378,6 +378,7 @@ def test_a_rung_is_kept_if_images_held_out_say_so():
     assert nets[0]["settings_of"] == rungs[4]["rung"] and "d" not in nets[0]
     wanted = [hn.significant(100 * accuracy({"a": 1, "c": 2})[1])]
     assert nets[0]["test_by_epoch"] == [wanted] * nets[0]["n"]
+    assert (nets[0]["train_loss"], nets[0]["test_loss"]) == ([1.0], [2.0])
 
 
 # Verdicts
