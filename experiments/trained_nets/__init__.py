@@ -58,7 +58,8 @@ PLAN: dict[str, Any] = {
         "others": {"scaled_residual": [0.01, 0.03, 0.1, 0.3],
                    "c_only": [0.01, 0.03, 0.1, 0.3], "full": [0.05, 0.1, 0.2, 0.4]},
         "early": ["highway", "residual"], "epochs": [1, 5, 15], "depths": [10, 99],
-        "harder": ["mnist", "cifar100", "cifar10"], "gate_bias": -4.0},
+        "harder": ["mnist", "cifar100", "cifar10"], "gate_bias": -4.0,
+        "other_kinds": ["cifar10", "cifar100"]},     # with the first seed
     "quick": {"lrs": {"highway": 0.2, "residual": 0.003}, "epochs": 10,
               "n_train": 12_000, "n_test": 2000},
     "harder": {
@@ -85,7 +86,8 @@ SMOKE: dict[str, Any] = {
     "stages": {"images": 200, "committed": False, "shares": [0.9, 0.95, 0.99],
                "seeds": {"highway": [0, 1], "residual": [0, 1], "scaled_residual": [0]},
                "others": {"scaled_residual": [0.01]}, "early": ["highway"],
-               "epochs": [1], "depths": [3], "harder": ["digits"], "gate_bias": -4.0},
+               "epochs": [1], "depths": [3], "harder": ["digits"], "gate_bias": -4.0,
+               "other_kinds": ["digits"]},
     "quick": {"lrs": {"highway": 0.1, "residual": 0.01}, "epochs": 2, "n_train": 300,
               "n_test": 100},
     "harder": PLAN["harder"] | {

@@ -132,6 +132,10 @@ def stage_configs(plan: dict, record: dict) -> dict[Staged, dict]:
         for seed in plan["harder"]["seeds"]:
             of[base._replace(data=name, seed=seed, gate_bias=how["gate_bias"])] = {
                 "lrs": [record["harder"][name]["fitted"]]}
+    of |= {base._replace(data=name, block=block, gate_bias=how["gate_bias"]): {
+        "lrs": (plan["lrs"] | how["others"])[block]}
+           for name in how["other_kinds"] for block in how["seeds"]
+           if block != "highway"}
     of |= {base._replace(depth=depth): {"lrs": plan["lrs"]["highway"]}
            for depth in how["depths"]}
     for block in TRAINED if how["committed"] else ():
