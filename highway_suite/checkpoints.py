@@ -141,8 +141,7 @@ class Checkpoint:
             raise ValueError("it learned from other data")
         lines = self.log.read_text().splitlines()[:state["rows"]]
         history = [*map(parse_json, lines)]
-        last = history[-1:]
-        if len(history) < state["rows"] or [state.get("last", *last)] != last:
+        if len(history) < state["rows"] or history[-1] != state["last"]:
             raise ValueError(f"{self.log.name} is cut, or of another training")
         done = history[state["rows"] - 1]["epoch"]
         if done > here.get("epochs", done):

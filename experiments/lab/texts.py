@@ -39,6 +39,7 @@ import highway_networks as hn
 from experiments import FIVE, NAMES
 from experiments.lab import experiment
 from experiments.lab.judging import FAILS, HOLDS, NOT_LEARNED, OPEN
+from experiments.lab.papers import spoken
 from experiments.lab.running import seconds_of
 from experiments.lab.trials import Trial, read_packed
 from highway_suite.files import parse_json, read_file, write_file
@@ -230,15 +231,10 @@ def packed(name: str) -> dict[str, Trial]:
     return read_packed(experiment.folder_of(name) / "trials")
 
 
-def seconds(claim: Mapping) -> int:
-    """That a recheck of the claim takes on two cores."""
-    trials = packed(claim["experiment"])
-    return round(seconds_of([trials[name] for name in claim["trials"]]))
-
-
 def minutes(claim: Mapping) -> int:
-    """The same, rounded up."""
-    return math.ceil(seconds(claim) / 60)
+    """That a recheck of the claim takes on two cores, rounded up."""
+    trials = packed(claim["experiment"])
+    return math.ceil(round(seconds_of([trials[name] for name in claim["trials"]])) / 60)
 
 
 def counts(claims: Iterable[Mapping]) -> dict[str, int]:
@@ -309,11 +305,11 @@ def rendered() -> dict[Path, bytes]:
         loader=jinja2.FileSystemLoader(hn.HERE), undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     environment.filters |= {of.__name__: of for of in (
-        percent, decimal, number, span, mean, median, words, table)}
+        percent, decimal, number, span, mean, median, words, table, spoken)}
     records = experiment.all_records()
     claims = experiment.all_claims(records)
     environment.globals |= {of.__name__: of for of in (
-        counts, in_short, verdict_of, other_verdicts, minutes, seconds, lecture, code)}
+        counts, in_short, verdict_of, other_verdicts, minutes, lecture, code)}
     environment.globals |= {
         "records": records, "claim": {item["name"]: item for item in claims},
         "claims": claims, "five": FIVE, "hn": hn, "run": read("run.json"),

@@ -4,7 +4,7 @@ Kim et al. 2016 (arXiv:1508.06615) put highway layers between the characters of 
 and an LSTM. P2 (section 5.2, Table 1a) replaces the two layers of their large model by
 other forms. We follow their small model and its code, yoonkim/lstm-char-cnn on GitHub:
 results/language/README.md has the protocol. The layers are 525 wide; padding is no
-parameter; a trial takes two hours on one core.
+parameter; a trial takes two to three hours on one core.
 
 How it is judged. The limit of each claim was fixed before the runs, and the rule for
 the order of two nets (docs/claims.md) after them. By how much a net must be better is
@@ -37,9 +37,7 @@ with for_figures():
     from experiments.lab.drawing import sheet
     from highway_suite.figures import SMALL, TINTS
 
-# Of each net: block, layers. A step takes 0.36 s on a core without AVX-512, and a trial
-# 2.7 hours.
-SEEDS: dict[tuple, list] = {
+SEEDS: dict[tuple, list] = {     # of each net: block, layers
     ("highway", 1): [0, 1], ("highway", 2): [0, 1], ("full", 2): [0, 1],
     ("c_only", 2): [0, 1], ("plain", 1): [0, 1], ("t_only", 2): [0, 1],
     ("residual", 4): [0, 1], ("plain", 0): [0, 1], ("residual", 2): [0]}
